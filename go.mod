@@ -7,6 +7,7 @@ replace github.com/nvidia/nvsentinel/api => ./api
 require (
 	cel.dev/cel-go v0.33.2
 	github.com/BurntSushi/toml v1.6.0
+	github.com/DataDog/datadog-agent/pkg/template v0.85.4
 	github.com/KimMachineGun/automemlimit v1.0.1
 	github.com/NVIDIA/go-dcgm v1.4611.0
 	github.com/NVIDIA/go-nvml v0.13.0-1

@@ -33,8 +33,7 @@ func controllers(d *daemon.Daemon, cfg config.Config, shared reconciler.Deps) ([
 				return nil, err
 			}
 		}
-		deps.Plugin = plugins[one.Endpoint]
-		members = append(members, reconciler.New(one.kind, one.Policy, deps))
+		members = append(members, reconciler.New(one.kind, one.Policy, plugins[one.Endpoint], deps))
 	}
 	if cfg.GPUReset.Enabled {
 		resets, err := resetting(d, cfg, shared)
@@ -60,14 +59,12 @@ func dial(d *daemon.Daemon, e provider.Endpoint, kind string) (*provider.Plugin,
 }
 
 // resetting makes the controller of GPUResets, which needs no plugin.
-func resetting(d *daemon.Daemon, cfg config.Config, shared reconciler.Deps) (*gpureset.Reconciler, error) {
-	excluded, err := cfg.ResetExcluded()
-	if err != nil {
+func resetting(d *daemon.Daemon, cfg config.Config, deps reconciler.Deps) (_ *gpureset.Reconciler, err error) {
+	if deps.Excluded, err = cfg.ResetExcluded(); err != nil {
 		return nil, err
 	}
 	return gpureset.New(cfg.ResetPolicy(), gpureset.Deps{
-		Objects: shared.Objects, Cluster: shared.Nodes, Brake: shared.Brake, Excluded: excluded, Events: shared.Events,
-		Clock: shared.Clock, Log: d.Log, Metrics: gpureset.NewMetrics(d.Registry, shared.Metrics),
+		Deps: deps, Resets: gpureset.NewMetrics(d.Registry),
 		Services: gpureset.GPUOperator(cfg.GPUReset.ServiceManager.Namespace), Tool: cfg.ResetTool(),
 	}), nil
 }

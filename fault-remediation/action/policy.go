@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/template"
 	"time"
 
+	template "github.com/DataDog/datadog-agent/pkg/template/text"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/nvidia/nvsentinel/data-models/fault"

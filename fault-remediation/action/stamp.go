@@ -11,8 +11,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"text/template"
 
+	template "github.com/DataDog/datadog-agent/pkg/template/text"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,22 +22,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/artifact"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-)
-
-// Marks of the objects we create.
-const (
-	// ManagedByLabel is ManagedBy on every object of ours.
-	ManagedByLabel = "app.kubernetes.io/managed-by"
-	ManagedBy      = "nvsentinel"
-	// SessionAnnotation is the session an object belongs to.
-	SessionAnnotation = nodemark.SessionAnnotation
-	// RecordAnnotation is the id of the record that asked for it.
-	RecordAnnotation = "dgxc.nvidia.com/nvsentinel-record"
-	// GroupAnnotation and OrdinalAnnotation are the object's place in its slot.
-	GroupAnnotation   = "dgxc.nvidia.com/nvsentinel-group"
-	OrdinalAnnotation = "dgxc.nvidia.com/nvsentinel-ordinal"
-	// NodeAnnotation is the node's name, for kinds without spec.nodeName.
-	NodeAnnotation = "dgxc.nvidia.com/nvsentinel-node"
+	"github.com/nvidia/nvsentinel/internal/remediation"
 )
 
 //go:embed templates/*.yaml
@@ -132,27 +117,13 @@ func (a Action) own(obj *unstructured.Unstructured, r record.Record, at record.A
 	if err := a.target(obj, r.Event.NodeName); err != nil {
 		return err
 	}
-	obj.SetName(at.Name)
-	obj.SetGenerateName("")
-	obj.SetNamespace(a.Namespace)
-	obj.SetOwnerReferences(nil)
-	delete(obj.Object, "status")
-	labels := obj.GetLabels()
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[ManagedByLabel] = ManagedBy
-	obj.SetLabels(labels)
-	marks := obj.GetAnnotations()
-	if marks == nil {
-		marks = map[string]string{}
-	}
-	marks[SessionAnnotation] = at.Session
-	marks[RecordAnnotation] = r.ID
-	marks[GroupAnnotation] = at.Group
-	marks[OrdinalAnnotation] = strconv.Itoa(at.Ordinal)
-	marks[NodeAnnotation] = r.Event.NodeName
-	obj.SetAnnotations(marks)
+	remediation.Identity{
+		Name: at.Name, Namespace: a.Namespace,
+		Annotations: map[string]string{
+			nodemark.SessionAnnotation: at.Session, remediation.RecordAnnotation: r.ID, remediation.NodeAnnotation: r.Event.NodeName,
+			remediation.GroupAnnotation: at.Group, remediation.OrdinalAnnotation: strconv.Itoa(at.Ordinal),
+		},
+	}.Own(obj)
 	return nil
 }
 

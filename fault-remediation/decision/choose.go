@@ -59,7 +59,7 @@ func (d decision) session(open []record.Record) ([]record.Record, Step, bool) {
 		return nil, Step{Reason: WaitDrain, Message: message, After: watched}, false
 	}
 	switch {
-	case n.Presence == Unread && !NeedsNode(d.v.Records):
+	case n.Presence == Unread && !needsNode(d.v.Records):
 		return drain("no record is drained")
 	case n.Presence == Unread:
 		return wait(WaitNode, "the Node could not be read")

@@ -9,6 +9,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-remediation/action"
 	"github.com/nvidia/nvsentinel/internal/healthrule"
+	"github.com/nvidia/nvsentinel/internal/remediation"
 )
 
 // Pauses before facts are read again that nothing enqueues the node for.
@@ -48,15 +49,9 @@ type decision struct {
 	now     time.Time
 }
 
-// elapsed is the time since began, measured for a period. A beginning further
-// ahead than the whole period was stamped by a clock that has been set right
-// since: the period counts as over then, so that nothing waits for years.
+// elapsed is the time since began, measured for a period.
 func (d decision) elapsed(began time.Time, period time.Duration) time.Duration {
-	since := d.now.Sub(began)
-	if since < -period {
-		return period + 1
-	}
-	return since
+	return remediation.Elapsed(began, period, d.now)
 }
 
 func (d decision) next() Step {
@@ -65,23 +60,24 @@ func (d decision) next() Step {
 		return d.choose(nil)
 	}
 	a, o := cur.Attempt, d.v.Object
-	switch {
-	case o.Presence == Unread && a.UID == "":
+	object := remediation.Object{Known: a.UID, Presence: o.Presence, UID: o.UID, Ours: ours(a, o), Refused: o.Refused != ""}
+	switch object.Find() {
+	case remediation.Hindered:
 		return d.hindered(cur)
-	case o.Presence == Unread:
-		return d.judge(cur)
-	case o.Refused != "":
+	case remediation.Refused:
 		return d.end(cur, CreateRefused, StateCancelled, fmt.Sprintf("%s %s can not be created: %s; correct the template of %s and repair the node by hand", a.Kind, a.Name, o.Refused, a.Action))
-	case o.Presence == Absent && a.UID == "":
+	case remediation.Missing:
 		return d.reserved(cur)
-	case o.Presence == Absent || (a.UID != "" && a.UID != o.UID):
+	case remediation.Lost:
 		return d.lost(cur)
-	case a.UID == "" && !ours(a, o):
+	case remediation.Taken:
 		return d.taken(cur)
-	case a.UID == "":
+	case remediation.Found:
 		return d.recordUID(cur)
-	case o.Deleting && o.Health.State == healthrule.Unhealthy: // its deletion's doing, or nobody knows
-		return d.lost(cur)
+	case remediation.Known:
+		if o.Deleting && o.Health.State == healthrule.Unhealthy { // its deletion's doing, or nobody knows
+			return d.lost(cur)
+		}
 	}
 	return d.judge(cur)
 }
@@ -206,25 +202,25 @@ func (d decision) judge(cur Ref) Step {
 	if known, ok := d.repairs.Of(a.Action); ok {
 		timeout = known.UnknownTimeout
 	}
-	age := d.elapsed(a.SubmittedAt, timeout)
-	health := d.v.Object.Health.After(age, timeout)
-	switch {
-	case health.State == healthrule.Healthy:
-		return d.succeed(cur, health)
-	case health.Reason == healthrule.ReasonUnknownTimeout:
-		return d.timedOut(cur, health)
-	case health.State == healthrule.Unhealthy:
-		return d.fail(cur, health)
+	v := remediation.Patience{Since: a.SubmittedAt, Timeout: timeout}.Judge(d.v.Object.Health, d.now)
+	switch v.Outcome {
+	case remediation.Succeeded:
+		return d.succeed(cur, v.Health)
+	case remediation.TimedOut:
+		return d.timedOut(cur, v.Health)
+	case remediation.Failed:
+		return d.fail(cur, v.Health)
+	case remediation.Waiting:
 	}
 	after := watched
 	if timeout > 0 {
-		after = min(after, timeout-age+time.Second)
+		after = min(after, v.Left+time.Second)
 	}
 	why := WaitObject
 	if d.v.Object.Presence == Unread {
 		why, after = unreadWhy(d.v.Object), soon
 	}
-	return Step{Reason: why, After: after, Message: fmt.Sprintf("%s %s: %s %s", a.Kind, a.Name, health.Reason, health.Message)}
+	return Step{Reason: why, After: after, Message: fmt.Sprintf("%s %s: %s %s", a.Kind, a.Name, v.Health.Reason, v.Health.Message)}
 }
 
 // timedOut asks a person once and goes on watching: the object may still act,

@@ -13,16 +13,17 @@ import (
 	"github.com/nvidia/nvsentinel/internal/healthrule"
 	"github.com/nvidia/nvsentinel/internal/kubelet"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/remediation"
 )
 
 // Presence is what reading an object showed. A failed read shows nothing.
-type Presence int
+type Presence = remediation.Presence
 
 // Presences; the zero value is Unread.
 const (
-	Unread Presence = iota
-	Present
-	Absent
+	Unread  = remediation.Unread
+	Present = remediation.Present
+	Absent  = remediation.Absent
 )
 
 // Node are the facts of the live Node.
@@ -43,7 +44,7 @@ type Node struct {
 	// unknown.
 	Ready      bool
 	ReadySince time.Time
-	// Kubelet is whether the Node's kubelet is alive, where AsksKubelet; else unknown.
+	// Kubelet is whether the Node's kubelet is alive, where Needs asks for it; else unknown.
 	Kubelet kubelet.Life
 	// Claim is the uid of the repair object that claims the Node, or empty.
 	Claim string
@@ -174,69 +175,6 @@ func Current(records []record.Record) (Ref, bool) {
 	return slices.MinFunc(open, func(a, b Ref) int {
 		return cmp.Or(a.Attempt.SubmittedAt.Compare(b.Attempt.SubmittedAt), cmp.Compare(a.Record.Append, b.Record.Append))
 	}), true
-}
-
-// NeedsNode says whether Next looks at the Node, its object or its pods: not while
-// every record is open, not drained and without a repair. A node that goes into
-// quarantine is enqueued before its drain; nothing more is worth reading then.
-func NeedsNode(records []record.Record) bool {
-	return slices.ContainsFunc(records, func(r record.Record) bool {
-		return !record.Open(r) || record.DrainSucceeded(r) || r.Status.Remediation != nil
-	})
-}
-
-// FirstOfSession says whether a Node that bears these marks, as a cache shows it, is enough
-// to look at: nothing was repaired yet, and nothing on the Node says that anything began.
-// The first thing that is written is then the Node's state, by a patch that holds only
-// while the Node is in every fact as it was seen; see kube.PatchNode.
-func FirstOfSession(records []record.Record, m nodemark.Marks) bool {
-	begun := slices.ContainsFunc(records, func(r record.Record) bool {
-		return !record.Open(r) || r.Status.Session != m.Session || r.Status.Remediation != nil
-	})
-	return !begun && m.Session != "" && m.Claim == "" && len(m.Unknown) == 0 && m.Released == nodemark.ByNobody &&
-		!m.OptedOut && (m.State == nodemark.Quarantined || m.State == nodemark.DrainSucceeded)
-}
-
-// MayCreate says whether Next could create the object whose name is reserved, so
-// that the pods of the node are worth reading: they are asked for right before
-// the creation, not before the name is reserved.
-func MayCreate(v View) bool {
-	cur, ok := Current(v.Records)
-	if !ok || cur.Attempt.UID != "" || v.Node.Presence != Present || v.Object.Presence != Absent {
-		return false
-	}
-	open := only(v.Records, record.Open)
-	return slices.ContainsFunc(open, unremediated) && !slices.ContainsFunc(open, func(r record.Record) bool { return !record.DrainSucceeded(r) })
-}
-
-// AsksKubelet says whether Next looks at the Node's kubelet: the Node says that it is Ready
-// under the boot that an earlier signal should have ended.
-func AsksKubelet(v View) bool {
-	if cur, ok := Current(v.Records); ok && cur.Attempt.UID != "" || v.Node.Presence != Present || !v.Node.Ready {
-		return false
-	}
-	d := decision{v: v}
-	due := func(r record.Record) bool {
-		return record.Open(r) && unremediated(r) && r.Status.Session == v.Node.Session
-	}
-	return slices.ContainsFunc(v.Records, due) && slices.ContainsFunc(attempts(v.Records), func(x Ref) bool {
-		return failed(x.Attempt) && x.Attempt.Machine == fault.Machine(v.Node.Identity) && !d.bootedSince(x.Attempt)
-	})
-}
-
-// drainFresh is for how long the drain's own look at the pods stands for ours.
-const drainFresh = 2 * time.Second
-
-// DrainedJustNow says that the drainer listed the node's pods a moment ago, and found
-// none that has to go for any open fault: it listed them right before it gave Succeeded,
-// for all faults that were open then, and a fault that is not drained lets nothing be
-// created.
-func DrainedJustNow(v View, now time.Time) bool {
-	return slices.ContainsFunc(v.Records, func(r record.Record) bool {
-		at := r.Status.DrainFinishTimestamp
-		return record.Open(r) && r.Status.Session == v.Node.Session && at != nil &&
-			r.Status.UserPodsEvictionStatus.Status == record.EvictionSucceeded && now.Sub(*at).Abs() < drainFresh
-	})
 }
 
 // Unsettled says whether a record may still need a step: the backlog after a

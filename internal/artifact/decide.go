@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/nvidia/nvsentinel/internal/healthrule"
+	"github.com/nvidia/nvsentinel/internal/remediation"
 )
 
 // Lifecycle is what becomes of an object whose stamp changes.
@@ -121,21 +122,26 @@ type Decision struct {
 // Decide what to do with an object now. An error is one of encoding, and means that
 // nothing can be decided.
 func Decide(f Facts) (Decision, error) {
-	s := f.Slot
-	if f.ReadErr != nil {
-		return f.unread(), nil //nolint:nilerr // it is a fact, and decided about
+	o := remediation.Object{Known: f.Slot.UID, Again: f.Lifecycle == Mutable, Presence: remediation.Absent}
+	switch {
+	case f.ReadErr != nil:
+		o.Presence = remediation.Unread
+	case f.Live != nil:
+		o.Presence, o.UID = remediation.Present, string(f.Live.GetUID())
+		o.Ours = f.Live.GetAnnotations()[SlotAnnotation] == f.Slot.ID
 	}
-	if f.Live == nil {
+	switch found := o.Find(); {
+	case o.Presence == remediation.Unread:
+		return f.unread(), nil
+	case found == remediation.Missing:
 		return f.absent(), nil
-	}
-	same := s.UID == string(f.Live.GetUID())
-	switch marks := f.Live.GetAnnotations(); {
-	case !same && marks[SlotAnnotation] != s.ID:
+	case found == remediation.Taken:
 		return f.final(ReasonTaken, "an object of this name is there, and is not ours"), nil
-	case !same && s.Applied != nil && f.Lifecycle == Immutable:
+	case found == remediation.Lost && f.Live == nil:
+		return f.final(ReasonLost, "the object was deleted"), nil
+	case found == remediation.Lost:
 		return f.final(ReasonLost, "the object was deleted, and another one has its name"), nil
-	case !same || s.Applied == nil,
-		f.intended() && s.Applied.Digest != s.Intended.Digest:
+	case found == remediation.Found, f.Slot.Applied == nil, f.intended() && f.Slot.Applied.Digest != f.Slot.Intended.Digest:
 		return f.arrived(), nil
 	}
 	return f.judge()
@@ -161,11 +167,17 @@ func (f Facts) unread() Decision {
 	return Decision{Do: Nothing, Since: f.Slot.Since, Health: healthrule.Evaluate(nil, f.Rule, f.ReadErr)}
 }
 
+// patience is how long the object may be without a verdict. A wait that began ahead of now
+// was written by a clock that has been set right since: it begins now.
+func (f Facts) patience(since time.Time) remediation.Patience {
+	if since.IsZero() || since.After(f.Now) {
+		since = f.Now.UTC()
+	}
+	return remediation.Patience{Since: since, Timeout: f.UnknownTimeout}
+}
+
 // absent decides about an object that is certainly not there.
 func (f Facts) absent() Decision {
-	if f.Slot.UID != "" && f.Lifecycle == Immutable {
-		return f.final(ReasonLost, "the object was deleted")
-	}
 	d := f.waiting(healthrule.Evaluate(nil, f.Rule, nil))
 	switch {
 	case f.Slot.Intended != nil && !f.outdated():
@@ -185,10 +197,8 @@ func (f Facts) outdated() bool {
 func (f Facts) waiting(health healthrule.Result) Decision {
 	d := Decision{Do: Nothing, Health: health}
 	if health.State == healthrule.Unknown {
-		if d.Since = f.Slot.Since; d.Since.IsZero() {
-			d.Since = f.Now.UTC()
-		}
-		d.Health = health.After(f.Now.Sub(d.Since), f.UnknownTimeout)
+		p := f.patience(f.Slot.Since)
+		d.Since, d.Health = p.Since, p.Judge(health, f.Now).Health
 	}
 	return d
 }

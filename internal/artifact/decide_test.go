@@ -91,6 +91,8 @@ func TestDecide(t *testing.T) {
 		"mutable, deleted: made again":             {slot: known, wanted: b, want: "intend Unknown Unknown"},
 		"immutable, deleted: lost":                 {slot: known, life: artifact.Immutable, wanted: b, want: "nothing Unhealthy Lost final"},
 		"immutable, another one has its name":      {slot: known, life: artifact.Immutable, wanted: a, live: edited(made(t, a, "True"), func(o *unstructured.Unstructured) { o.SetUID("other") }), want: "nothing Unhealthy Lost final"},
+		"immutable, somebody else's has its name":  {slot: known, life: artifact.Immutable, wanted: a, live: edited(made(t, a, "True"), func(o *unstructured.Unstructured) { o.SetUID("other"); o.SetAnnotations(nil) }), want: "nothing Unhealthy Lost final"},
+		"mutable, somebody else's has its name":    {slot: known, wanted: a, live: edited(made(t, a, "True"), func(o *unstructured.Unstructured) { o.SetUID("other"); o.SetAnnotations(nil) }), want: "nothing Unhealthy NameTaken final"},
 		"mutable, somebody made it again":          {slot: known, wanted: a, live: edited(made(t, a, "True"), func(o *unstructured.Unstructured) { o.SetUID("other") }), want: "settle Unknown InFlight"},
 		"not ours":                                 {slot: artifact.Slot{ID: "slot", Intended: &a}, wanted: a, live: edited(made(t, a, "True"), func(o *unstructured.Unstructured) { o.SetAnnotations(nil) }), want: "nothing Unhealthy NameTaken final"},
 		"ours by its uid, whatever it bears":       {slot: known, wanted: a, live: edited(made(t, a, "True"), func(o *unstructured.Unstructured) { o.SetAnnotations(nil) }), want: "nothing Healthy ReadyCondition read"},
@@ -177,6 +179,33 @@ func TestSince(t *testing.T) {
 		if got := look(step.at, step.ready); got.Reason != step.want {
 			t.Errorf("after %s, Ready is %s: %s, want %s", step.at, step.ready, got.Reason, step.want)
 		}
+	}
+}
+
+// TestSinceAhead: a wait that a clock ahead of time has begun begins anew, and ends.
+func TestSinceAhead(t *testing.T) {
+	a := define(t, of("a"))
+	applied, _ := a.As(made(t, a, "True"))
+	f := artifact.Facts{
+		Slot:      artifact.Slot{ID: "slot", UID: "uid", Applied: &applied, Since: start.Add(1000 * time.Hour)},
+		Lifecycle: artifact.Immutable, Rule: &rule, Wanted: a, UnknownTimeout: time.Minute, Live: made(t, a, "Unknown"),
+	}
+	for _, look := range []struct {
+		at   time.Duration
+		want string
+	}{{0, "ReadyCondition"}, {time.Minute, "ReadyCondition"}, {time.Minute + time.Second, "UnknownTimeout"}} {
+		f.Now = start.Add(look.at)
+		d, err := artifact.Decide(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Slot, err = f.Remember(d); err != nil || d.Health.Reason != look.want {
+			t.Errorf("after %s: %+v, want %s, %v", look.at, d.Health, look.want, err)
+		}
+	}
+	f.Slot.Since, f.ReadErr = start.Add(1000*time.Hour), errors.New("slow")
+	if d, err := artifact.Decide(f); err != nil || d.Health.Reason != healthrule.ReasonReadError || !d.Since.Equal(f.Slot.Since) {
+		t.Errorf("unreadable: %+v, %v", d, err)
 	}
 }
 

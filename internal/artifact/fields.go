@@ -121,11 +121,8 @@ func (w *walk) path(of reflect.Type, names []string) reflect.Type {
 	return of
 }
 
-// memberOf is the type of a field of a struct, or of what a method gives.
+// memberOf is the type of a field of a struct. A template calls no methods.
 func memberOf(of reflect.Type, name string) (reflect.Type, bool) {
-	if m, ok := reflect.PointerTo(of).MethodByName(name); ok && m.Type.NumOut() > 0 {
-		return m.Type.Out(0), true
-	}
 	if of.Kind() != reflect.Struct {
 		return nil, false
 	}
@@ -162,6 +159,9 @@ func offered(of reflect.Type) string {
 		if f.IsExported() && !f.Anonymous {
 			names = append(names, "."+f.Name)
 		}
+	}
+	if len(names) == 0 {
+		return ": " + of.String() + " has no fields, and templates call no methods"
 	}
 	return "; there are " + strings.Join(names, ", ")
 }

@@ -9,10 +9,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/template"
 	"text/template/parse"
 	"unicode"
 
+	template "github.com/DataDog/datadog-agent/pkg/template/text"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 

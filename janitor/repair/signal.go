@@ -1,6 +1,10 @@
 package repair
 
-import "time"
+import (
+	"time"
+
+	"github.com/nvidia/nvsentinel/internal/remediation"
+)
 
 // opening is what all kinds begin and end with.
 func opening(v View, p Policy, now time.Time) (Verdict, bool) {
@@ -131,9 +135,7 @@ func awaiting(v View, p Policy, now time.Time, reason Reason) Verdict {
 }
 
 // left is the time until the object fails. In manual mode the signal may take
-// as long as it takes. A beginning further ahead than the whole time was
-// stamped by a clock that has been set right since; the time is up then, so
-// that no node waits for years.
+// as long as it takes.
 func left(v View, p Policy, now time.Time) time.Duration {
 	from := v.Object.Started
 	if !v.Object.SignalAt.IsZero() {
@@ -141,9 +143,5 @@ func left(v View, p Policy, now time.Time) time.Duration {
 	} else if p.Manual && v.Node.Exists {
 		return p.Timeout
 	}
-	rest := from.Add(p.Timeout).Sub(now)
-	if rest > 2*p.Timeout {
-		return 0
-	}
-	return rest
+	return remediation.Left(from, p.Timeout, now)
 }

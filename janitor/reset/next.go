@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/nvidia/nvsentinel/data-models/fault"
+	"github.com/nvidia/nvsentinel/internal/remediation"
 	"github.com/nvidia/nvsentinel/janitor/repair"
 )
 
@@ -277,13 +278,7 @@ func wait(p Policy, rest time.Duration, reason repair.Reason) repair.Verdict {
 	return repair.Verdict{Step: repair.Wait, Reason: reason, Again: min(p.Poll, rest)}
 }
 
-// remaining is what is left of a limit since from. A beginning further ahead than
-// the whole limit was stamped by a clock that has been set right since: nothing is
-// left then, so that no node waits for years.
+// remaining is what is left of a limit since from.
 func remaining(from time.Time, limit time.Duration, now time.Time) time.Duration {
-	rest := from.Add(limit).Sub(now)
-	if rest > 2*limit {
-		return 0
-	}
-	return max(0, rest)
+	return max(0, remediation.Left(from, limit, now))
 }

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/nvidia/nvsentinel/api/nodehealthcheck/v1alpha1"
+	"github.com/nvidia/nvsentinel/internal/healthrule"
+	"github.com/nvidia/nvsentinel/internal/remediation"
 )
 
 // Turn is what comes next for an unhealthy node.
@@ -74,10 +76,19 @@ func ended(step *Step, tried []v1alpha1.Remediation) bool {
 	return false
 }
 
-// judge looks at the remediation that is there.
+// judge looks at the remediation that is there. Whatever the remediator says, it is given
+// the time of its step: that it succeeded shows on the node, and ends no wait.
 func (e *Escalation) judge(now time.Time) {
 	r, limit := e.Remediation, e.Step.Timeout
-	left := r.Created.Add(limit).Sub(now)
+	health := healthrule.Result{State: healthrule.Unknown}
+	if r.Succeeded == "False" {
+		health.State = healthrule.Unhealthy
+	}
+	since := r.Created
+	if since.After(now) { // by a clock that has been set right since: the next step is harsher, and not hurried
+		since = now
+	}
+	v := remediation.Patience{Since: since, Timeout: limit}.Judge(health, now)
 	switch {
 	case !r.Owned:
 		e.Turn = TurnForeign
@@ -85,13 +96,13 @@ func (e *Escalation) judge(now time.Time) {
 		e.Turn = TurnRemoving
 	case limit == 0:
 		e.Turn = TurnRun
-	case r.Succeeded == "False":
+	case v.Outcome == remediation.Failed:
 		e.Turn, e.Why, e.Tell = TurnOver, "the remediator says that it failed", !r.GivenUp
-	case left < 0:
+	case v.Outcome == remediation.TimedOut:
 		e.Turn, e.Why, e.Tell = TurnOver, "its time of "+limit.String()+" is up", !r.GivenUp && r.Succeeded != "True"
 	case r.GivenUp:
 		e.Turn, e.Why = TurnOver, "it was told so before"
 	default:
-		e.Turn, e.In = TurnRun, left+settle
+		e.Turn, e.In = TurnRun, v.Left+settle
 	}
 }

@@ -149,6 +149,7 @@ func TestEscalate(t *testing.T) {
 		"no steps":                {turn: triage.TurnNone},
 		"at work":                 {steps: both, objects: []*triage.Remediation{made(reboot, time.Minute, nil)}, turn: triage.TurnRun, step: "rebootnode", in: 29*time.Minute + time.Second},
 		"at its very end":         {steps: both, objects: []*triage.Remediation{made(reboot, 30*time.Minute, nil)}, turn: triage.TurnRun, step: "rebootnode", in: time.Second},
+		"made ahead of time":      {steps: both, objects: []*triage.Remediation{made(reboot, -time.Hour, nil)}, turn: triage.TurnRun, step: "rebootnode", in: 30*time.Minute + time.Second},
 		"its time is up":          {steps: both, objects: []*triage.Remediation{made(reboot, 30*time.Minute+time.Second, nil)}, turn: triage.TurnOver, step: "rebootnode", tell: true},
 		"failed":                  {steps: both, objects: []*triage.Remediation{made(reboot, 0, func(r *triage.Remediation) { r.Succeeded = "False" })}, turn: triage.TurnOver, step: "rebootnode", tell: true},
 		"not known":               {steps: both, objects: []*triage.Remediation{made(reboot, 0, func(r *triage.Remediation) { r.Succeeded = "Unknown" })}, turn: triage.TurnRun, step: "rebootnode", in: 30*time.Minute + time.Second},

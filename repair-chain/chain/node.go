@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nvidia/nvsentinel/api/repairchain/v1alpha1"
+	"github.com/nvidia/nvsentinel/internal/remediation"
 )
 
 // HolderPrefix begins the names of the holders of the leases that runs take.
@@ -19,7 +20,7 @@ func Holder(run *v1alpha1.RepairRun) string { return HolderPrefix + run.Name }
 // or fault-remediation.
 func Leased(run *v1alpha1.RepairRun) bool {
 	return v1alpha1.OwnedByNodeHealthCheck(run) ||
-		run.Labels[ManagedByLabel] == ManagedBy && run.Annotations[RecordAnnotation] != ""
+		run.Labels[remediation.ManagedByLabel] == remediation.ManagedBy && run.Annotations[remediation.RecordAnnotation] != ""
 }
 
 // Untouched says whether no step of a run has begun.

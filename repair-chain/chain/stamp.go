@@ -17,19 +17,11 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/artifact"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/remediation"
 )
 
-// Marks of the objects that runs make, as fault-remediation's.
-const (
-	// ManagedByLabel is ManagedBy on every object.
-	ManagedByLabel = "app.kubernetes.io/managed-by"
-	ManagedBy      = "nvsentinel"
-	// RunLabel is the run's name.
-	RunLabel = "nvsentinel.dgxc.nvidia.com/repair-run"
-	// RecordAnnotation and NodeAnnotation say what the object is for.
-	RecordAnnotation = "dgxc.nvidia.com/nvsentinel-record"
-	NodeAnnotation   = "dgxc.nvidia.com/nvsentinel-node"
-)
+// RunLabel is the run's name on every object that the run makes.
+const RunLabel = "nvsentinel.dgxc.nvidia.com/repair-run"
 
 // maxObject is how many bytes of JSON an object has at most: what was written last of
 // each step is kept in the run.
@@ -181,27 +173,15 @@ func (t *Template) Stamp(run *v1alpha1.RepairRun, step string, inputs map[string
 }
 
 func (t *Template) own(o *unstructured.Unstructured, run *v1alpha1.RepairRun, step string) {
-	o.SetName(ObjectName(run, step))
-	o.SetGenerateName("")
-	o.SetNamespace(t.Namespace)
-	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.RunKind, Name: run.Name, UID: run.UID}})
+	remediation.Identity{
+		Name: ObjectName(run, step), Namespace: t.Namespace,
+		Owners: []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.RunKind, Name: run.Name, UID: run.UID}},
+		Labels: map[string]string{RunLabel: run.Name},
+		Annotations: map[string]string{
+			remediation.NodeAnnotation: v1alpha1.NodeOf(run), remediation.RecordAnnotation: run.Spec.Fault.Record, nodemark.SessionAnnotation: run.Spec.Fault.Session,
+		},
+	}.Own(o)
 	o.SetFinalizers(nil)
-	labels, marks := o.GetLabels(), o.GetAnnotations()
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	if marks == nil {
-		marks = map[string]string{}
-	}
-	labels[ManagedByLabel], labels[RunLabel] = ManagedBy, run.Name
-	marks[NodeAnnotation] = v1alpha1.NodeOf(run)
-	for key, value := range map[string]string{RecordAnnotation: run.Spec.Fault.Record, nodemark.SessionAnnotation: run.Spec.Fault.Session} {
-		if value != "" {
-			marks[key] = value
-		}
-	}
-	o.SetLabels(labels)
-	o.SetAnnotations(marks)
 }
 
 // foreign is another node's name under the key nodeName, anywhere in an object; empty

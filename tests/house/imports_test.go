@@ -144,6 +144,28 @@ func TestPackagesBesideInternalArePure(t *testing.T) {
 	}
 }
 
+// TestNothingCallsMethodsByName: where a program does, the linker keeps every method of
+// every type that it reaches, which with the types of Kubernetes is half of the program.
+// Templates are executed by github.com/DataDog/datadog-agent/pkg/template, which is
+// text/template without calls of methods.
+func TestNothingCallsMethodsByName(t *testing.T) {
+	for _, p := range list(t) {
+		if strings.HasPrefix(p.ImportPath, root+"tests/") {
+			continue
+		}
+		for _, path := range p.Imports {
+			if path == "text/template" || path == "html/template" {
+				t.Errorf("%s imports %s: import github.com/DataDog/datadog-agent/pkg/template/text", p.ImportPath, path)
+			}
+		}
+	}
+	for name, text := range product(t) {
+		if strings.Contains(text, ".MethodByName(") {
+			t.Errorf("%s calls MethodByName: give the method a name that the compiler sees", name)
+		}
+	}
+}
+
 func TestEveryPackageSaysWhatItIs(t *testing.T) {
 	vague := map[string]bool{"common": true, "util": true, "utils": true, "helper": true, "helpers": true, "types": true, "model": true, "manager": true, "initializer": true}
 	for _, p := range list(t) {

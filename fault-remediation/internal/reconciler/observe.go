@@ -24,69 +24,66 @@ import (
 // the decision does not look at is not read, and the pods are not that node-drainer has
 // just listed: the API server answers such a list when its cache has caught up, up to a
 // tenth of a second later.
-func (d *Reconciler) observe(ctx context.Context, name string, reserved *reservation) (*facts, error) {
-	records, err := d.Records.List(ctx, store.Query{Selector: RepairsOf(name)})
+func (r *Reconciler) observe(ctx context.Context, name string, reserved *reservation) (*facts, error) {
+	records, err := r.Records.List(ctx, store.Query{Selector: RepairsOf(name)})
 	if err != nil {
 		return nil, fmt.Errorf("listing the records of node %s: %w", name, err)
 	}
-	for _, r := range records {
-		crashpoint.DieOf(r.Event.Message)
+	for _, x := range records {
+		crashpoint.DieOf(x.Event.Message)
 	}
 	f := &facts{view: decision.View{Records: records, Node: decision.Node{Name: name}}}
-	if !decision.NeedsNode(records) {
+	cached := r.cached(name)
+	needs := decision.Needs(f.view, marksOf(cached), r.Clock.Now())
+	if !needs.Node {
 		return f, nil
 	}
-	if f.node, err = d.liveNode(ctx, name, reserved.knownNode(records), records); err != nil {
-		return nil, err
+	if f.node = reserved.knownNode(records); f.node == nil && needs.Cached {
+		f.node = cached
+	}
+	if f.node == nil {
+		if f.node, err = kube.ReadNode(ctx, r.Cluster.Clientset, name); err != nil && !errors.Is(err, kube.ErrGone) {
+			return nil, err
+		}
 	}
 	f.view.Node.Presence = decision.Absent
 	if f.node != nil {
 		f.view.Node = nodeFacts(f.node)
 	}
-	if f.view.Boots, err = d.boots(ctx, f.view); err != nil {
+	if f.view.Boots, err = r.boots(ctx, f.view); err != nil {
 		return nil, err
 	}
 	if cur, ok := decision.Current(records); ok {
 		f.view.Object = decision.Object{Presence: decision.Absent}
 		if !reserved.names(cur.Attempt) {
-			f.view.Object = d.object(ctx, cur.Attempt)
+			f.view.Object = r.object(ctx, cur.Attempt)
 		}
 	}
-	if err := d.watchKubelet(ctx, f); err != nil {
+	needs = decision.Needs(f.view, nil, r.Clock.Now())
+	if !needs.Kubelet {
+		r.kubelets.Forget(name)
+	} else if f.view.Node.Kubelet, err = r.kubelets.Look(ctx, r.Cluster.Clientset, f.node, r.Clock.Now()); err != nil {
 		return nil, err
 	}
-	if decision.MayCreate(f.view) && !decision.DrainedJustNow(f.view, d.Clock.Now()) {
-		f.view.PodsBack, err = d.podsBack(ctx, name, d.Eviction.Demands(records, f.view.Node.Session))
+	if needs.Pods {
+		f.view.PodsBack, err = r.podsBack(ctx, name, r.Eviction.Demands(records, f.view.Node.Session))
 	}
 	return f, err
 }
 
-// watchKubelet looks at the Node's kubelet while a decision depends on whether it is alive.
-func (d *Reconciler) watchKubelet(ctx context.Context, f *facts) (err error) {
-	if !decision.AsksKubelet(f.view) {
-		d.kubelets.Forget(f.view.Node.Name)
+// cached is the Node that the cache has; nil when it has none.
+func (r *Reconciler) cached(name string) *corev1.Node {
+	if r.Cached == nil {
 		return nil
 	}
-	f.view.Node.Kubelet, err = d.kubelets.Look(ctx, d.Cluster.Clientset, f.node, d.Clock.Now())
-	return err
+	return r.Cached(name)
 }
 
-// liveNode reads the Node, if it is not known; nil is certain absence. For the first repair
-// of a session the cache's is enough: what would be written first is its mark.
-func (d *Reconciler) liveNode(ctx context.Context, name string, known *corev1.Node, records []record.Record) (*corev1.Node, error) {
-	if known != nil {
-		return known, nil
+func marksOf(node *corev1.Node) *nodemark.Marks {
+	if node == nil {
+		return nil
 	}
-	if d.Cached != nil {
-		if node := d.Cached(name); decision.FirstOfSession(records, nodemark.Read(node)) {
-			return node, nil
-		}
-	}
-	node, err := kube.ReadNode(ctx, d.Cluster.Clientset, name)
-	if err != nil && !errors.Is(err, kube.ErrGone) {
-		return nil, err
-	}
-	return node, nil
+	return new(nodemark.Read(node))
 }
 
 func nodeFacts(node *corev1.Node) decision.Node {
@@ -100,8 +97,8 @@ func nodeFacts(node *corev1.Node) decision.Node {
 
 // podsBack names the pods that have to be gone, as the open faults ask, and are
 // on the node.
-func (d *Reconciler) podsBack(ctx context.Context, node string, demands []eviction.Demand) ([]string, error) {
-	list, err := d.Cluster.Clientset.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+func (r *Reconciler) podsBack(ctx context.Context, node string, demands []eviction.Demand) ([]string, error) {
+	list, err := r.Cluster.Clientset.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(),
 	})
 	if err != nil {
@@ -112,7 +109,7 @@ func (d *Reconciler) podsBack(ctx context.Context, node string, demands []evicti
 		pods = append(pods, &list.Items[i])
 	}
 	var names []string
-	for _, due := range eviction.Owing(pods, demands, d.Eviction, d.Clock.Now()) {
+	for _, due := range eviction.Owing(pods, demands, r.Eviction, r.Clock.Now()) {
 		names = append(names, due.Pod.Namespace+"/"+due.Pod.Name)
 	}
 	return names, nil
@@ -120,18 +117,18 @@ func (d *Reconciler) podsBack(ctx context.Context, node string, demands []evicti
 
 // boots gathers what proves that boots are past: the records at hand and, of
 // each publisher with an open fault, its newest record.
-func (d *Reconciler) boots(ctx context.Context, v decision.View) (fault.Boots, error) {
+func (r *Reconciler) boots(ctx context.Context, v decision.View) (fault.Boots, error) {
 	known := slices.Clone(v.Records)
 	type publisher struct{ agent, epoch string }
 	open := map[publisher][]record.Record{}
-	for _, r := range v.Records {
-		if r.SeqEpoch != "" && r.Status.FaultRemediated == nil && record.Open(r) {
-			p := publisher{r.Event.Agent, r.SeqEpoch}
-			open[p] = append(open[p], r)
+	for _, x := range v.Records {
+		if x.SeqEpoch != "" && x.Status.FaultRemediated == nil && record.Open(x) {
+			p := publisher{x.Event.Agent, x.SeqEpoch}
+			open[p] = append(open[p], x)
 		}
 	}
 	for p, faults := range open {
-		newest, err := d.newest(ctx, NewestOf(v.Node.Name, p.agent, p.epoch), faults)
+		newest, err := r.newest(ctx, NewestOf(v.Node.Name, p.agent, p.epoch), faults)
 		if err != nil {
 			return fault.Boots{}, fmt.Errorf("reading the newest record of %s on node %s: %w", p.agent, v.Node.Name, err)
 		}
@@ -143,14 +140,38 @@ func (d *Reconciler) boots(ctx context.Context, v decision.View) (fault.Boots, e
 // newest reads the record of a publisher with the highest number, and the one
 // that came last if that says nothing of one of its faults: its counter's disk
 // was restored from an image, and counts behind what it gave before.
-func (d *Reconciler) newest(ctx context.Context, of record.Selector, faults []record.Record) ([]record.Record, error) {
-	highest, err := d.Records.List(ctx, store.Query{Selector: of, Order: store.BySeqDescending, Limit: 1})
+func (r *Reconciler) newest(ctx context.Context, of record.Selector, faults []record.Record) ([]record.Record, error) {
+	highest, err := r.Records.List(ctx, store.Query{Selector: of, Order: store.BySeqDescending, Limit: 1})
 	if err != nil || len(highest) == 0 {
 		return nil, err
 	}
-	if !slices.ContainsFunc(faults, func(r record.Record) bool { return r.ID != highest[0].ID && !fault.Follows(r, highest[0]) }) {
+	if !slices.ContainsFunc(faults, func(x record.Record) bool { return x.ID != highest[0].ID && !fault.Follows(x, highest[0]) }) {
 		return highest, nil
 	}
-	last, err := d.Records.List(ctx, store.Query{Selector: of, Order: store.ByAppendDescending, Limit: 1})
+	last, err := r.Records.List(ctx, store.Query{Selector: of, Order: store.ByAppendDescending, Limit: 1})
 	return append(highest, last...), err
+}
+
+// RepairsOf selects what a decision looks at: a node's open records and all with a
+// repair trace.
+func RepairsOf(node string) record.Selector {
+	return record.Selector{
+		Name: "Repairs of a node", Node: node,
+		Any: []record.Selector{{Open: record.Yes()}, {Repaired: record.Yes()}},
+	}
+}
+
+// Unsettled selects the repaired records that something may follow, of all nodes.
+func Unsettled() record.Selector {
+	return record.Selector{
+		Name: "Unsettled repairs", Repaired: record.Yes(),
+		Any: []record.Selector{{Remediated: "null"}, {Remediated: "false"}},
+	}
+}
+
+// NewestOf selects what a publisher's outbox reported about a node, for the boot
+// that the newest of it names. What was only observed (PERSIST_ONLY) proves no
+// boot to be past: it would settle a fault, and a label would say so.
+func NewestOf(node, agent, epoch string) record.Selector {
+	return record.Selector{Name: "Newest of a publisher", Node: node, Agent: agent, SeqEpoch: epoch, Strategy: record.Process}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/nvidia/nvsentinel/fault-remediation/action"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/remediation"
 )
 
 // kind is one resource in one namespace ("" is all of the cluster).
@@ -58,7 +59,7 @@ func (w *Watch) Source(ctx context.Context, enqueue func(node string)) error {
 	var running sync.WaitGroup
 	for _, k := range w.kinds {
 		informer := dynamicinformer.NewFilteredDynamicInformer(w.client, k.gvr, k.namespace, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
-			o.LabelSelector = action.ManagedByLabel + "=" + action.ManagedBy
+			o.LabelSelector = remediation.ManagedByLabel + "=" + remediation.ManagedBy
 		}).Informer()
 		if err := w.prepare(informer, k, enqueue); err != nil {
 			return err
@@ -105,7 +106,7 @@ func nodeOf(x any) string {
 	if node, _, _ := unstructured.NestedString(obj.Object, "spec", "nodeName"); node != "" {
 		return node
 	}
-	return obj.GetAnnotations()[action.NodeAnnotation]
+	return obj.GetAnnotations()[remediation.NodeAnnotation]
 }
 
 // failed notes why a kind can not be watched and says so once.

@@ -66,7 +66,7 @@ func TestAJobThatIsRefused(t *testing.T) {
 	if s.Phase != v1alpha1.GPUResetFailed || s.Result == nil || s.Result.Reason != v1alpha1.ReasonResetJobCreationFailed || downOf(w.node("n")) != "" {
 		t.Errorf("it ended as %+v", s)
 	}
-	failures := w.janitor.Metrics.failures.WithLabelValues(v1alpha1.ReasonResetJobCreationFailed)
+	failures := w.janitor.Resets.failures.WithLabelValues(v1alpha1.ReasonResetJobCreationFailed)
 	if n := testutil.ToFloat64(failures); n != 1 {
 		t.Errorf("%v failures were counted", n)
 	}

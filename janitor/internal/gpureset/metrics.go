@@ -11,17 +11,16 @@ import (
 // action is the label action_type of the metrics.
 const action = "gpureset"
 
-// Metrics of the controller: those of all kinds, and why resets fail.
+// Metrics that GPUResets have of their own: why they fail, and how long nodes are without
+// GPU services.
 type Metrics struct {
-	*reconciler.Metrics
 	failures *prometheus.CounterVec
 	duration prometheus.Histogram
 }
 
 // NewMetrics registers the metrics that the kind has of its own.
-func NewMetrics(r prometheus.Registerer, all *reconciler.Metrics) *Metrics {
+func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
-		Metrics: all,
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gpu_reset_failure_reasons_total", Help: "GPU resets that failed, by the reason of their condition Complete.",
 		}, []string{"reason"}),
@@ -35,15 +34,15 @@ func NewMetrics(r prometheus.Registerer, all *reconciler.Metrics) *Metrics {
 }
 
 // ended counts an object's end.
-func (m *Metrics) ended(succeeded bool, reason string, requested, teardown time.Duration) {
+func (c *Reconciler) ended(succeeded bool, reason string, requested, teardown time.Duration) {
 	if !succeeded {
-		m.Count(action, "failed")
-		m.failures.WithLabelValues(reason).Inc()
+		c.Count(reconciler.StatusFailed)
+		c.Resets.failures.WithLabelValues(reason).Inc()
 		return
 	}
-	m.Count(action, "succeeded")
-	m.Took(action, requested)
+	c.Count(reconciler.StatusSucceeded)
+	c.Metrics.Took(action, requested)
 	if teardown > 0 {
-		m.duration.Observe(teardown.Seconds())
+		c.Resets.duration.Observe(teardown.Seconds())
 	}
 }

@@ -76,7 +76,7 @@ func (c *Reconciler) readJob(ctx context.Context, object *v1alpha1.GPUReset) (*b
 	if ref == nil {
 		return nil, nil
 	}
-	job, err := c.Cluster.BatchV1().Jobs(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	job, err := c.Nodes.BatchV1().Jobs(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil

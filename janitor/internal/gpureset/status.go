@@ -46,19 +46,20 @@ func (s status) time() *metav1.Time {
 }
 
 // begin notes the start and, if the Node is there, the machine that is meant.
-func begin(object *v1alpha1.GPUReset, node *corev1.Node, now time.Time) {
+func begin(object *v1alpha1.GPUReset, node *corev1.Node, now time.Time) (first bool) {
 	s := status{object, now}
-	if object.Status.StartTime == nil {
+	if first = object.Status.StartTime == nil; first {
 		object.Status.StartTime, object.Status.Phase = s.time(), v1alpha1.GPUResetPending
 		s.set(v1alpha1.ConditionReady, unknown, v1alpha1.ReasonPending, "nothing was done yet")
 		s.set(v1alpha1.ConditionComplete, unknown, v1alpha1.ReasonPending, "nothing was done yet")
 	}
 	if object.Status.BootID != "" || node == nil || node.Status.NodeInfo.BootID == "" {
-		return
+		return first
 	}
 	id := kube.NodeIdentity(node)
 	object.Status.BootID = id.BootID
 	object.Status.Machine = &v1alpha1.Machine{UID: id.UID, ProviderID: id.ProviderID, SystemUUID: id.SystemUUID}
+	return first
 }
 
 // noted notes the services as they are, right before they are taken off the node.

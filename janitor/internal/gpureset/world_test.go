@@ -92,14 +92,17 @@ func (w *world) restart() {
 	w.metrics = prometheus.NewRegistry()
 	log := slog.New(slog.NewTextHandler(&w.logs, nil))
 	w.janitor = New(w.policy, Deps{
-		Objects: w.objects, Cluster: w.cluster.Client(), Clock: w.clock, Log: log,
-		Excluded: []labels.Selector{labels.SelectorFromSet(labels.Set{"pool": "control"})},
-		Events:   eventrecorder.New(w.cluster.Client(), eventrecorder.Component("janitor"), w.clock, log, w.metrics),
-		Metrics:  NewMetrics(w.metrics, reconciler.NewMetrics(w.metrics)),
+		Deps: reconciler.Deps{
+			Objects: w.objects, Nodes: w.cluster.Client(), Clock: w.clock, Log: log,
+			Excluded: []labels.Selector{labels.SelectorFromSet(labels.Set{"pool": "control"})},
+			Events:   eventrecorder.New(w.cluster.Client(), eventrecorder.Component("janitor"), w.clock, log, w.metrics),
+			Metrics:  reconciler.NewMetrics(w.metrics),
+		},
+		Resets:   NewMetrics(w.metrics),
 		Services: GPUOperator(w.namespace),
 		Tool:     Tool{Namespace: w.namespace, Image: "example.com/gpu-reset:1", DriverRoot: "/run/nvidia/driver", Deadline: 5 * time.Minute},
 	})
-	w.janitor.here = func(point string) {
+	w.janitor.Here = func(point string) {
 		if point == w.crash {
 			w.crash = ""
 			panic(crashed(point))

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/nvidia/nvsentinel/api/janitor/v1alpha1"
 	"github.com/nvidia/nvsentinel/internal/eventrecorder"
@@ -21,46 +20,6 @@ import (
 	"github.com/nvidia/nvsentinel/janitor/internal/provider"
 	"github.com/nvidia/nvsentinel/janitor/repair"
 )
-
-// begin writes the finalizer, then start and intent.
-func (c *Reconciler) begin(ctx context.Context, p *pass) error {
-	if before := copyOf(p.object); controllerutil.AddFinalizer(p.object, v1alpha1.ClaimFinalizer) {
-		if err := c.patch(ctx, p.object, before); err != nil {
-			return err
-		}
-	}
-	first := p.object.Progress().StartTime == nil
-	c.kind.begin(p.object, p.node, c.Clock.Now())
-	if err := c.write(ctx, p.object); err != nil {
-		return err
-	}
-	if first {
-		c.Metrics.count(c.kind, statusStarted)
-		p.log.Info("repair was taken up", "key", p.object.Progress().IdempotencyKey, "boot", *p.object.BootID())
-	}
-	c.here("janitor/intent-written")
-	return nil
-}
-
-// claim writes the object's uid on the Node, while that shows its session.
-func (c *Reconciler) claim(ctx context.Context, p *pass) error {
-	node, err := kube.PatchNode(ctx, c.Nodes, p.node, func(n *corev1.Node) { nodemark.SetClaim(n, string(p.object.GetUID())) })
-	if err != nil {
-		return gone(err, p)
-	}
-	p.node = node
-	c.here("janitor/claimed")
-	return nil
-}
-
-// gone turns the certain absence of the Node into a fact of the pass.
-func gone(err error, p *pass) error {
-	if errors.Is(err, kube.ErrGone) {
-		p.node = nil
-		return nil
-	}
-	return err
-}
 
 // leaveShare is the part of ResendAfter within which a signal must have left
 // after it was noted; the time to the next one is counted from its end, so that
@@ -81,20 +40,20 @@ func (c *Reconciler) tell(ctx context.Context, p *pass, leaveBy time.Time) (stri
 	if why, on := c.Brake.On(); on {
 		return "", &provider.Error{Delivery: provider.NotSent, Message: why}
 	}
-	_, force := p.object.Asked()
-	return c.kind.send(ctx, c.Plugin, provider.Signal{Node: v1alpha1.NodeOf(p.object), Key: p.object.Progress().IdempotencyKey, Force: force})
+	_, force := p.Object.Asked()
+	return c.kind.send(ctx, c.plugin, provider.Signal{Node: v1alpha1.NodeOf(p.Object), Key: p.Object.Progress().IdempotencyKey, Force: force})
 }
 
 // send announces the signal, notes it, sends it and notes the answer.
-func (c *Reconciler) send(ctx context.Context, p *pass) error {
-	c.Events.Write(ctx, eventrecorder.Node(p.node.Name), corev1.EventTypeNormal, c.kind.announced, c.announcement(p.object))
+func (c *Reconciler) send(ctx context.Context, p *pass, _ repair.Verdict) error {
+	c.Events.Write(ctx, eventrecorder.Node(p.Node.Name), corev1.EventTypeNormal, c.kind.announced, c.announcement(p.Object))
 	leaveBy := upToSecond(c.Clock.Now().Add(c.policy.ResendAfter / leaveShare))
-	before := p.object.Progress().LastSignalAt
-	c.kind.arm(p.object, c.Clock.Now(), leaveBy)
-	if err := c.write(ctx, p.object); err != nil {
+	before := p.Object.Progress().LastSignalAt
+	c.kind.arm(p.Object, c.Clock.Now(), leaveBy)
+	if err := c.Write(ctx, p); err != nil {
 		return err
 	}
-	c.here("janitor/armed")
+	c.Here("janitor/armed")
 	// Nothing may be sent once another replica could lead.
 	fenced, cancel := lease.FenceCall(ctx)
 	defer cancel()
@@ -102,13 +61,13 @@ func (c *Reconciler) send(ctx context.Context, p *pass) error {
 		return fmt.Errorf("sending the signal: %w", err)
 	}
 	id, err := c.tell(fenced, p, leaveBy)
-	c.here("janitor/signal-sent")
-	c.here("janitor/done")
+	c.Here("janitor/signal-sent")
+	c.Here("janitor/done")
 	retry := c.answered(p, before, reply{id, err})
-	if err := c.write(ctx, p.object); err != nil {
+	if err := c.Write(ctx, p); err != nil {
 		return err
 	}
-	c.here("janitor/stamped")
+	c.Here("janitor/stamped")
 	return retry
 }
 
@@ -117,38 +76,38 @@ func (c *Reconciler) send(ctx context.Context, p *pass) error {
 func (c *Reconciler) answered(p *pass, before *metav1.Time, r reply) error {
 	now := c.Clock.Now()
 	if r.err == nil {
-		c.kind.acknowledge(p.object, now, r.id)
+		c.kind.acknowledge(p.Object, now, r.id)
 		c.Metrics.signal(c.kind, resultAcknowledged)
-		p.log.Info("signal was sent", "request", r.id)
+		p.Log.Info("signal was sent", "request", r.id)
 		return nil
 	}
 	failure, known := errors.AsType[*provider.Error](r.err)
 	if !known {
 		failure = &provider.Error{Delivery: provider.Unknown, Message: r.err.Error()}
 	}
-	if c.kind.forGood && failure.Code == codes.NotFound && p.object.Progress().Signals > 1 {
+	if c.kind.forGood && failure.Code == codes.NotFound && p.Object.Progress().Signals > 1 {
 		// The signal before took effect. The machine is asked for once more.
 		failure.Delivery = provider.Unknown
 	}
 	c.complain(p, failure)
 	switch failure.Delivery {
 	case provider.NotSent:
-		disarm(p.object, now, before, failure)
+		disarm(p.Object, now, before, failure)
 		c.Metrics.signal(c.kind, resultNotSent)
 		if failure.RetryAfter > 0 {
-			p.log.Info("plugin asked to be left alone", "for", failure.RetryAfter, "error", failure)
+			p.Log.Info("plugin asked to be left alone", "for", failure.RetryAfter, "error", failure)
 			return nil
 		}
 		return fmt.Errorf("sending the signal: %w", r.err)
 	case provider.Refused:
-		c.kind.refuse(p.object, now, failure)
+		c.kind.refuse(p.Object, now, failure)
 		c.Metrics.signal(c.kind, resultRefused)
-		c.Metrics.count(c.kind, statusFailed)
-		p.log.Warn("plugin refused the signal", "error", failure)
+		c.Count(StatusFailed)
+		p.Log.Warn("plugin refused the signal", "error", failure)
 	case provider.Unknown:
-		unanswered(p.object, now, failure)
+		unanswered(p.Object, now, failure)
 		c.Metrics.signal(c.kind, resultUnknown)
-		p.log.Warn("signal got no answer; its effect decides", "error", failure)
+		p.Log.Warn("signal got no answer; its effect decides", "error", failure)
 	}
 	return nil
 }
@@ -178,51 +137,40 @@ func (c *Reconciler) complain(p *pass, failure *provider.Error) {
 		reason = "PluginRefused"
 	}
 	c.Events.Event(corev1.ObjectReference{
-		APIVersion: v1alpha1.GroupVersion.String(), Kind: c.kind.Name, Name: p.object.GetName(), UID: p.object.GetUID(),
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: c.kind.Name, Name: p.Object.GetName(), UID: p.Object.GetUID(),
 	}, corev1.EventTypeWarning, reason, failure.Error())
 }
 
 // ask asks the plugin about the machine. No answer is a no.
-func (c *Reconciler) ask(ctx context.Context, p *pass) {
-	state, err := c.Plugin.State(ctx, v1alpha1.NodeOf(p.object), p.object.Progress().RequestID)
+func (c *Reconciler) ask(ctx context.Context, p *pass, _ repair.Verdict) error {
+	state, err := c.plugin.State(ctx, v1alpha1.NodeOf(p.Object), p.Object.Progress().RequestID)
 	if err != nil {
-		p.log.Warn("plugin did not answer", "error", err)
+		p.Log.Warn("plugin did not answer", "error", err)
 	}
-	p.plugin = map[provider.State]repair.Plugin{
+	p.Facts = map[provider.State]repair.Plugin{
 		provider.Up: repair.SaysReady, provider.Gone: repair.SaysGone, provider.NoOpinion: repair.SaysNothing,
 	}[state]
-	if err != nil || p.plugin == repair.NotAsked {
-		p.plugin = repair.SaysNotReady
+	if err != nil || p.Facts == repair.NotAsked {
+		p.Facts = repair.SaysNotReady
 	}
-	c.here("janitor/asked")
+	c.Here("janitor/asked")
+	return nil
 }
 
 // deleteNode removes the Node that was read, and no other, once its machine is
 // gone.
-func (c *Reconciler) deleteNode(ctx context.Context, p *pass) error {
-	err := c.Nodes.CoreV1().Nodes().Delete(ctx, p.node.Name, metav1.DeleteOptions{
-		Preconditions: &metav1.Preconditions{UID: &p.node.UID, ResourceVersion: &p.node.ResourceVersion},
+func (c *Reconciler) deleteNode(ctx context.Context, p *pass, _ repair.Verdict) error {
+	err := c.Nodes.CoreV1().Nodes().Delete(ctx, p.Node.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &p.Node.UID, ResourceVersion: &p.Node.ResourceVersion},
 	})
 	switch {
 	case apierrors.IsConflict(err):
 		return fmt.Errorf("removing the node: %w", kube.ErrConflict)
 	case err != nil && !apierrors.IsNotFound(err):
-		return fmt.Errorf("removing node %s: %w", p.node.Name, err)
+		return fmt.Errorf("removing node %s: %w", p.Node.Name, err)
 	}
-	p.log.Info("node was removed: its machine is gone")
-	p.node = nil
-	c.here("janitor/node-deleted")
+	p.Log.Info("node was removed: its machine is gone")
+	p.Node = nil
+	c.Here("janitor/node-deleted")
 	return nil
-}
-
-// wait shows what the object waits for, if that is news.
-func (c *Reconciler) wait(ctx context.Context, p *pass, v repair.Verdict) error {
-	if !c.kind.waiting(p.object, p.node, v, c.Clock.Now()) {
-		return nil
-	}
-	if v.Reason == repair.SessionUnknown {
-		c.Metrics.count(c.kind, statusSessionUnknown)
-		p.log.Warn("waiting", "why", "the store cannot tell of the node's session", "annotation", nodemark.UnknownAnnotation)
-	}
-	return c.write(ctx, p.object)
 }

@@ -10,11 +10,12 @@ import (
 const (
 	statusStarted        = "started"
 	statusSessionUnknown = "session_unknown" // began to wait for it
-	statusSucceeded      = "succeeded"
-	statusFailed         = "failed"
-	statusSessionOver    = "session_over"
 	statusDeleted        = "deleted"
 	statusExpired        = "expired"
+	// StatusSucceeded, StatusFailed and StatusSessionOver are the ends of a repair.
+	StatusSucceeded   = "succeeded"
+	StatusFailed      = "failed"
+	StatusSessionOver = "session_over"
 )
 
 // Values of the label result of nvs_janitor_signals_total.
@@ -50,10 +51,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-func (m *Metrics) count(k Kind, status string) { m.Count(k.action, status) }
-
-// Count counts a repair of a kind, by its verb, as far as it came.
-func (m *Metrics) Count(action, status string) { m.actions.WithLabelValues(action, status).Inc() }
+func (m *Metrics) count(action, status string) { m.actions.WithLabelValues(action, status).Inc() }
 
 // Took observes the time from the request of a repair to its success.
 func (m *Metrics) Took(action string, d time.Duration) {

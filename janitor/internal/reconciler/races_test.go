@@ -14,11 +14,11 @@ import (
 
 // at runs what once when the janitor comes to point.
 func (w *world) at(point string, what func()) {
-	before := w.janitor.here
-	w.janitor.here = func(p string) {
+	before := w.janitor.Here
+	w.janitor.Here = func(p string) {
 		before(p)
 		if p == point {
-			w.janitor.here = before
+			w.janitor.Here = before
 			what()
 		}
 	}

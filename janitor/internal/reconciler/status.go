@@ -40,9 +40,9 @@ func medik8s(object v1alpha1.Repair, now time.Time, processing, succeeded metav1
 
 // begin notes the start and, if the Node is there, the intent. The key is the
 // object's own uid: it is the same however often it is written.
-func (k Kind) begin(object v1alpha1.Repair, node *corev1.Node, now time.Time) {
+func (k Kind) begin(object v1alpha1.Repair, node *corev1.Node, now time.Time) (first bool) {
 	s := object.Progress()
-	if s.StartTime == nil {
+	if first = s.StartTime == nil; first {
 		at := metav1.NewTime(now)
 		s.StartTime, s.NodeName = &at, v1alpha1.NodeOf(object)
 		condition(object, now, signal(metav1.ConditionUnknown, v1alpha1.ReasonInitializing, "nothing was sent yet"))
@@ -50,12 +50,13 @@ func (k Kind) begin(object v1alpha1.Repair, node *corev1.Node, now time.Time) {
 		medik8s(object, now, metav1.ConditionTrue, metav1.ConditionUnknown, v1alpha1.ReasonInitializing)
 	}
 	if s.IdempotencyKey != "" || node == nil || k.needsBoot && node.Status.NodeInfo.BootID == "" {
-		return
+		return first
 	}
 	id := kube.NodeIdentity(node)
 	s.IdempotencyKey = string(object.GetUID())
 	*object.BootID() = id.BootID
 	s.Machine = &v1alpha1.Machine{UID: id.UID, ProviderID: id.ProviderID, SystemUUID: id.SystemUUID}
+	return first
 }
 
 // arm notes that a signal is about to be sent, and leaves before leaveBy. From

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -99,75 +100,78 @@ func unserved(ctx context.Context, members []Member) string {
 }
 
 // Unserved is why the objects of the kind can not be read; empty when they can.
-func (c *Reconciler) Unserved(ctx context.Context) string {
-	return controller.Unserved(ctx, c.Objects, map[string]client.ObjectList{c.kind.Name: c.kind.list()})
+func (f *Frame[O, F]) Unserved(ctx context.Context) string {
+	return controller.Unserved(ctx, f.Objects, map[string]client.ObjectList{f.Name: f.List()})
 }
 
 // Caches are none: the controller watches Nodes, and of them all.
-func (c *Reconciler) Caches() map[client.Object]cache.ByObject { return nil }
+func (f *Frame[O, F]) Caches() map[client.Object]cache.ByObject { return nil }
 
 // Register adds the controller to a manager.
-func (c *Reconciler) Register(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	if err := mgr.GetFieldIndexer().IndexField(ctx, c.kind.object(), byNode, nodeOfOpen); err != nil {
+func (f *Frame[O, F]) Register(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, f.Object(), byNode, f.nodeOfOpen); err != nil {
 		return fmt.Errorf("indexing objects by node: %w", err)
 	}
-	err := ctrl.NewControllerManagedBy(mgr).Named(strings.ToLower(c.kind.Name)).
-		For(c.kind.object(), builder.WithPredicates(predicate.Funcs{UpdateFunc: byOthers})).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(c.objectsOf(mgr.GetClient())),
-			builder.WithPredicates(predicate.Funcs{UpdateFunc: relevant})).
-		WithOptions(options).Complete(c)
-	if err != nil {
-		return fmt.Errorf("adding the controller of %s: %w", c.kind.Name, err)
+	ofNode := func(nodeOf func(client.Object) string) handler.EventHandler {
+		return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+			return f.objectsOf(ctx, mgr.GetClient(), nodeOf(o))
+		})
 	}
-	return nil
+	b := ctrl.NewControllerManagedBy(mgr).Named(strings.ToLower(f.Name)).
+		For(f.Object(), builder.WithPredicates(predicate.Funcs{UpdateFunc: f.byOthers})).
+		Watches(&corev1.Node{}, ofNode(client.Object.GetName), builder.WithPredicates(predicate.Funcs{UpdateFunc: f.relevant})).
+		WithOptions(options)
+	if f.Watch != nil {
+		f.Watch(b, ofNode)
+	}
+	if err := b.Complete(f); err != nil {
+		return fmt.Errorf("adding the controller of %s: %w", f.Name, err)
+	}
+	return controller.Fill(ctx, mgr, f.Besides...)
 }
 
 // nodeOfOpen is the index of open objects by their node.
-func nodeOfOpen(o client.Object) []string {
-	object, ok := o.(v1alpha1.Repair)
-	if !ok || object.Progress().CompletionTime != nil {
+func (f *Frame[O, F]) nodeOfOpen(o client.Object) []string {
+	object, ok := o.(O)
+	if !ok || f.Completed(object) {
 		return nil
 	}
-	return []string{v1alpha1.NodeOf(object)}
+	return []string{f.NodeOf(object)}
 }
 
 // objectsOf lists the open objects of a Node.
-func (c *Reconciler) objectsOf(cache client.Reader) handler.MapFunc {
-	return func(ctx context.Context, node client.Object) []reconcile.Request {
-		list := c.kind.list()
-		var out []reconcile.Request
-		err := cache.List(ctx, list, client.MatchingFields{byNode: node.GetName()})
-		if err == nil {
-			err = meta.EachListItem(list, func(o runtime.Object) error {
-				if object, ok := o.(client.Object); ok {
-					out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object)})
-				}
-				return nil
-			})
-		}
-		if err != nil {
-			c.Log.Warn("listing a node's objects failed; they are looked at by the clock", "node", node.GetName(), "error", err)
-		}
-		return out
+func (f *Frame[O, F]) objectsOf(ctx context.Context, cached client.Reader, node string) []reconcile.Request {
+	if node == "" {
+		return nil
 	}
+	list := f.List()
+	var out []reconcile.Request
+	err := cached.List(ctx, list, client.MatchingFields{byNode: node})
+	if err == nil {
+		err = meta.EachListItem(list, func(o runtime.Object) error {
+			if object, ok := o.(client.Object); ok {
+				out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object)})
+			}
+			return nil
+		})
+	}
+	if err != nil {
+		f.Log.Warn("listing a node's objects failed; they are looked at by the clock", "node", node, "error", err)
+	}
+	return out
 }
 
-// byOthers drops an object's changes that are the janitor's own: of its status,
-// where others only set that a signal was sent by hand, and of its finalizer.
-func byOthers(e event.UpdateEvent) bool {
-	before, ok := e.ObjectOld.(v1alpha1.Repair)
-	after, ok2 := e.ObjectNew.(v1alpha1.Repair)
-	if !ok || !ok2 {
-		return true
-	}
-	was, is := objectFacts(before), objectFacts(after)
-	return before.GetGeneration() != after.GetGeneration() || was.Session != is.Session || was.GivenUp != is.GivenUp ||
-		was.Deleting != is.Deleting || was.Acknowledged != is.Acknowledged && is.Signals == 0
+// byOthers drops an object's changes that are the janitor's own: of its status and of its
+// finalizer.
+func (f *Frame[O, F]) byOthers(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(O)
+	after, ok2 := e.ObjectNew.(O)
+	return !ok || !ok2 || before.GetGeneration() != after.GetGeneration() || f.Changed(before, after)
 }
 
 // relevant drops a Node's changes that no decision depends on.
-func relevant(e event.UpdateEvent) bool {
+func (f *Frame[O, F]) relevant(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*corev1.Node)
 	after, ok2 := e.ObjectNew.(*corev1.Node)
-	return !ok || !ok2 || NodeFacts(before) != NodeFacts(after)
+	return !ok || !ok2 || !reflect.DeepEqual(f.NodeFacts(before), f.NodeFacts(after))
 }

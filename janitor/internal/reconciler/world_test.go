@@ -144,13 +144,13 @@ func newWorld(t *testing.T) *world {
 func (w *world) restart() {
 	w.metrics = prometheus.NewRegistry()
 	log := slog.New(slog.NewTextHandler(&w.logs, nil))
-	w.janitor = New(w.kind, w.policy, Deps{
-		Objects: w.objects, Nodes: w.cluster.Client(), Plugin: w.plugin, Clock: w.clock,
+	w.janitor = New(w.kind, w.policy, w.plugin, Deps{
+		Objects: w.objects, Nodes: w.cluster.Client(), Clock: w.clock,
 		Excluded: []labels.Selector{labels.SelectorFromSet(labels.Set{"pool": "control"})},
 		Events:   eventrecorder.New(w.cluster.Client(), eventrecorder.Component("janitor"), w.clock, log, w.metrics),
 		Log:      log, Metrics: NewMetrics(w.metrics),
 	})
-	w.janitor.here = func(point string) {
+	w.janitor.Here = func(point string) {
 		if point == w.crash {
 			w.crash = ""
 			panic(crashed(point))

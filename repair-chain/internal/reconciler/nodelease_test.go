@@ -13,6 +13,7 @@ import (
 	"github.com/nvidia/nvsentinel/api/repairchain/v1alpha1"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/nodelease"
+	"github.com/nvidia/nvsentinel/internal/remediation"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/repair-chain/chain"
 )
@@ -88,8 +89,8 @@ func TestARunBesideANodeHealthCheck(t *testing.T) {
 	}
 	person, check, repair := runOfChain("beside-person", steps), ofCheck("beside-check", "beside-node", steps), runOfChain("beside-repair", steps)
 	person.Spec.NodeName, repair.Spec.NodeName = "beside-node", "beside-node"
-	repair.Labels = map[string]string{chain.ManagedByLabel: chain.ManagedBy}
-	repair.Annotations = map[string]string{chain.RecordAnnotation: "record"}
+	repair.Labels = map[string]string{remediation.ManagedByLabel: remediation.ManagedBy}
+	repair.Annotations = map[string]string{remediation.RecordAnnotation: "record"}
 	o.make(person, check, repair)
 	o.task(check, "one")
 	o.task(repair, "one")

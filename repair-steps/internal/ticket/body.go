@@ -8,7 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"text/template"
+
+	template "github.com/DataDog/datadog-agent/pkg/template/text"
 
 	"github.com/nvidia/nvsentinel/internal/artifact"
 )

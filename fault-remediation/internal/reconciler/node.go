@@ -30,7 +30,7 @@ const (
 // the Node shows the session. Without a session or a label to set only the lemon mark
 // is written. Whoever is to be asked is told by an Event first, so that a crash
 // between the two tells it again and does not forget it.
-func (d *Reconciler) mark(ctx context.Context, f *facts, step decision.Step) error {
+func (r *Reconciler) mark(ctx context.Context, f *facts, step decision.Step) error {
 	staged := f.view.Node.Session != "" && step.Label != ""
 	if f.node == nil || !staged && step.Lemon == nil {
 		return nil
@@ -38,12 +38,12 @@ func (d *Reconciler) mark(ctx context.Context, f *facts, step decision.Step) err
 	view := ""
 	if staged {
 		view = decision.Annotation(f.view.Records, f.view.Node.Session, step.Create)
-		d.call(ctx, f, view)
+		r.call(ctx, f, view)
 	}
 	if m := step.Lemon; m != nil && m.Label && !f.view.Node.Lemon.Label {
-		d.tell(ctx, f.node, EventLemon, m.Message())
+		r.tell(ctx, f.node, EventLemon, m.Message())
 	}
-	node, err := kube.PatchNode(ctx, d.Cluster.Clientset, f.node, func(n *corev1.Node) {
+	node, err := kube.PatchNode(ctx, r.Cluster.Clientset, f.node, func(n *corev1.Node) {
 		if staged {
 			nodemark.SetState(n, step.Label)
 			nodemark.Annotate(n, nodemark.LatestFaultRemediationState, view)
@@ -67,28 +67,28 @@ func (d *Reconciler) mark(ctx context.Context, f *facts, step decision.Step) err
 }
 
 // call asks a person for what the Node does not show yet.
-func (d *Reconciler) call(ctx context.Context, f *facts, view string) {
+func (r *Reconciler) call(ctx context.Context, f *facts, view string) {
 	for _, call := range decision.NewCalls(nodemark.Read(f.node).Repairs, view) {
-		d.tell(ctx, f.node, EventNeedsHuman, call.Reason+": "+call.Message+" (record "+call.Record+")")
-		d.Metrics.calledHuman(call.Reason)
+		r.tell(ctx, f.node, EventNeedsHuman, call.Reason+": "+call.Message+" (record "+call.Record+")")
+		r.Metrics.calledHuman(call.Reason)
 	}
 }
 
 // announce tells of the faults of which a step says first that they ask for no repair.
-func (d *Reconciler) announce(ctx context.Context, f *facts, step decision.Step) {
+func (r *Reconciler) announce(ctx context.Context, f *facts, step decision.Step) {
 	for _, w := range decision.Unrepaired(step, f.view.Records) {
-		d.tell(ctx, f.node, EventNoRepair, w.Status.Remediation.Waiting.Message+" (record "+w.ID+")")
+		r.tell(ctx, f.node, EventNoRepair, w.Status.Remediation.Waiting.Message+" (record "+w.ID+")")
 	}
 }
 
 // tell writes a warning about the Node before what it tells of is done.
-func (d *Reconciler) tell(ctx context.Context, node *corev1.Node, reason, message string) {
-	d.Events.Write(ctx, eventrecorder.Node(node.Name), corev1.EventTypeWarning, reason, message)
+func (r *Reconciler) tell(ctx context.Context, node *corev1.Node, reason, message string) {
+	r.Events.Write(ctx, eventrecorder.Node(node.Name), corev1.EventTypeWarning, reason, message)
 }
 
 // escalated tells of what is done already: besides the work.
-func (d *Reconciler) escalated(f *facts, message string) {
+func (r *Reconciler) escalated(f *facts, message string) {
 	if f.node != nil {
-		d.Events.Event(eventrecorder.Node(f.node.Name), corev1.EventTypeWarning, EventEscalated, message)
+		r.Events.Event(eventrecorder.Node(f.node.Name), corev1.EventTypeWarning, EventEscalated, message)
 	}
 }

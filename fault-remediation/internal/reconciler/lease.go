@@ -24,17 +24,17 @@ const (
 // claim takes the node's lease for as long as the object to be may be without a
 // verdict, or a while of that: until then no other remediator begins anything. It is not
 // given back before; the node is in quarantine, where others leave it alone anyway.
-func (d *Reconciler) claim(ctx context.Context, node *corev1.Node, by record.Action) error {
-	if d.Leases == nil {
+func (r *Reconciler) claim(ctx context.Context, node *corev1.Node, by record.Action) error {
+	if r.Leases == nil {
 		return nil
 	}
 	life := leaseLife
-	if repair, _ := d.Repairs.Of(by); repair.UnknownTimeout > 0 {
+	if repair, _ := r.Repairs.Of(by); repair.UnknownTimeout > 0 {
 		life = min(life, repair.UnknownTimeout)
 	}
-	err := d.Leases.Take(ctx, node, holder, life+leaseMargin, nil)
+	err := r.Leases.Take(ctx, node, holder, life+leaseMargin, nil)
 	if err == nil {
-		d.taken.Store(node.Name, d.Clock.Now())
+		r.taken.Store(node.Name, r.Clock.Now())
 	}
 	return err
 }
@@ -42,20 +42,20 @@ func (d *Reconciler) claim(ctx context.Context, node *corev1.Node, by record.Act
 // hold takes the lease of a node again whose repair object works on, when half of its
 // life is over. Neither that somebody else has taken it by now nor that it can not be
 // taken changes anything of what works: the next look tries again.
-func (d *Reconciler) hold(ctx context.Context, f *facts, step decision.Step) {
-	if d.Leases == nil || f.node == nil || step.Reason != decision.WaitObject {
+func (r *Reconciler) hold(ctx context.Context, f *facts, step decision.Step) {
+	if r.Leases == nil || f.node == nil || step.Reason != decision.WaitObject {
 		return
 	}
-	now := d.Clock.Now()
-	if at, ok := d.taken.Load(f.node.Name); ok && now.Sub(at.(time.Time)) < leaseLife/2 {
+	now := r.Clock.Now()
+	if at, ok := r.taken.Load(f.node.Name); ok && now.Sub(at.(time.Time)) < leaseLife/2 {
 		return
 	}
-	err := d.Leases.Take(ctx, f.node, holder, leaseLife+leaseMargin, nil)
+	err := r.Leases.Take(ctx, f.node, holder, leaseLife+leaseMargin, nil)
 	if _, is := nodelease.Taken(err); is {
-		d.Log.Warn("another remediator has the node's lease while its repair object works", "node", f.node.Name, "error", err)
+		r.Log.Warn("another remediator has the node's lease while its repair object works", "node", f.node.Name, "error", err)
 	} else if err != nil {
-		d.Log.Warn("the node's lease is not taken again while its repair object works, trying at the next look", "node", f.node.Name, "error", err)
+		r.Log.Warn("the node's lease is not taken again while its repair object works, trying at the next look", "node", f.node.Name, "error", err)
 		return
 	}
-	d.taken.Store(f.node.Name, now)
+	r.taken.Store(f.node.Name, now)
 }

@@ -1,0 +1,144 @@
+// Package remediation decides about the life of a repair object, whoever wants the repair:
+// whether the object is still to be created, is the one that was asked for, is lost or
+// another's, and what its health rule says until its time is up.
+//
+// A repair object acts once. Its name follows from what it is for, so that it cannot be
+// created twice, and who wants it remembers its uid as soon as it was seen. A run with
+// several steps has one such object for each step.
+//
+// The package is pure. The caller reads and writes the object, and keeps what is
+// remembered of it where it survives the caller.
+package remediation
+
+import (
+	"time"
+
+	"github.com/nvidia/nvsentinel/internal/healthrule"
+)
+
+// Presence is what reading an object showed.
+type Presence int
+
+// Presences. The zero value is Unread.
+const (
+	// Unread: the read failed, which says nothing about the object.
+	Unread Presence = iota
+	// Present: an object has the name.
+	Present
+	// Absent is certain.
+	Absent
+)
+
+// Object is what is remembered of a repair object, and what was seen under its name.
+type Object struct {
+	// Known is the uid that is remembered; empty until the object was seen.
+	Known string
+	// Again: an object that was deleted is created again, since it does not act.
+	Again bool
+
+	Presence Presence
+	UID      string
+	// Ours: it bears the marks of what the object is for.
+	Ours bool
+	// Refused: the API server will never accept the object.
+	Refused bool
+}
+
+// Finding is what an object turns out to be.
+type Finding string
+
+// Findings.
+const (
+	// Hindered: nothing is known of an object that was never seen: it may exist.
+	Hindered Finding = "Hindered"
+	// Refused: it can never be created.
+	Refused Finding = "Refused"
+	// Missing: it has to be created.
+	Missing Finding = "Missing"
+	// Found: it exists, and its uid is to be remembered.
+	Found Finding = "Found"
+	// Taken: the name is another's.
+	Taken Finding = "Taken"
+	// Lost: it existed and acts once, and is gone. Nobody knows what it has done.
+	Lost Finding = "Lost"
+	// Known: it is the one that is remembered, or could not be read this time.
+	Known Finding = "Known"
+)
+
+// Find says what an object turns out to be.
+func (o Object) Find() Finding {
+	gone := o.Presence == Absent || o.UID != o.Known
+	switch {
+	case o.Presence == Unread && o.Known == "":
+		return Hindered
+	case o.Presence == Unread:
+		return Known
+	case o.Refused:
+		return Refused
+	case o.Known != "" && gone && !o.Again:
+		return Lost
+	case o.Presence == Absent:
+		return Missing
+	case gone && !o.Ours:
+		return Taken
+	case gone:
+		return Found
+	}
+	return Known
+}
+
+// Outcome is what follows from the health of an object.
+type Outcome string
+
+// Outcomes.
+const (
+	// Waiting: there is no verdict yet.
+	Waiting Outcome = "Waiting"
+	// Succeeded and Failed: the health rule says Healthy or Unhealthy.
+	Succeeded Outcome = "Succeeded"
+	Failed    Outcome = "Failed"
+	// TimedOut: there is no verdict, and the time for one is up. The object may still act.
+	TimedOut Outcome = "TimedOut"
+)
+
+// Verdict is an outcome with its reason.
+type Verdict struct {
+	Outcome Outcome
+	// Health is that of the object; Unhealthy when its time is up.
+	Health healthrule.Result
+	// Left is the time until the object's time is up, while there is no verdict; 0 is never.
+	Left time.Duration
+}
+
+// Patience is how long an object may be without a verdict.
+type Patience struct {
+	// Since is when that began; zero is now.
+	Since time.Time
+	// Timeout of 0 waits for ever.
+	Timeout time.Duration
+}
+
+// Judge says what follows from the health of an object at a time.
+func (p Patience) Judge(health healthrule.Result, now time.Time) Verdict {
+	v := Verdict{Outcome: Waiting, Health: health}
+	switch health.State {
+	case healthrule.Healthy:
+		v.Outcome = Succeeded
+	case healthrule.Unhealthy:
+		v.Outcome = Failed
+	case healthrule.Unknown:
+		if p.Timeout <= 0 {
+			break
+		}
+		if p.Since.IsZero() {
+			p.Since = now
+		}
+		age := Elapsed(p.Since, p.Timeout, now)
+		if v.Health = health.After(age, p.Timeout); v.Health.State == healthrule.Unhealthy {
+			v.Outcome = TimedOut
+			break
+		}
+		v.Left = p.Timeout - age
+	}
+	return v
+}
