@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/nvidia/nvsentinel/api/janitor/v1alpha1"
-	"github.com/nvidia/nvsentinel/internal/controller"
 	"github.com/nvidia/nvsentinel/janitor/internal/reconciler"
 	"github.com/nvidia/nvsentinel/janitor/reset"
 )
