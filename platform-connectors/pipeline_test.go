@@ -11,7 +11,6 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/platform-connectors/pipeline"
-	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
 const stages = `[[pipeline]]
@@ -22,10 +21,6 @@ config = "metadata.toml"
 name = "OverrideTransformer"
 enabled = true
 config = "overrides.toml"
-[[pipeline]]
-name = "Deduplicator"
-enabled = true
-config = "dedup.toml"
 `
 
 // harmless is a rule for one GPU whose errors are known and harmless.
@@ -39,7 +34,7 @@ recommendedAction = "NONE"
 `
 
 // TestThePipelineChangesWhatIsStoredAndShown goes from the real door to the real
-// store and the Node: labels, overrides, repeats, a new configuration and a bad
+// store and the Node: labels, overrides, a new configuration and a bad
 // one, and an event that is sent again under other rules.
 func TestThePipelineChangesWhatIsStoredAndShown(t *testing.T) {
 	s := newSite(t)
@@ -58,7 +53,6 @@ func TestThePipelineChangesWhatIsStoredAndShown(t *testing.T) {
 	put("pipeline.toml", stages)
 	put("metadata.toml", fmt.Sprintf("allowedLabels = [%q]\n", corev1.LabelArchStable))
 	put("overrides.toml", harmless)
-	put("dedup.toml", "suppressionWindow = \"1h\"\n")
 	s.args = append(s.args, "--pipeline-config="+filepath.Join(dir, "pipeline.toml"), "--metrics-address=127.0.0.1:0")
 	connector := s.start()
 	await(t, func() (bool, string) { // the labels are those of the Node that was seen
@@ -69,17 +63,15 @@ func TestThePipelineChangesWhatIsStoredAndShown(t *testing.T) {
 	s.send(event("b", 1), event("a", 1), event("a", 2))
 	s.awaitCondition(check, faulty(entry("a", 2))) // a repeat renews the fault that stands
 	all := awaitStored(t, s.records(), 3)
-	known, first, repeat := all[0], all[1], all[2]
+	known, first, second := all[0], all[1], all[2]
 	if known.Event.IsFatal || known.Event.RecommendedAction != record.ActionNone {
 		t.Errorf("the known error is stored as %+v", known.Event)
 	}
 	if first.Event.Metadata[corev1.LabelArchStable] != "amd64" || first.Event.Metadata[pipeline.MetadataProviderID] != s.node.Spec.ProviderID {
 		t.Errorf("the metadata is %v", first.Event.Metadata)
 	}
-	if first.Event.ProcessingStrategy != record.Process || repeat.Event.ProcessingStrategy != record.PersistOnly ||
-		repeat.ExpireAt == nil || repeat.Event.Metadata[pipeline.MetadataRepeatOf] != first.ID {
-		t.Errorf("the fault is stored as %s, its repeat as %s of %q", first.Event.ProcessingStrategy,
-			repeat.Event.ProcessingStrategy, repeat.Event.Metadata[pipeline.MetadataRepeatOf])
+	if first.Event.ProcessingStrategy != record.Process || second.Event.ProcessingStrategy != record.Process {
+		t.Errorf("the fault is stored as %s, and in other words as %s", first.Event.ProcessingStrategy, second.Event.ProcessingStrategy)
 	}
 
 	// A bad configuration says so and changes nothing.
@@ -89,8 +81,8 @@ func TestThePipelineChangesWhatIsStoredAndShown(t *testing.T) {
 		return strings.Contains(ready, "wenn") && strings.Contains(ready, "overrides.toml"), "ready: " + ready
 	})
 	s.send(event("b", 2))
-	if all = awaitStored(t, s.records(), 4); all[3].Event.IsFatal || all[3].Event.ProcessingStrategy != record.PersistOnly {
-		t.Error("a bad configuration switched the rules or the search for repeats off")
+	if all = awaitStored(t, s.records(), 4); all[3].Event.IsFatal {
+		t.Error("a bad configuration switched the rules off")
 	}
 	// A new one counts from then on, also for what is sent again, which the spool
 	// does not know any more.
@@ -110,7 +102,4 @@ func TestThePipelineChangesWhatIsStoredAndShown(t *testing.T) {
 		return strings.Contains(metrics, `platform_connector_appended_total{result="duplicate"} 1`+"\n") &&
 			strings.Contains(metrics, `platform_connector_dead_letters_total{reason="refused"} 0`+"\n"), metrics
 	})
-	if persisted, err := s.records().List(t.Context(), store.Query{Selector: record.Selector{Strategy: record.PersistOnly}}); err != nil || len(persisted) != 2 {
-		t.Errorf("%d records are PERSIST_ONLY, %v", len(persisted), err)
-	}
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/kmsgtest"
 	"github.com/nvidia/nvsentinel/internal/report/reporttest"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
@@ -41,10 +42,11 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// process is the program on a node of files.
+// process is the program on a node of files, with a kernel log device.
 type process struct {
 	t         *testing.T
 	dir       string
+	kernel    *kmsgtest.Device
 	connector *reporttest.Connector
 	extra     []string
 	written   int
@@ -58,8 +60,16 @@ func newProcess(t *testing.T) *process {
 	t.Helper()
 	p := &process{t: t, dir: t.TempDir(), connector: reporttest.Start(t)}
 	p.put("boot_id", "boot-1")
-	p.put("kern.log", "")
-	t.Cleanup(p.kill)
+	var err error
+	if p.kernel, err = kmsgtest.Open(filepath.Join(p.dir, "kernel")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.kill()
+		if err := p.kernel.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	return p
 }
 
@@ -74,21 +84,14 @@ func (p *process) put(name, content string) {
 	}
 }
 
-// write appends count lines with an XID, each told by its pid.
+// write has the kernel write count lines with an XID, each told by its pid.
 func (p *process) write(count int) {
 	p.t.Helper()
-	f, err := os.OpenFile(filepath.Join(p.dir, "kern.log"), os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		p.t.Fatal(err)
-	}
 	for range count {
 		p.written++
-		if _, err := fmt.Fprintf(f, "[1.0] eth0: link up\n[2.0] NVRM: Xid (PCI:0000:3b:00): 79, pid=%d, fallen\n", p.written); err != nil {
+		if err := p.kernel.Print("eth0: link up", fmt.Sprintf("NVRM: Xid (PCI:0000:3b:00): 79, pid=%d, fallen", p.written)); err != nil {
 			p.t.Fatal(err)
 		}
-	}
-	if err := f.Close(); err != nil {
-		p.t.Fatal(err)
 	}
 }
 
@@ -100,7 +103,7 @@ func (p *process) start(env ...string) {
 		p.t.Fatal(err)
 	}
 	args := append([]string{
-		"--node-name=n1", "--source=file", "--log-kernel-only", "--log-path=" + filepath.Join(p.dir, "kern.log"), "--boot-id-path=" + filepath.Join(p.dir, "boot_id"),
+		"--node-name=n1", "--source=kmsg", "--log-path=" + p.kernel.Path(), "--boot-id-path=" + filepath.Join(p.dir, "boot_id"),
 		"--state-dir=" + filepath.Join(p.dir, "state"), "--platform-connector-socket=" + p.connector.Target(),
 		"--metadata-path=" + filepath.Join(p.dir, "gpu_metadata.json"), "--settle-time=500ms", "--look-back=876000h", "--metrics-address=127.0.0.1:0",
 	}, p.extra...)
@@ -184,6 +187,10 @@ func TestACrashAtAnyPointLosesAndDoublesNothing(t *testing.T) {
 				p.start(fmt.Sprintf("NVSENTINEL_CRASH=syslog-health-monitor/%s:%d", point, hit))
 				p.died()
 				p.write(3)
+				p.start()
+				p.check(0)
+				p.kill()
+				p.kernel.Reboot()
 				p.put("boot_id", "boot-2")
 				p.start()
 				p.check(3)
@@ -201,9 +208,6 @@ func TestKillsAtAnyMomentLoseAndDoubleNothing(t *testing.T) {
 		p.start()
 		for range 3 {
 			p.write(1 + rand.IntN(60))
-			if round%5 == 3 {
-				p.rotate()
-			}
 		}
 		if round%4 == 0 {
 			p.connector.Cut()
@@ -270,40 +274,13 @@ func tally(t *testing.T, events []*protos.HealthEvent) tallied {
 	return out
 }
 
-// append appends count lines.
+// append has the kernel write count lines.
 func (p *process) append(count int, text func(i int) string) {
 	p.t.Helper()
-	f, err := os.OpenFile(filepath.Join(p.dir, "kern.log"), os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	var lines strings.Builder
 	for i := range count {
-		lines.WriteString(text(i) + "\n")
-	}
-	if _, err := f.WriteString(lines.String()); err != nil {
-		p.t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		p.t.Fatal(err)
-	}
-}
-
-// rotate renames the log and its predecessors, as logrotate does.
-func (p *process) rotate() {
-	p.t.Helper()
-	log := filepath.Join(p.dir, "kern.log")
-	for i := 30; i > 0; i-- {
-		err := os.Rename(fmt.Sprintf("%s.%d", log, i), fmt.Sprintf("%s.%d", log, i+1))
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := p.kernel.Print(text(i)); err != nil {
 			p.t.Fatal(err)
 		}
-	}
-	if err := os.Rename(log, log+".1"); err != nil {
-		p.t.Fatal(err)
-	}
-	if err := os.WriteFile(log, nil, 0o600); err != nil {
-		p.t.Fatal(err)
 	}
 }
 
@@ -318,14 +295,14 @@ func TestCommandLine(t *testing.T) {
 	}{
 		{[]string{"--node-name=n1"}, ""},
 		{[]string{"--node-name=n1", "--processingStrategy=PERSIST_ONLY"}, ""},
-		{[]string{"--node-name=n1", "--processing-strategy=PERSIST_ONLY", "--source=file", "--log-kernel-only"}, ""},
-		{[]string{"--node-name=n1", "--source=file"}, "log-kernel-only"},
-		{[]string{"--node-name=n1", "--source=file", "--log-kernel-only", "--log-path=/var/log/messages"}, "combined log"},
+		{[]string{"--node-name=n1", "--processing-strategy=PERSIST_ONLY"}, ""},
+		{[]string{"--node-name=n1", "--source=file"}, "not supported any more"},
+		{[]string{"--node-name=n1", "--log-kernel-only"}, "log-kernel-only"},
 		{[]string{"--node-name=n1", "--processing-strategy=persist_only"}, "PERSIST_ONLY"},
 		{[]string{"--node-name=n1", "--processingStrategy="}, "PERSIST_ONLY"},
 		{[]string{}, "node-name"},
 		{[]string{"--node-name=n1", "--source=journal"}, ""},
-		{[]string{"--node-name=n1", "--source=dmesg"}, "kmsg, journal or file"},
+		{[]string{"--node-name=n1", "--source=dmesg"}, "kmsg or journal"},
 		{[]string{"--node-name=n1", "--journalctl="}, "journalctl"},
 		{[]string{"--node-name=n1", "--settle-time=-1s", "--outbox-mib=0", "--state-dir="}, "settle-time"},
 		{[]string{"--node-name=n1", "--settle=1s"}, "settle"},

@@ -1,6 +1,6 @@
 // Package pipeline decides what becomes of an accepted event on its way to the
-// sinks: overrides by CEL rules, labels of its node as metadata, and repeats of
-// a fault. It does no I/O and reads no clock. Names and keys of its stages are
+// sinks: overrides by CEL rules, labels of its node as metadata, and faults that
+// wait to be confirmed. It does no I/O and reads no clock. Names and keys of its stages are
 // those of the predecessor (NVIDIA/NVSentinel, configuration of its connectors).
 package pipeline
 
@@ -17,8 +17,11 @@ import (
 const (
 	StageMetadata  = "MetadataAugmentor"
 	StageOverrides = "OverrideTransformer"
-	StageDedup     = "Deduplicator"
 )
+
+// StageRetired is a stage of earlier versions. It has no effect: a connector that
+// refused it would take no events, and repeats are counted without it.
+const StageRetired = "Deduplicator"
 
 // Order is the file that names the stages.
 type Order struct {
@@ -66,23 +69,14 @@ type Override struct {
 	ProcessingStrategy      string `toml:"processingStrategy"`
 }
 
-// Dedup is the file of the Deduplicator.
-type Dedup struct {
-	// SuppressionWindow is how long after a fault its repeats are PERSIST_ONLY.
-	SuppressionWindow time.Duration `toml:"suppressionWindow"`
-	// CleanupInterval is how often what is out of the window is forgotten.
-	CleanupInterval time.Duration `toml:"cleanupInterval"`
-	// IncludeChecks are the checks whose repeats are looked for.
-	IncludeChecks []string `toml:"includeChecks"`
-}
-
 // Config is a whole pipeline.
 type Config struct {
 	// Stages are the enabled ones, in order.
-	Stages    []string
+	Stages []string
+	// Retired says that StageRetired is enabled.
+	Retired   bool
 	Metadata  Metadata
 	Overrides Overrides
-	Dedup     Dedup
 	// Confirmation holds faults until a second signal.
 	Confirmation Confirmation
 	// ClusterWide are agents whose events do not go through a node's spool.
@@ -97,10 +91,6 @@ func Default() Config {
 	return Config{
 		Metadata:  Metadata{CacheSize: 50, CacheTTL: time.Hour},
 		Overrides: Overrides{Enabled: true},
-		Dedup: Dedup{
-			SuppressionWindow: 3 * time.Minute, CleanupInterval: time.Minute,
-			IncludeChecks: []string{"SysLogsXIDError", "SysLogsSXIDError"},
-		},
 	}
 }
 
@@ -110,8 +100,8 @@ func (c Config) Validate() error {
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	seen := map[string]bool{}
 	for _, s := range c.Stages {
-		if !slices.Contains([]string{StageMetadata, StageOverrides, StageConfirmation, StageDedup}, s) {
-			problem("pipeline: stage %q is not %s, %s, %s or %s", s, StageMetadata, StageOverrides, StageConfirmation, StageDedup)
+		if !slices.Contains([]string{StageMetadata, StageOverrides, StageConfirmation}, s) {
+			problem("pipeline: stage %q is not %s, %s or %s", s, StageMetadata, StageOverrides, StageConfirmation)
 		}
 		if seen[s] {
 			problem("pipeline: stage %s is given twice", s)
@@ -123,9 +113,6 @@ func (c Config) Validate() error {
 	}
 	if seen[StageMetadata] && (c.Metadata.CacheSize <= 0 || c.Metadata.CacheTTL <= 0) {
 		problem("%s: cacheSize %d and cacheTTL %s must be positive", StageMetadata, c.Metadata.CacheSize, c.Metadata.CacheTTL)
-	}
-	if d := c.Dedup; seen[StageDedup] && (d.SuppressionWindow <= 0 || d.SuppressionWindow > maxWindow || d.CleanupInterval <= 0) {
-		problem("%s: suppressionWindow %s must be between 0 and %s, cleanupInterval %s positive", StageDedup, d.SuppressionWindow, maxWindow, d.CleanupInterval)
 	}
 	if err := c.Confirmation.validate(); err != nil {
 		problems = append(problems, err)

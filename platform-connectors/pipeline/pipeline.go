@@ -107,8 +107,13 @@ func compile(env *cel.Env, expression string) (cel.Program, error) {
 }
 
 // Warnings say which rules have an event acted upon, or clear a fault, because of text
-// that programs can choose.
+// that programs can choose, and which stage has no effect.
 func (p *Pipeline) Warnings() (out []string) {
+	if p.config.Retired {
+		out = append(out, fmt.Sprintf("pipeline: stage %s has no effect any more, and its file is not read: "+
+			"identical events are counted (--repeat-window), and syslog-health-monitor counts those that differ in their text; "+
+			"remove the stage", StageRetired))
+	}
 	for i, r := range p.config.Overrides.Rules {
 		if p.config.Overrides.Enabled && r.Override.acts() && freetext.ReadsMessage(r.When) {
 			out = append(out, fmt.Sprintf("%s: rules[%d] (%q).when %s", StageOverrides, i, r.Name, freetext.Warning))
@@ -144,13 +149,10 @@ func (p *Pipeline) NeedsNode() bool { return p.has(StageMetadata) }
 // Confirms says whether faults may have to be confirmed.
 func (p *Pipeline) Confirms() bool { return p.has(StageConfirmation) && len(p.confirm) > 0 }
 
-// Dedup says whether repeats are looked for.
-func (p *Pipeline) Dedup() bool { return p.has(StageDedup) }
-
 func (p *Pipeline) has(stage string) bool { return slices.Contains(p.stages, stage) }
 
-// Apply changes an event as the stages say, in their order. Repeats are not its
-// business. The event given is not changed.
+// Apply changes an event as the stages say, in their order. The event given is not
+// changed.
 func (p *Pipeline) Apply(e record.Event, node *Node) (record.Event, Notes) {
 	var notes Notes
 	for _, s := range p.stages {

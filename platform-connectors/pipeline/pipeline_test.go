@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -221,12 +220,10 @@ func TestCompileNamesWhatIsWrong(t *testing.T) {
 		config Config
 		want   string
 	}{
-		"an unknown stage":            {stages("Magic"), `stage "Magic" is not MetadataAugmentor, OverrideTransformer, Confirmation or Deduplicator`},
+		"an unknown stage":            {stages("Magic"), `stage "Magic" is not MetadataAugmentor, OverrideTransformer or Confirmation`},
 		"overrides behind what waits": {stages(StageConfirmation, StageOverrides), "stage OverrideTransformer comes behind Confirmation"},
-		"a stage twice":               {stages(StageDedup, StageDedup), "stage Deduplicator is given twice"},
+		"a stage twice":               {stages(StageMetadata, StageMetadata), "stage MetadataAugmentor is given twice"},
 		"no cache":                    {func() Config { c := stages(StageMetadata); c.Metadata.CacheSize = 0; return c }(), "MetadataAugmentor: cacheSize 0"},
-		"an endless window":           {func() Config { c := stages(StageDedup); c.Dedup.SuppressionWindow = 48 * time.Hour; return c }(), "Deduplicator: suppressionWindow 48h0m0s"},
-		"no cleaning":                 {func() Config { c := stages(StageDedup); c.Dedup.CleanupInterval = 0; return c }(), "cleanupInterval 0s positive"},
 		"a rule without name":         {rules(Rule{When: "true", Override: Override{IsFatal: new(true)}}), `OverrideTransformer: rules[0] (""): name is empty`},
 		"a rule for nothing":          {rules(Rule{Name: "r", When: "true"}), `rules[0] ("r"): override changes nothing`},
 		"an unknown action":           {rules(Rule{"r", "true", Override{RecommendedAction: "HAMMER"}}), `override.recommendedAction: recommended action "HAMMER"`},

@@ -18,7 +18,6 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/platform-connectors/admission"
-	"github.com/nvidia/nvsentinel/platform-connectors/pipeline"
 )
 
 const (
@@ -253,10 +252,21 @@ func (c *Counter) Release(now time.Time) []record.Record {
 	out := c.Flush(now)
 	for i, r := range out {
 		out[i].Accepted = record.Content(r)
-		out[i].Event = pipeline.Demote(r.Event, firsts[r.ID])
+		out[i].Event = demote(r.Event, firsts[r.ID])
 	}
 	clear(c.known)
 	return out
+}
+
+// demote makes a repeat one that is stored and nothing else.
+func demote(e record.Event, of string) record.Event {
+	metadata := maps.Clone(e.Metadata)
+	if metadata == nil {
+		metadata = map[string]string{}
+	}
+	metadata[record.MetadataRepeatOf] = of
+	e.Metadata, e.ProcessingStrategy = metadata, record.PersistOnly
+	return e
 }
 
 // Refused forgets a record that the store will never have.

@@ -33,8 +33,8 @@ func TestPrivileges(t *testing.T) {
 	for _, name := range values {
 		see(file(name))
 	}
-	for _, source := range []string{"kmsg", "journal", "file"} {
-		see(file("store"), "--set=syslogHealthMonitor.logKernelOnly=true,syslogHealthMonitor.source="+source)
+	for _, source := range []string{"kmsg", "journal"} {
+		see(file("store"), "--set=syslogHealthMonitor.source="+source)
 	}
 	see(file("store"), "--set=gpuHealthMonitor.enabled=true,gpuHealthMonitor.dcgm.mode=embedded")
 	listed, err := e2e.Privileged(root)

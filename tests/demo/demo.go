@@ -75,7 +75,7 @@ func Run(ctx context.Context, o Options) error {
 		say("\nEverything keeps running until Ctrl-C. Look around with:\n"+
 			"  export KUBECONFIG=%s NVSENTINEL_STORE='%s'\n  alias kubectl=%s nvsentinel=%s\n"+
 			"  nvsentinel why %s\n  nvsentinel status\n  kubectl get nodes\n  kubectl get rebootnodes,repairruns\n  kubectl describe node %s\n"+
-			"Logs, kernel logs and the store are in %s.\nBreak another node:\n  echo '%s' >> %s/machines/gpu-0/log/kern.log",
+			"Logs, kernel logs and the store are in %s.\nBreak another node:\n  echo '%s' > %s/machines/gpu-0/kernel/printk",
 			f.Cluster.AdminKubeconfig(), f.DSN, kubectl, filepath.Join(o.Fleet.Bin, "nvsentinel"), faulty, faulty,
 			f.Dir, "NVRM: Xid (PCI:0000:11:00): 79, GPU has fallen off the bus.", f.Dir)
 		<-ctx.Done()

@@ -15,9 +15,9 @@ import (
 const (
 	// namespace of the installation.
 	namespace = "nvsentinel"
-	// kernelLog is the played kernel's, and bootLog its boot id, in a folder that the
+	// kernelFolder has the log device of the played kernel, in a folder that the
 	// monitor's pod has.
-	kernelLog = "/var/log/e2e/kern.log"
+	kernelFolder = "/var/log/e2e/kernel"
 )
 
 // journey is one run: the chart's life on one node.

@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/nvidia/nvsentinel/internal/controlplane"
+	"github.com/nvidia/nvsentinel/internal/kmsgtest"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 )
 
@@ -33,6 +34,7 @@ type machine struct {
 	dir, kubeconfig string
 	bins            controlplane.NodeBinaries
 	say             func(string, ...any)
+	kernel          *kmsgtest.Device // ends with the program
 
 	mu      sync.Mutex
 	kubelet *exec.Cmd
@@ -67,8 +69,11 @@ func startMachine(ctx context.Context, s *site, images string) (*machine, error)
 	if _, err := m.run("kube-proxy", "--config", m.file("kube-proxy.yaml"), "--hostname-override", nodeName); err != nil {
 		return nil, err
 	}
+	if m.kernel, err = kmsgtest.Open(kernelFolder); err != nil {
+		return nil, err
+	}
 	boot, err := os.ReadFile(bootIDFile)
-	if err := errors.Join(err, kernelBoots(strings.TrimSpace(string(boot)))); err != nil {
+	if err := errors.Join(err, m.boots(strings.TrimSpace(string(boot)))); err != nil {
 		return nil, err
 	}
 	return m, m.on()
@@ -169,11 +174,17 @@ func (m *machine) reboot(ctx context.Context) error {
 		err = errors.Join(err, one.signal(syscall.SIGKILL))
 	}
 	boot := uuid.NewString()
-	err = errors.Join(err, list, os.WriteFile(bootIDFile, []byte(boot+"\n"), 0o444), kernelBoots(boot))
+	err = errors.Join(err, list, os.WriteFile(bootIDFile, []byte(boot+"\n"), 0o444), m.boots(boot))
 	m.reboots++
 	m.say("the machine reboots: %d containers died with it", len(processes))
 	time.Sleep(offTime)
 	return errors.Join(err, m.on())
+}
+
+// boots begins the kernel's log of a boot.
+func (m *machine) boots(boot string) error {
+	m.kernel.Reboot()
+	return m.kernel.Print("Linux version 6.8.0 (boot " + boot + ")")
 }
 
 // rebooted is how often the machine did.

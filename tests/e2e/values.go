@@ -2,19 +2,19 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 )
 
-// machineValues are what the played machine needs: its kernel's log and its boot id are
-// files, and a recovery is believed after seconds.
+// machineValues are what the played machine needs: its kernel's log is another device
+// and its boot id another file, and a recovery is believed after seconds.
 const machineValues = `syslogHealthMonitor:
-  source: file
-  logKernelOnly: true
-  logPath: ` + kernelLog + `
-  extraArgs: [--boot-id-path=` + bootIDFile + `, --settle-time=10s]
+  extraVolumes: [{name: e2e, hostPath: {path: /var/log/e2e, type: Directory}}]
+  extraVolumeMounts: [{name: e2e, mountPath: /var/log/e2e, readOnly: true}]
+  extraArgs: [--log-path=` + kernelFolder + `/kmsg, --boot-id-path=` + bootIDFile + `, --settle-time=10s]
 cli: {enabled: true}
 eviction: {userNamespaces: [{name: user, mode: Immediate}]}
 `
@@ -32,28 +32,12 @@ func (j *journey) upgrade(ctx context.Context, stage string, more ...string) err
 	return err
 }
 
-// kernelSays appends a line to the machine's kernel log.
-func kernelSays(line string) error {
-	if err := os.MkdirAll(filepath.Dir(kernelLog), 0o755); err != nil {
-		return err
-	}
-	file, err := os.OpenFile(kernelLog, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+// gpuFalls is what the kernel says when a GPU has fallen off the bus.
+func gpuFalls(gpu int) error {
+	printk, err := os.OpenFile(filepath.Join(kernelFolder, "printk"), os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
-	if _, err := file.WriteString(line + "\n"); err != nil {
-		file.Close()
-		return err
-	}
-	return file.Close()
-}
-
-// kernelBoots is what the kernel says first.
-func kernelBoots(boot string) error {
-	return kernelSays("[    0.000000] Linux version 6.8.0 (boot " + boot + ")")
-}
-
-// gpuFalls is what the kernel says when a GPU has fallen off the bus.
-func gpuFalls(gpu int) error {
-	return kernelSays(fmt.Sprintf("[%d.000000] NVRM: Xid (PCI:0000:%02x:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.", 1000+gpu, 0x10+gpu))
+	_, err = fmt.Fprintf(printk, "NVRM: Xid (PCI:0000:%02x:00): 79, pid=%d, name=python3, GPU has fallen off the bus.\n", 0x10+gpu, 1000+gpu)
+	return errors.Join(err, printk.Close())
 }

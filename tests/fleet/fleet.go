@@ -121,6 +121,7 @@ type Fleet struct {
 	mu       sync.Mutex
 	services map[string]*Service
 	engines  map[string]*dcgmsim.Engine // simulated, by node
+	kernels  map[string]*kernel         // by node
 	cancel   context.CancelFunc
 	watchers sync.WaitGroup
 }
@@ -131,7 +132,7 @@ func Start(ctx context.Context, o Options) (_ *Fleet, err error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Fleet{Dir: dir, options: o, launcher: newLauncher(), kube: map[string]string{}, services: map[string]*Service{}, engines: map[string]*dcgmsim.Engine{}}
+	f := &Fleet{Dir: dir, options: o, launcher: newLauncher(), kube: map[string]string{}, services: map[string]*Service{}, engines: map[string]*dcgmsim.Engine{}, kernels: map[string]*kernel{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, f.Stop())
@@ -335,6 +336,9 @@ func (f *Fleet) Stop() error {
 	}
 	if f.Gate != nil {
 		problems = append(problems, f.Gate.stop())
+	}
+	for node := range f.running() {
+		problems = append(problems, f.endKernel(node))
 	}
 	for _, d := range f.disks {
 		d.drop()

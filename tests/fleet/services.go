@@ -3,12 +3,11 @@ package fleet
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,20 +80,20 @@ func (f *Fleet) AddAgents(ctx context.Context, node string) error {
 		return err
 	}
 	dir := f.machine(node)
-	for _, sub := range []string{"log", "state", "spool"} {
+	for _, sub := range []string{"state", "spool"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			return err
 		}
 	}
-	files := map[string][]byte{
-		"boot_id":           []byte(object.Status.NodeInfo.BootID + "\n"),
-		"log/kern.log":      []byte("[    0.000000] Linux version 6.8.0\n"),
-		"gpu_metadata.json": metadata(node),
-	}
+	boot := object.Status.NodeInfo.BootID
+	files := map[string][]byte{"boot_id": []byte(boot + "\n"), "gpu_metadata.json": metadata(node)}
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
 			return err
 		}
+	}
+	if err := f.bootKernel(node, boot); err != nil {
+		return err
 	}
 	if f.runs(Connector, node) {
 		if err := f.identify(ctx, node); err != nil {
@@ -113,8 +112,8 @@ func (f *Fleet) startAgents(node string) {
 		"--store", f.DSN, "--single-host", "--kubeconfig", f.kubeconfig(node), "--metrics-address", "127.0.0.1:0",
 	}, f.options.ConnectorFlags...)...)
 	f.launch(Monitor, node, "syslog-health-monitor",
-		"--node-name", node, "--source", "file", "--log-kernel-only", "--log-path", filepath.Join(dir, "log", "kern.log"),
-		"--boot-id-path", filepath.Join(dir, "boot_id"), "--state-dir", filepath.Join(dir, "state"),
+		"--node-name", node, "--source", "kmsg", "--log-path", filepath.Join(dir, "kernel", "kmsg"),
+		"--boot-id-path", filepath.Join(dir, "kernel", "boot_id"), "--state-dir", filepath.Join(dir, "state"),
 		"--metadata-path", filepath.Join(dir, "gpu_metadata.json"), "--platform-connector-socket", "unix://"+socket,
 		"--settle-time", f.options.SettleTime.String(), "--processingStrategy", f.strategy(node), "--metrics-address", "127.0.0.1:0")
 }
@@ -124,57 +123,6 @@ func (f *Fleet) strategy(node string) string {
 		return "PROCESS"
 	}
 	return f.options.StrategyOf(node)
-}
-
-// rebootAgents plays what a reboot does to a machine's processes: when a
-// node's boot id changes they die with SIGKILL and start again.
-func (f *Fleet) rebootAgents(ctx context.Context) {
-	seen := map[string]string{}
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		for _, node := range f.agents() {
-			boot, err := f.BootID(node)
-			if err != nil || boot == "" {
-				continue
-			}
-			if before := seen[node]; before != "" && before != boot {
-				// What a kernel writes first.
-				_ = f.WriteLine(node, "[    0.000000] Linux version 6.8.0 (boot "+boot+")")
-				f.rebooted(node)
-				for _, room := range []string{Monitor, GPUMonitor, Connector} {
-					if s := f.Service(room + "@" + node); s != nil {
-						s.Kill()
-					}
-				}
-			}
-			seen[node] = boot
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
-}
-
-// BootID is the boot id that a node's machine shows.
-func (f *Fleet) BootID(node string) (string, error) {
-	b, err := os.ReadFile(filepath.Join(f.machine(node), "boot_id"))
-	return strings.TrimSpace(string(b)), err
-}
-
-// agents lists the nodes that have a machine.
-func (f *Fleet) agents() []string {
-	entries, err := os.ReadDir(filepath.Join(f.Dir, "machines"))
-	if err != nil {
-		return nil
-	}
-	var names []string
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	return names
 }
 
 // PCI is the address of a node's GPU.
@@ -214,26 +162,6 @@ func metadata(node string) []byte {
 	return b
 }
 
-// WriteXID writes an XID line into the kernel log that a node's monitor reads.
-func (f *Fleet) WriteXID(node string, gpu, xid int) (string, error) {
-	pci := strings.TrimSuffix(PCI(gpu), ".0")
-	line := fmt.Sprintf("[%d.000000] NVRM: Xid (PCI:%s): %d, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.", time.Now().Unix()%100000, pci, xid)
-	return line, f.WriteLine(node, line)
-}
-
-// WriteLine appends a line to a node's kernel log.
-func (f *Fleet) WriteLine(node, line string) error {
-	file, err := os.OpenFile(filepath.Join(f.machine(node), "log", "kern.log"), os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	if _, err := file.WriteString(line + "\n"); err != nil {
-		file.Close()
-		return err
-	}
-	return file.Close()
-}
-
 // Node reads a Node object as administrator.
 func (f *Fleet) Node(ctx context.Context, name string) (*corev1.Node, error) {
 	return f.Cluster.Client().CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
@@ -254,7 +182,7 @@ func (f *Fleet) ReplaceMachine(ctx context.Context, node string) error {
 	if err := f.Cluster.DeleteNode(ctx, node); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(f.machine(node)); err != nil {
+	if err := errors.Join(f.endKernel(node), os.RemoveAll(f.machine(node))); err != nil {
 		return err
 	}
 	if _, err := f.Cluster.AddNode(ctx, localcluster.NodeSpec{Name: node}); err != nil {
@@ -266,8 +194,8 @@ func (f *Fleet) ReplaceMachine(ctx context.Context, node string) error {
 	return f.AddAgents(ctx, node)
 }
 
-// LoseState takes a monitor's state and the old kernel log away, as a new disk
-// would, and starts the monitor again.
+// LoseState takes a monitor's state away, and what the kernel's ring has, as a new disk
+// would on a machine whose ring was overwritten since; it starts the monitor again.
 func (f *Fleet) LoseState(node string) error {
 	if s := f.Service(Monitor + "@" + node); s != nil {
 		s.Freeze(true)
@@ -280,9 +208,10 @@ func (f *Fleet) LoseState(node string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	log := filepath.Join(f.machine(node), "log", "kern.log")
-	if err := os.Remove(log); err != nil {
+	k, err := f.kernel(node)
+	if err != nil {
 		return err
 	}
-	return os.WriteFile(log, []byte("[    0.000000] Linux version 6.8.0\n"), 0o644)
+	k.log.Overwrite()
+	return nil
 }

@@ -145,16 +145,6 @@ func connector() []Filter {
 			"./platform-connectors/internal/forwarder", "TestWhatWaitsIsKnown",
 		},
 		{
-			"platform-connectors", "an observation is no repeat, and has none", room + "pipeline/window.go",
-			"if !r.Acts() || ", "if ",
-			"./" + room + "pipeline", "Observation",
-		},
-		{
-			"platform-connectors", "a fault and its observation are not one to the window", room + "pipeline/window.go",
-			"		e.ProcessingStrategy, e.IsFatal,", "		e.IsFatal,",
-			"./" + room + "pipeline", "Observation",
-		},
-		{
 			"platform-connectors", "what its publisher observes waits for nothing and confirms nothing", room + "pipeline/confirmation.go",
 			"e.ProcessingStrategy != record.Process || e.Confirms()", "e.Confirms()",
 			"./" + room + "pipeline", "TestWhoWaits",

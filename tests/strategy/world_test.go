@@ -35,15 +35,15 @@ const patience = 3 * time.Minute
 // lines are the faults, as the kernel writes them: one that is not fatal, and
 // fatal ones of every check.
 var lines = []string{
-	"[10.0] NVRM: Xid (PCI:0000:12:00): 13, pid=7, Graphics Exception",
-	"[11.0] NVRM: Xid (PCI:0000:13:00): 79, GPU has fallen off the bus.",
-	"[12.0] nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 23001, Fatal, Link 46 ingress SRC-VC buffer overflow",
-	"[13.0] NVRM: The NVIDIA GPU 0000:14:00.0",
-	"[13.0] NVRM: (PCI ID: 10de:2330) installed in this system has",
-	"[13.0] NVRM: fallen off the bus and is not responding to commands.",
+	"NVRM: Xid (PCI:0000:12:00): 13, pid=7, Graphics Exception",
+	"NVRM: Xid (PCI:0000:13:00): 79, GPU has fallen off the bus.",
+	"nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 23001, Fatal, Link 46 ingress SRC-VC buffer overflow",
+	"NVRM: The NVIDIA GPU 0000:14:00.0",
+	"NVRM: (PCI ID: 10de:2330) installed in this system has",
+	"NVRM: fallen off the bus and is not responding to commands.",
 	// Together a pattern: RepeatedXID31OnDifferentGPU.
-	"[14.0] NVRM: Xid (PCI:0000:15:00): 31, pid=8, MMU Fault",
-	"[15.0] NVRM: Xid (PCI:0000:16:00): 31, pid=8, MMU Fault",
+	"NVRM: Xid (PCI:0000:15:00): 31, pid=8, MMU Fault",
+	"NVRM: Xid (PCI:0000:16:00): 31, pid=8, MMU Fault",
 }
 
 // faults is how many events the lines make.

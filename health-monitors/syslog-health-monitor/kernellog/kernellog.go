@@ -1,5 +1,5 @@
 // Package kernellog reads the two shapes in which a kernel log reaches us: the
-// records of /dev/kmsg and the lines of a syslog file. It does no I/O; foreign
+// records of /dev/kmsg and the entries of the systemd journal. It does no I/O; foreign
 // bytes of any kind are text in the end.
 package kernellog
 

@@ -27,9 +27,13 @@ func load(file string) (pipeline.Config, error) {
 		if !s.Enabled {
 			continue
 		}
+		if s.Name == pipeline.StageRetired {
+			c.Retired = true
+			continue
+		}
 		c.Stages = append(c.Stages, s.Name)
 		target := map[string]any{
-			pipeline.StageMetadata: &c.Metadata, pipeline.StageOverrides: &c.Overrides, pipeline.StageDedup: &c.Dedup,
+			pipeline.StageMetadata: &c.Metadata, pipeline.StageOverrides: &c.Overrides,
 			pipeline.StageConfirmation: &c.Confirmation,
 		}[s.Name]
 		switch {
@@ -54,7 +58,7 @@ func named(file string) []string {
 		return names
 	}
 	for _, s := range order.Stages {
-		if s.Enabled && s.Config != "" {
+		if s.Enabled && s.Config != "" && s.Name != pipeline.StageRetired {
 			names = append(names, beside(file, s.Config))
 		}
 	}

@@ -6,7 +6,6 @@ import "github.com/prometheus/client_golang/prometheus"
 type Metrics struct {
 	applied *prometheus.CounterVec
 	failed  *prometheus.CounterVec
-	repeats prometheus.Counter
 	partial *prometheus.CounterVec
 	reloads *prometheus.CounterVec
 	stale   prometheus.Gauge
@@ -35,10 +34,6 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "nvsentinel_override_evaluation_errors_total",
 			Help: "Override rules that could not be evaluated on an event and did not match.",
 		}, []string{"rule_name"}),
-		repeats: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "platform_connector_repeats_total",
-			Help: "Repeats of a stored fault that were stored as PERSIST_ONLY.",
-		}),
 		partial: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "platform_connector_metadata_partial_total",
 			Help: "Events that did not get all metadata of their node, by why.",
@@ -58,7 +53,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	for _, result := range []string{taken, refused} {
 		m.reloads.WithLabelValues(result)
 	}
-	r.MustRegister(m.applied, m.failed, m.repeats, m.partial, m.reloads, m.stale)
+	r.MustRegister(m.applied, m.failed, m.partial, m.reloads, m.stale)
 	return m
 }
 
@@ -79,9 +74,6 @@ func (m *Metrics) count(d done) {
 	}
 	for _, f := range d.notes.Failed {
 		m.failed.WithLabelValues(f.Rule).Inc()
-	}
-	if d.position.Of != "" {
-		m.repeats.Inc()
 	}
 	if d.notes.NodeUnknown {
 		m.partial.WithLabelValues(nodeUnknown).Inc()

@@ -33,7 +33,6 @@ type Runner struct {
 
 	mu        sync.Mutex
 	current   *pipeline.Pipeline
-	window    pipeline.Window
 	warned    map[string]bool // rules whose failure is in the log
 	listeners []func()
 }
@@ -114,8 +113,7 @@ func (r *Runner) Ready() (bool, string) {
 	return true, fmt.Sprintf("stages %v", r.pipeline().Config().Stages)
 }
 
-// Change is what the pipeline makes of a record for the node's conditions. A
-// repeat is no matter there: it renews a fault that stands.
+// Change is what the pipeline makes of a record for the node's conditions.
 func (r *Runner) Change(ctx context.Context, rec record.Record) record.Record {
 	p := r.pipeline()
 	rec.Event, _ = p.Apply(rec.Event, r.node(ctx, p, rec.Event.NodeName))
@@ -148,63 +146,33 @@ func (r *Runner) node(ctx context.Context, p *pipeline.Pipeline, name string) *p
 
 // done is what was decided about one record.
 type done struct {
-	record   record.Record
-	position pipeline.Position
-	notes    pipeline.Notes
+	record record.Record
+	notes  pipeline.Notes
 }
 
-// Transform changes records for the sink. With the Deduplicator it takes records
-// only up to the first that could repeat one before it, so that a repeat is
-// demoted only when the sink has the first copy.
+// Transform changes records for the sink.
 func (r *Runner) Transform(ctx context.Context, records []record.Record) ([]record.Record, func([]store.AppendResult)) {
 	p := r.pipeline()
 	if p.Idle() {
 		return slices.Clone(records), func([]store.AppendResult) {}
 	}
 	out, decided := make([]record.Record, 0, len(records)), make([]done, 0, len(records))
-	pending := map[string]bool{}
 	for _, rec := range records {
 		d := done{record: rec}
 		d.record.Event, d.notes = p.Apply(rec.Event, r.node(ctx, p, rec.Event.NodeName))
-		if p.Dedup() {
-			if r.mustWait(p, d.record, pending) {
-				break
-			}
-			d.position = r.position(p, d.record)
-			if d.position.Of != "" {
-				d.record.Event = pipeline.Demote(d.record.Event, d.position.Of)
-			} else if d.position.Key != "" {
-				pending[d.position.Key] = true
-			}
-		}
 		if !reflect.DeepEqual(d.record.Event, rec.Event) {
 			d.record.Accepted = record.Content(rec)
 		}
 		out, decided = append(out, d.record), append(decided, d)
 	}
-	return out, func(results []store.AppendResult) { r.settle(p, decided, results) }
+	return out, func([]store.AppendResult) { r.settle(decided) }
 }
 
-// mustWait says whether the record can only be placed when what is pending is
-// stored: it may be a repeat of it, or clear it.
-func (r *Runner) mustWait(p *pipeline.Pipeline, rec record.Record, pending map[string]bool) bool {
-	if len(pending) == 0 || !slices.Contains(p.Config().Dedup.IncludeChecks, rec.Event.CheckName) {
-		return false
-	}
-	return rec.Event.IsHealthy || pending[pipeline.Key(rec.Event)]
-}
-
-func (r *Runner) position(p *pipeline.Pipeline, rec record.Record) pipeline.Position {
+// settle counts what was done to stored records.
+func (r *Runner) settle(decided []done) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.window.Look(p.Config().Dedup, rec)
-}
-
-// settle counts what was done to stored records and remembers them.
-func (r *Runner) settle(p *pipeline.Pipeline, decided []done, results []store.AppendResult) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for i, d := range decided {
+	for _, d := range decided {
 		r.metrics.count(d)
 		for _, f := range d.notes.Failed {
 			if !r.warned[f.Rule] {
@@ -212,11 +180,6 @@ func (r *Runner) settle(p *pipeline.Pipeline, decided []done, results []store.Ap
 				r.log.Warn("a rule of the pipeline could not be evaluated and did not match; this is said once",
 					"rule", f.Rule, "event", d.record.ID, "error", f.Err)
 			}
-		}
-		// A duplicate is stored as the rules of another time made it, which says
-		// nothing of this one.
-		if p.Dedup() && results[i] == store.Appended {
-			r.window.Stored(p.Config().Dedup, d.position, d.record)
 		}
 	}
 }

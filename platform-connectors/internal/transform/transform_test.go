@@ -40,9 +40,9 @@ func files(t *testing.T, dir string, texts map[string]string) string {
 }
 
 const (
-	dedupOnly = "[[pipeline]]\nname = \"Deduplicator\"\nenabled = true\nconfig = \"dedup.toml\"\n"
+	retired   = "[[pipeline]]\nname = \"Deduplicator\"\nenabled = true\nconfig = \"dedup.toml\"\n"
+	nodesOnly = "[[pipeline]]\nname = \"MetadataAugmentor\"\nenabled = true\nconfig = \"metadata.toml\"\n"
 	rulesOnly = "[[pipeline]]\nname = \"OverrideTransformer\"\nenabled = true\nconfig = \"overrides.toml\"\n"
-	window    = "suppressionWindow = \"3m\"\ncleanupInterval = \"60s\"\nincludeChecks = [\"XID\"]\n"
 )
 
 // rule is an overrides file with one rule.
@@ -75,18 +75,18 @@ func TestLoadIsStrict(t *testing.T) {
 		"no file":         {nil, "no such file"},
 		"an unknown key":  {map[string]string{"pipeline.toml": "[[pipelines]]\nname = \"x\"\n"}, `pipeline.toml: line 1: unknown key "pipelines"`},
 		"an unknown name": {map[string]string{"pipeline.toml": "[[pipeline]]\nname = \"x\"\nenabled = true\n"}, `stage "x" is not`},
-		"no config":       {map[string]string{"pipeline.toml": "[[pipeline]]\nname = \"Deduplicator\"\nenabled = true\n"}, "stage Deduplicator has no config"},
+		"no config":       {map[string]string{"pipeline.toml": "[[pipeline]]\nname = \"MetadataAugmentor\"\nenabled = true\n"}, "stage MetadataAugmentor has no config"},
 		"a missing config": {
-			map[string]string{"pipeline.toml": dedupOnly}, "dedup.toml: no such file",
+			map[string]string{"pipeline.toml": nodesOnly}, "metadata.toml: no such file",
 		},
 		"an unknown key of a stage": {
-			map[string]string{"pipeline.toml": dedupOnly, "dedup.toml": "window = \"3m\"\n"}, `dedup.toml: line 1: unknown key "window"`,
+			map[string]string{"pipeline.toml": nodesOnly, "metadata.toml": "cache = 3\n"}, `metadata.toml: line 1: unknown key "cache"`,
 		},
 		"a reference": {
 			map[string]string{"pipeline.toml": rulesOnly, "overrides.toml": rule("event.message == \"${file:/etc/hostname}\"", "isFatal = false")}, "overrides.toml: key \"rules[0].when\": ${file:/etc/hostname}: a reference is for secrets only",
 		},
 		"a wrong type": {
-			map[string]string{"pipeline.toml": dedupOnly, "dedup.toml": "suppressionWindow = true\n"}, "dedup.toml",
+			map[string]string{"pipeline.toml": nodesOnly, "metadata.toml": "cacheTTL = true\n"}, "metadata.toml",
 		},
 		"a rule that returns a number": {
 			map[string]string{"pipeline.toml": rulesOnly, "overrides.toml": rule("1", "isFatal = false")}, "returns int, not bool",
@@ -103,7 +103,7 @@ func TestLoadIsStrict(t *testing.T) {
 }
 
 func TestWhatIsSwitchedOffIsNotRead(t *testing.T) {
-	text := strings.ReplaceAll(dedupOnly, "enabled = true", "enabled = false")
+	text := strings.ReplaceAll(nodesOnly, "enabled = true", "enabled = false")
 	r := open(t, files(t, t.TempDir(), map[string]string{"pipeline.toml": text}), &bytes.Buffer{})
 	if _, detail := r.Ready(); detail != "stages []" {
 		t.Errorf("%s", detail)
@@ -170,15 +170,9 @@ func fault(n int) record.Record {
 	}
 }
 
-func recovery(n int) record.Record {
-	r := fault(n)
-	r.Event.IsHealthy, r.Event.IsFatal = true, false
-	return r
-}
-
-// carry takes records to a sink that answers in turn: "ok", "refused" or
-// "duplicate" for the first of its batch, or "away". It returns the batches as "id:strategy".
-func carry(t *testing.T, r *Runner, records []record.Record, answers ...string) []string {
+// carry takes records to a sink that stores them, and returns the batches as
+// "id:strategy".
+func carry(t *testing.T, r *Runner, records []record.Record) []string {
 	t.Helper()
 	var batches []string
 	for len(records) > 0 {
@@ -186,82 +180,43 @@ func carry(t *testing.T, r *Runner, records []record.Record, answers ...string) 
 		if len(out) == 0 || len(out) > len(records) {
 			t.Fatalf("%d of %d records", len(out), len(records))
 		}
-		answer := "ok"
-		if len(answers) > 0 {
-			answer, answers = answers[0], answers[1:]
-		}
-		if answer == "away" {
-			continue
-		}
 		records = records[len(out):]
 		var batch []string
-		results := make([]store.AppendResult, len(out))
 		for _, rec := range out {
 			batch = append(batch, rec.ID+":"+string(rec.Event.ProcessingStrategy))
 		}
-		switch answer {
-		case "refused":
-			results[0] = store.Refused
-		case "duplicate":
-			results[0] = store.Duplicate
-		}
-		settled(results)
+		settled(make([]store.AppendResult, len(out)))
 		batches = append(batches, strings.Join(batch, " "))
 	}
 	return batches
 }
 
-func TestARepeatIsDemotedOnlyWhenTheSinkHasTheFirst(t *testing.T) {
-	tests := map[string]struct {
-		records []record.Record
-		answers []string
-		want    []string
-	}{
-		"a burst": {
-			[]record.Record{fault(1), fault(2), fault(3)}, nil,
-			[]string{"1:PROCESS", "2:PERSIST_ONLY 3:PERSIST_ONLY"},
-		},
-		"the sink is away": {
-			[]record.Record{fault(1), fault(2)}, []string{"away", "away", "ok", "away", "ok"},
-			[]string{"1:PROCESS", "2:PERSIST_ONLY"},
-		},
-		"the sink refuses the first": {
-			[]record.Record{fault(1), fault(2), fault(3)}, []string{"refused"},
-			[]string{"1:PROCESS", "2:PROCESS", "3:PERSIST_ONLY"},
-		},
-		"the sink had the first, as other rules made it": {
-			[]record.Record{fault(1), fault(2), fault(3)}, []string{"duplicate"},
-			[]string{"1:PROCESS", "2:PROCESS", "3:PERSIST_ONLY"},
-		},
-		"a recovery between them": {
-			[]record.Record{fault(1), recovery(2), fault(3), fault(4)}, nil,
-			[]string{"1:PROCESS", "2:PROCESS 3:PROCESS", "4:PERSIST_ONLY"},
-		},
-		"the same record twice": {
-			[]record.Record{fault(1), fault(1)}, nil,
-			[]string{"1:PROCESS", "1:PROCESS"},
-		},
+// TestAStageOfEarlierVersionsIsNoError: a connector that refused it would take no
+// events. It changes nothing, its file need not be there, and the log says so.
+func TestAStageOfEarlierVersionsIsNoError(t *testing.T) {
+	file := files(t, t.TempDir(), map[string]string{
+		"pipeline.toml": retired + rulesOnly, "overrides.toml": rule(`event.message == "change me"`, "isFatal = false"),
+	})
+	var log bytes.Buffer
+	r := open(t, file, &log)
+	if n := strings.Count(log.String(), "stage Deduplicator has no effect any more"); n != 1 {
+		t.Errorf("said %d times:\n%s", n, &log)
 	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			file := files(t, t.TempDir(), map[string]string{"pipeline.toml": dedupOnly, "dedup.toml": window})
-			r := open(t, file, &bytes.Buffer{})
-			if diff := cmp.Diff(tc.want, carry(t, r, tc.records, tc.answers...)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
+	want := []string{"1:PROCESS 2:PROCESS"}
+	if diff := cmp.Diff(want, carry(t, r, []record.Record{fault(1), fault(2)})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
 func TestWhatWasChangedBearsTheContentItWasAcceptedWith(t *testing.T) {
 	file := files(t, t.TempDir(), map[string]string{
-		"pipeline.toml": rulesOnly + dedupOnly, "dedup.toml": window,
+		"pipeline.toml":  rulesOnly,
 		"overrides.toml": rule(`event.message == "change me"`, "isFatal = false"),
 	})
 	r := open(t, file, &bytes.Buffer{})
-	plain, changed, repeat := fault(1), fault(2), fault(3)
+	plain, changed := fault(1), fault(2)
 	changed.Event.Message, changed.Event.CheckName = "change me", "Other"
-	for _, given := range []record.Record{plain, changed, repeat} {
+	for _, given := range []record.Record{plain, changed} {
 		out, settled := r.Transform(t.Context(), []record.Record{given})
 		settled([]store.AppendResult{store.Appended})
 		got := out[0]
@@ -271,9 +226,6 @@ func TestWhatWasChangedBearsTheContentItWasAcceptedWith(t *testing.T) {
 		if (got.Accepted == "") != (given.ID == plain.ID) {
 			t.Errorf("record %s: accepted %q", given.ID, got.Accepted)
 		}
-	}
-	if n := testutil.ToFloat64(r.metrics.repeats); n != 1 {
-		t.Errorf("%v repeats counted", n)
 	}
 }
 

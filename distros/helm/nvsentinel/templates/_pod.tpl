@@ -15,7 +15,6 @@ and, where it has them:
   publisher   true: the connector's socket and a token for it are mounted
   onNode      true: root, for the folders of the node
   privileged  true: all devices
-  capability  one that it cannot do without
   noAPI       true: it does not speak to the API server and gets no token for it
 What is shared with other charts under `global` fills in what the values leave open.
 */}}
@@ -257,7 +256,6 @@ containers:
     {{- $security := dict "privileged" true }}
     {{- if not .privileged }}
     {{- $security = dict "allowPrivilegeEscalation" false "capabilities" (dict "drop" (list "ALL")) }}
-    {{- with .capability }}{{ $_ := set $security.capabilities "add" (list .) }}{{ end }}
     {{- end }}
     securityContext:
       {{- toYaml (mergeOverwrite $security (dict "readOnlyRootFilesystem" true) .values.securityContext) | nindent 6 }}

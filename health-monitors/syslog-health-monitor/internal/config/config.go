@@ -4,7 +4,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"time"
@@ -22,13 +21,11 @@ import (
 type Config struct {
 	// NodeName is the Kubernetes name of the node; required.
 	NodeName string `toml:"nodeName" flag:"node-name" usage:"name of the node this monitor runs on"`
-	// Source is kmsg (the kernel's own ring), journal (systemd's) or file (a
-	// syslog file).
-	Source string `toml:"source" bounds:"kmsg, journal, file" flag:"source" usage:"where the kernel log is read: kmsg, journal or file"`
-	// LogPath is the device, folder or file; empty is the source's usual path.
-	LogPath string `toml:"logPath" flag:"log-path" usage:"device, journal folder or file to read (default /dev/kmsg, /var/log/journal or /var/log/kern.log)"`
-	// KernelOnly is the operator's word that only the kernel writes into the file.
-	KernelOnly bool `toml:"logKernelOnly" flag:"log-kernel-only" usage:"the file has lines of the kernel and of nobody else (source file, which needs it): whoever can write into it can have the node rebooted"`
+	// Source is kmsg (the kernel's own ring) or journal (systemd's).
+	Source string `toml:"source" bounds:"kmsg, journal" flag:"source" usage:"where the kernel log is read: kmsg or journal"`
+	// LogPath is the device or folder; empty is the source's usual path. Tests have a
+	// device of their own.
+	LogPath string `toml:"logPath" flag:"log-path" usage:"device or journal folder to read (default /dev/kmsg or /var/log/journal)"`
 	// Journalctl is the program that reads a journal.
 	Journalctl string `toml:"journalctl" flag:"journalctl" usage:"program that reads the journal (source journal)"`
 	// BootIDPath holds the id of the running boot. A file that stands in for the
@@ -82,11 +79,7 @@ var DefaultCancellations = []Cancellation{{"162", []string{"163"}}}
 const (
 	Kmsg    = "kmsg"
 	Journal = "journal"
-	File    = "file"
 )
-
-// defaultFile is the usual path of source file.
-const defaultFile = "/var/log/kern.log"
 
 // Default is the configuration of a node without special wishes.
 var Default = Config{
@@ -111,11 +104,13 @@ func (c Config) Validate() error {
 	if c.NodeName == "" {
 		wrong("nodeName (--node-name) is empty")
 	}
-	if !slices.Contains([]string{Kmsg, Journal, File}, c.Source) {
-		wrong("source (--source) %q is not kmsg, journal or file", c.Source)
-	}
-	if problem := c.checkFile(); c.Source == File && problem != "" {
-		wrong("%s", problem)
+	switch c.Source {
+	case Kmsg, Journal:
+	case "file":
+		wrong("source (--source) \"file\" is not supported any more, because a log file does not prove who wrote a line: " +
+			"set kmsg (the kernel's ring) or journal (the systemd journal), and remove logKernelOnly (--log-kernel-only)")
+	default:
+		wrong("source (--source) %q is not kmsg or journal", c.Source)
 	}
 	for _, required := range [][2]string{
 		{"bootIDPath (--boot-id-path)", c.BootIDPath}, {"stateDir (--state-dir)", c.StateDir},
@@ -145,24 +140,6 @@ func (c Config) Validate() error {
 	}
 	problems = append(problems, c.checkCancellations()...)
 	return errors.Join(problems...)
-}
-
-// combined are the names of files into which syslog writes what programs say.
-var combined = []string{"messages", "syslog", "user.log", "daemon.log", "debug", "all.log", "everything.log"}
-
-// checkFile says why a syslog file is no kernel log.
-func (c Config) checkFile() string {
-	path := or(c.LogPath, defaultFile)
-	switch {
-	case c.UserLines:
-	case slices.Contains(combined, filepath.Base(path)):
-		return fmt.Sprintf("logPath (--log-path) %s is a combined log, into which any user can write a line that looks like the kernel's: "+
-			"let syslog write kern.* into a file of its own, or use --source=journal or kmsg", path)
-	case !c.KernelOnly:
-		return fmt.Sprintf("source (--source) file needs logKernelOnly (--log-kernel-only): that only the kernel can write into %s, "+
-			"the file does not tell; --source=journal and kmsg do", path)
-	}
-	return ""
 }
 
 func (c Config) checkCancellations() (problems []error) {
@@ -208,10 +185,6 @@ type Log interface {
 // OpenLog makes the source; it opens nothing yet.
 func (c Config) OpenLog(clk clock.PassiveClock) Log {
 	switch c.Source {
-	case File:
-		f := source.NewFile(or(c.LogPath, defaultFile), clk)
-		f.KernelOnly = !c.UserLines
-		return f
 	case Journal:
 		return source.NewJournal(c.Journalctl, or(c.LogPath, "/var/log/journal"), clk)
 	default:
@@ -237,7 +210,7 @@ func (c Config) Policy() (watch.Policy, error) {
 	p := watch.Policy{
 		Node: c.NodeName, Strategy: record.Strategy(c.Strategy), Settle: c.SettleTime, UserLines: c.UserLines, Cancels: cancels,
 		EveryEvent: c.EveryEvent, LookBack: c.LookBack, GapStrategy: record.Strategy(c.GapStrategy),
-		Catalogue: known, Tagged: c.Source == File,
+		Catalogue: known,
 	}
 	if c.SysfsRoot != "" {
 		p.NIC, p.Interface, p.GPUs = watch.NICNames(c.SysfsRoot), watch.InterfaceNames(c.SysfsRoot), watch.NewGPUPlaces(c.SysfsRoot)

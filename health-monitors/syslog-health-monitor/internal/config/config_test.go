@@ -56,16 +56,14 @@ func TestCancellations(t *testing.T) {
 	}
 }
 
-func TestFilesThatAreNoKernelLog(t *testing.T) {
-	const kernel = "source = \"file\"\nlogKernelOnly = true\n"
+// TestALogFileIsRefused: the error names the key and what takes its place.
+func TestALogFileIsRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"source = \"file\"\n": "--log-kernel-only",
-		kernel:                "",
-		kernel + "logPath = \"/var/log/kernel/kern.log\"\n": "",
-		kernel + "logPath = \"/var/log/messages\"\n":        "combined log",
-		kernel + "logPath = \"/host/log/syslog\"\n":         "combined log",
-		"source = \"file\"\nacceptUserLines = true\n":       "",
-		"source = \"journal\"\n":                            "",
+		"source = \"file\"\n":    "source (--source) \"file\" is not supported any more",
+		"source = \"dmesg\"\n":   "source (--source) \"dmesg\" is not kmsg or journal",
+		"logKernelOnly = true\n": "unknown key \"logKernelOnly\"",
+		"source = \"journal\"\n": "",
+		"source = \"kmsg\"\n":    "",
 	} {
 		if _, err := load(t, text); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want %q", text, err, want)

@@ -11,6 +11,9 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/kernellog"
 )
 
+// MaxLine is how much of a message is kept; the rest of a longer one is dropped.
+const MaxLine = 64 << 10
+
 // Times of a journal's reader.
 const (
 	// restartPace is the pause before a failed journalctl is started again.

@@ -394,3 +394,9 @@ func TestAnEntryIsOfItsBootAndNotOfTheFuture(t *testing.T) {
 		t.Errorf("an entry without a time is of %s", got)
 	}
 }
+
+// clockAt is a clock that stands.
+type clockAt time.Time
+
+func (c clockAt) Now() time.Time                  { return time.Time(c) }
+func (c clockAt) Since(t time.Time) time.Duration { return c.Now().Sub(t) }

@@ -55,13 +55,11 @@ type Batch struct {
 // Counts of what a source met.
 type Counts struct {
 	// Gaps counts places where lines were lost before they could be read:
-	// overwritten kernel records, rotated files that are gone, a journal that no
-	// longer holds the place that was read last.
+	// overwritten kernel records, a journal that no longer holds the place that was
+	// read last.
 	Gaps int64
 	// Lost counts the lines of those gaps whose number is known.
 	Lost int64
-	// Truncations counts files that were cut and are read again from their start.
-	Truncations int64
 	// Cut counts lines that were too long and lost their end.
 	Cut int64
 	// Malformed counts records that could not be parsed.
@@ -77,7 +75,7 @@ const maxNotes = 16
 
 // tally counts for a source; a scrape reads it while the source works.
 type tally struct {
-	gaps, lost, truncations, cut, malformed, restarts, ring atomic.Int64
+	gaps, lost, cut, malformed, restarts, ring atomic.Int64
 
 	mu    sync.Mutex
 	notes []string
@@ -87,7 +85,7 @@ type tally struct {
 // Counts returns what was met so far.
 func (t *tally) Counts() Counts {
 	return Counts{
-		Gaps: t.gaps.Load(), Lost: t.lost.Load(), Truncations: t.truncations.Load(), Cut: t.cut.Load(),
+		Gaps: t.gaps.Load(), Lost: t.lost.Load(), Cut: t.cut.Load(),
 		Malformed: t.malformed.Load(), Restarts: t.restarts.Load(), Ring: t.ring.Load(),
 	}
 }
@@ -134,11 +132,6 @@ func (t *tally) said() []string {
 	out := t.notes
 	t.notes = nil
 	return out
-}
-
-// batch is what a source that reads at once hands on: no lines is the end.
-func (t *tally) batch(lines []Line, err error) (Batch, error) {
-	return Batch{Lines: lines, End: err == nil && len(lines) == 0, Notes: t.said()}, err
 }
 
 func encode(cursor any) json.RawMessage {

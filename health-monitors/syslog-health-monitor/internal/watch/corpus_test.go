@@ -10,7 +10,6 @@ import (
 	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/source"
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/kernellog"
 )
 
 // story is lines and what they make.
@@ -68,8 +67,7 @@ func made(e *protos.HealthEvent) string {
 	return strings.Join(words, " ")
 }
 
-// TestLinesAsTheyAreWritten: each line of the table makes what it says, from a
-// source that knows its writer and from a syslog file.
+// TestLinesAsTheyAreWritten: each line of the table makes what it says.
 func TestLinesAsTheyAreWritten(t *testing.T) {
 	n := newNode(t)
 	n.policy.GPUs = placesOfGPUs(t)
@@ -82,7 +80,7 @@ func TestLinesAsTheyAreWritten(t *testing.T) {
 		n.m.state = fresh
 		var lines []source.Line
 		for _, text := range s.lines {
-			lines = append(lines, source.Line{Text: kernellog.Clean([]byte(text)), Kernel: true})
+			lines = append(lines, kernelLine(text))
 		}
 		total += len(lines)
 		taken, err := n.m.commitLines(lines)

@@ -39,11 +39,6 @@ func TestARealKernelQuotesAProgram(t *testing.T) {
 				t.Fatalf("the kernel wrote %q", text)
 			}
 			forged(t, n, text)
-			n.m.Policy.Tagged = before == ""
-			if n.m.Policy.Tagged { // as syslog writes it into a file
-				forged(t, n, "Mar  1 12:00:00 n1 kernel: [  100.000000] "+text)
-				n.m.Policy.Tagged = false
-			}
 		})
 	}
 }

@@ -106,8 +106,6 @@ func countSource(r prometheus.Registerer, counts func() source.Counts) {
 			func(c source.Counts) int64 { return c.Lost }),
 		met("reader_restarts_total", "Times that the reader of the journal ended and was started again.",
 			func(c source.Counts) int64 { return c.Restarts }),
-		met("truncations_total", "Times that the log file was cut and read again.",
-			func(c source.Counts) int64 { return c.Truncations }),
 		met("cut_lines_total", "Lines that were too long and lost their end.",
 			func(c source.Counts) int64 { return c.Cut }),
 		met("malformed_records_total", "Kernel records that could not be parsed.",

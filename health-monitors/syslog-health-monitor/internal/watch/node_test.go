@@ -41,8 +41,13 @@ type node struct {
 	// cleared is the file of what people cleared, empty for none.
 	cleared string
 
-	// source opens another log than the file kern.log.
-	source func() logSource
+	// written is the kernel's log of all boots; source opens another log.
+	written []writtenLine
+	booted  string
+	source  func() logSource
+	// overwritten is how many lines of it are lost, away that it cannot be opened.
+	overwritten int
+	away        bool
 
 	m       *Monitor
 	outbox  *report.Outbox
@@ -71,10 +76,9 @@ func newNode(t testing.TB) *node {
 	t.Helper()
 	n := &node{
 		t: t, dir: t.TempDir(), clock: testclock.NewFakeClock(time.Unix(1_800_000_000, 0)), connector: reporttest.Start(t),
-		policy: Policy{Node: "n1", Strategy: record.Process, GapStrategy: record.PersistOnly, LookBack: 10 * 365 * 24 * time.Hour, Settle: 2 * time.Minute, Catalogue: builtin, Tagged: true},
+		policy: Policy{Node: "n1", Strategy: record.Process, GapStrategy: record.PersistOnly, LookBack: 10 * 365 * 24 * time.Hour, Settle: 2 * time.Minute, Catalogue: builtin},
 	}
 	n.boot("boot-1")
-	n.write("kern.log", "")
 	n.write("gpu_metadata.json", `{"version":"1.0","chassis_serial":"C1","gpus":[
 		{"gpu_id":0,"uuid":"`+gpu0+`","pci_address":"00000000:3B:00.0"}]}`)
 	t.Cleanup(n.end)
@@ -93,24 +97,11 @@ func (n *node) write(name, content string) {
 	}
 }
 
-func (n *node) boot(id string) { n.write("boot_id", id+"\n") }
-
-// log appends lines to the kernel log.
-func (n *node) log(lines ...string) {
-	n.t.Helper()
-	f, err := os.OpenFile(n.path("kern.log"), os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	if _, err := f.WriteString(strings.Join(lines, "\n") + "\n"); err != nil {
-		n.t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		n.t.Fatal(err)
-	}
-	// Of the test's time, so that no stamp fits the file's by chance.
-	if err := os.Chtimes(n.path("kern.log"), n.clock.Now(), n.clock.Now()); err != nil {
-		n.t.Fatal(err)
+// boot makes id the one that the kernel shows; empty is unreadable.
+func (n *node) boot(id string) {
+	n.write("boot_id", id+"\n")
+	if id != "" {
+		n.booted = id
 	}
 }
 
@@ -126,7 +117,7 @@ func (n *node) start() {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	var log logSource = source.NewFile(n.path("kern.log"), n.clock)
+	var log logSource = &writtenLog{node: n}
 	if n.source != nil {
 		log = n.source()
 	}

@@ -29,11 +29,7 @@ const (
 
 // ofPatterns takes a message that nothing else knows.
 func (b *batch) ofPatterns(line source.Line, text string) error {
-	since := line.SinceBoot
-	if since == 0 && b.m.Policy.Tagged {
-		since = kernellog.SinceBoot(line.Text)
-	}
-	for _, f := range b.m.Policy.Catalogue.Patterns.Find(text, since, &b.s.Patterns) {
+	for _, f := range b.m.Policy.Catalogue.Patterns.Find(text, line.SinceBoot, &b.s.Patterns) {
 		about := []pattern.Match{f}
 		switch {
 		case f.Rule.Ignore:

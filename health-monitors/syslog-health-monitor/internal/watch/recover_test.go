@@ -178,8 +178,10 @@ func TestUnreadEndOfThePastBootStaysItsOwn(t *testing.T) {
 
 func TestUncuredFaultFoundInTheUnreadEndWithholdsToo(t *testing.T) {
 	n := newNode(t)
+	n.log("usb 1-1: new device")
 	n.start()
 	n.passes()
+	n.wait(notePace)
 	n.end()
 	n.log(line("74", "0000:3b:00"))
 	n.boot("boot-2")

@@ -105,13 +105,9 @@ func quoted(text string) bool {
 // believed to be the kernel's. What a message means stands at its beginning: behind it
 // the kernel quotes names of programs and files, which any user chooses.
 func (b *batch) message(line source.Line) (text string, believed bool) {
-	text, program := line.Text, ""
-	if b.m.Policy.Tagged {
-		text, program = kernellog.Message(line.Text)
-	}
-	text = kernellog.Colon(text)
+	text = kernellog.Colon(line.Text)
 	if !b.m.Policy.UserLines {
-		return text, line.Kernel && program == ""
+		return text, line.Kernel
 	}
 	for _, marker := range []string{driver, sxid.Marker} { // behind the tags of test tools
 		if at := strings.Index(text, marker); at >= 0 {

@@ -69,9 +69,6 @@ type Policy struct {
 	Cancels map[string][]string
 	// Catalogue is what is known of codes and patterns.
 	Catalogue catalogue.Catalogue
-	// Tagged lines show their writer in their text, as those of a syslog file do;
-	// elsewhere the source alone knows it.
-	Tagged bool
 	// NIC names the network card at a PCI address with function, empty when it is
 	// not known; nil knows none.
 	NIC func(pci string) string

@@ -1,0 +1,159 @@
+package kmsgtest
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func open(t *testing.T) *Device {
+	t.Helper()
+	d, err := Open(filepath.Join(t.TempDir(), "kernel"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+func (d *Device) say(t *testing.T, texts ...string) {
+	t.Helper()
+	if err := d.Print(texts...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reader opens the device as the monitor does.
+func (d *Device) reader(t *testing.T) *os.File {
+	t.Helper()
+	f, err := os.OpenFile(d.Path(), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() }) // some are closed before
+	return f
+}
+
+var record = regexp.MustCompile(`^3,(\d+),\d+,-;(.*)\n$`)
+
+// next reads records, one by each read, as "<number> <text>".
+func next(t *testing.T, f *os.File, count int) (out []string) {
+	t.Helper()
+	raw, err := f.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 16<<10)
+	for range count {
+		var n int
+		var failed error
+		err := raw.Read(func(fd uintptr) bool {
+			n, failed = syscall.Read(int(fd), buf)
+			return n > 0 || failed != nil && !errors.Is(failed, syscall.EAGAIN)
+		})
+		if err := errors.Join(err, failed); err != nil {
+			t.Fatal(err)
+		}
+		m := record.FindStringSubmatch(string(buf[:n]))
+		if m == nil {
+			t.Fatalf("a read returned %q", buf[:n])
+		}
+		out = append(out, m[1]+" "+m[2])
+	}
+	return out
+}
+
+func expect(t *testing.T, f *os.File, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, next(t, f, len(want))); diff != "" {
+		t.Errorf("records (-want +got):\n%s", diff)
+	}
+}
+
+// TestEveryOpeningBeginsAtTheOldestRecord: whatever another one has read before.
+func TestEveryOpeningBeginsAtTheOldestRecord(t *testing.T) {
+	d := open(t)
+	d.say(t, "a", "b")
+	for range 3 {
+		f := d.reader(t)
+		expect(t, f, "0 a")
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := d.reader(t)
+	expect(t, f, "0 a", "1 b")
+	d.say(t, "c")
+	expect(t, f, "2 c")
+}
+
+// TestMoreThanAPipeHolds: the ring keeps what its reader has not taken.
+func TestMoreThanAPipeHolds(t *testing.T) {
+	d := open(t)
+	f := d.reader(t)
+	for range 1000 {
+		d.say(t, "x")
+	}
+	if got := next(t, f, 1000); got[999] != "999 x" {
+		t.Errorf("the last record is %q", got[999])
+	}
+}
+
+func TestOverwrittenRecordsAreSeenByTheirNumbers(t *testing.T) {
+	d := open(t)
+	f := d.reader(t)
+	d.say(t, "a")
+	expect(t, f, "0 a")
+	d.say(t, "b", "c")
+	d.Overwrite()
+	d.say(t, "d")
+	fresh := d.reader(t)
+	expect(t, fresh, "3 d")
+}
+
+func TestABootBeginsItsNumbersAnew(t *testing.T) {
+	d := open(t)
+	f := d.reader(t)
+	d.say(t, "a")
+	expect(t, f, "0 a")
+	d.Reboot()
+	d.say(t, "b")
+	if n, err := f.Read(make([]byte, 99)); n != 0 || err == nil {
+		t.Errorf("a reader of the boot before has read %d bytes: %v", n, err)
+	}
+	expect(t, d.reader(t), "0 b")
+}
+
+// TestWhatIsWrittenIntoPrintkIsPrinted: by one writer after another, and told by the
+// transcript.
+func TestWhatIsWrittenIntoPrintkIsPrinted(t *testing.T) {
+	d := open(t)
+	f := d.reader(t)
+	for i, text := range []string{"a", `b\` + "\t€"} {
+		if err := os.WriteFile(d.printkPath(), []byte(text+"\n"), 0); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, f, []string{"0 a", `1 b\x5c\x09\xe2\x82\xac`}[i])
+	}
+	said, err := os.ReadFile(filepath.Join(d.dir, "dmesg"))
+	if diff := cmp.Diff("a\nb\\\t€\n", string(said)); err != nil || diff != "" {
+		t.Errorf("error %v, transcript (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestARecordThatNoReadCouldReturnIsRefused(t *testing.T) {
+	d := open(t)
+	if err := d.Print(strings.Repeat("x", maxRecord)); err == nil {
+		t.Error("it was printed")
+	}
+}
