@@ -47,18 +47,17 @@ type kind struct {
 	schemes []string
 	form    string
 	// check says what is wrong with an address, without opening anything.
-	check  func(dsn string) error
-	open   func(ctx context.Context, dsn string, o Options, cfg sqlstore.Config) (store.Store, error)
-	append func(ctx context.Context, dsn string, o Options, cfg sqlstore.Config) (store.Appender, error)
-	look   func(ctx context.Context, dsn string, cfg sqlstore.Config) (store.Reader, error)
+	check func(dsn string) error
+	open  func(ctx context.Context, dsn string, o Options, cfg sqlstore.Config) (store.Store, error)
+	look  func(ctx context.Context, dsn string, cfg sqlstore.Config) (store.Reader, error)
 	// maintain opens what providers announce.
 	maintain func(ctx context.Context, dsn string, o Options, cfg sqlstore.Config) (store.Maintenances, error)
 }
 
 var kinds = []kind{
-	{"sqlite", []string{"sqlite"}, "sqlite:///absolute/path.db", checkSQLite, openSQLite, appendSQLite, lookSQLite, maintainSQLite},
-	{"postgresql", []string{"postgres", "postgresql"}, "postgres://user@host/database", postgresql.Check, openPostgreSQL, appendPostgreSQL, lookPostgreSQL, maintainPostgreSQL},
-	{"mongodb", []string{"mongodb", "mongodb+srv"}, "mongodb://host,host/database", mongodb.Check, openMongoDB, appendMongoDB, lookMongoDB, maintainMongoDB},
+	{"sqlite", []string{"sqlite"}, "sqlite:///absolute/path.db", checkSQLite, openSQLite, lookSQLite, maintainSQLite},
+	{"postgresql", []string{"postgres", "postgresql"}, "postgres://user@host/database", postgresql.Check, openPostgreSQL, lookPostgreSQL, maintainPostgreSQL},
+	{"mongodb", []string{"mongodb", "mongodb+srv"}, "mongodb://host,host/database", mongodb.Check, openMongoDB, lookMongoDB, maintainMongoDB},
 }
 
 // Open opens the store at dsn: "sqlite:///absolute/path.db",
@@ -73,18 +72,6 @@ func Open(ctx context.Context, dsn string, o Options) (store.Store, error) {
 	}
 	o, cfg := o.config()
 	return await(ctx, o, func() (store.Store, error) { return p.open(ctx, dsn, o, cfg) })
-}
-
-// OpenAppender opens the store at dsn for appending, with an account that needs
-// no other right (docs/stores.md). It makes nothing in the database: it waits, as
-// Open does, until a service has. Everything else is as with Open.
-func OpenAppender(ctx context.Context, dsn string, o Options) (store.Appender, error) {
-	p, dsn, err := named(dsn, o.Parts)
-	if err != nil {
-		return nil, err
-	}
-	o, cfg := o.config()
-	return await(ctx, o, func() (store.Appender, error) { return p.append(ctx, dsn, o, cfg) })
 }
 
 // OpenMaintenances opens the store at dsn for what cloud providers announce, with an
@@ -242,21 +229,4 @@ func openMongoDB(ctx context.Context, dsn string, _ Options, cfg sqlstore.Config
 
 func lookMongoDB(ctx context.Context, dsn string, cfg sqlstore.Config) (store.Reader, error) {
 	return mongodb.OpenReader(ctx, dsn, mongodb.Config{Log: cfg.Log, Clock: cfg.Clock, Metrics: cfg.Metrics})
-}
-
-// appendSQLite opens the file as ever: it has no accounts.
-func appendSQLite(ctx context.Context, dsn string, o Options, cfg sqlstore.Config) (store.Appender, error) {
-	return openSQLite(ctx, dsn, o, cfg)
-}
-
-func appendPostgreSQL(ctx context.Context, dsn string, _ Options, cfg sqlstore.Config) (store.Appender, error) {
-	s, err := postgresql.OpenAppender(ctx, dsn, cfg)
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
-}
-
-func appendMongoDB(ctx context.Context, dsn string, _ Options, cfg sqlstore.Config) (store.Appender, error) {
-	return mongodb.OpenAppender(ctx, dsn, mongodb.Config{Log: cfg.Log, Clock: cfg.Clock, Metrics: cfg.Metrics})
 }

@@ -20,7 +20,7 @@ var (
 var edges = []string{
 	"event-exporter/main.go", "fault-quarantine/main.go", "fault-remediation/main.go", "health-events-analyzer/main.go",
 	"health-monitors/csp-health-monitor/internal/program/program.go", "node-drainer/main.go",
-	"platform-connectors/cluster.go", "platform-connectors/gateway.go", "platform-connectors/main.go",
+	"platform-connectors/cluster.go", "platform-connectors/gateway.go",
 	"repair-steps/internal/delivery/config.go", "repair-steps/internal/delivery/delivery.go",
 	"repair-steps/internal/storage/bucket.go", "repair-steps/internal/storage/config.go", "repair-steps/internal/storage/open.go",
 	"store-client/storeopen/location.go", "store-client/storeopen/parts.go",

@@ -21,6 +21,10 @@ place here, monitors that are not there, and keys of `global` that nothing here 
 {{- end -}}
 {{- end -}}
 {{- if $problems }}{{ fail (printf "\n\n%s\n\ndocs/coming-from-nvsentinel.md tells more\n" (join "\n" $problems)) }}{{ end -}}
+{{- range list "upstream" "storeSecretName" "storeConnections" -}}
+{{- if hasKey $.Values.platformConnectors . }}{{ $problems = append $problems (printf "platformConnectors.%s was removed: connectors go through platformConnectorsGateway, and no node holds an account of the store. Take the key out of your values" .) }}{{ end -}}
+{{- end -}}
+{{- if $problems }}{{ fail (printf "\n\n%s\n\ndocs/upgrade.md, \"A connector that wrote to the store\", says what else to do\n" (join "\n" $problems)) }}{{ end -}}
 {{- end }}
 
 {{/* clusterAgents is not empty if a publisher speaks for all nodes. */}}
