@@ -26,5 +26,5 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 }
 
 func options(d *daemon.Daemon, cfg config.Config, metrics prometheus.Registerer) storeopen.Options {
-	return storeopen.Options{SingleHost: cfg.SingleHost, Parts: cfg.Datastore, Logger: d.Log, Registerer: metrics, Clock: d.Clock}
+	return storeopen.Options{SingleHost: cfg.SingleHost, Logger: d.Log, Registerer: metrics, Clock: d.Clock}
 }

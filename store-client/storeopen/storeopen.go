@@ -24,8 +24,6 @@ import (
 type Options struct {
 	// SingleHost admits sqlite, whose file only processes of one host can share.
 	SingleHost bool
-	// Parts complete the address, or name the store without one.
-	Parts Parts
 	// PollOnly makes feeds notice changes by polling every second only: for a
 	// connection pooler that does not pass notifications, or a file system
 	// without change events.
@@ -61,12 +59,11 @@ var kinds = []kind{
 }
 
 // Open opens the store at dsn: "sqlite:///absolute/path.db",
-// "postgres://user@host/database" or "mongodb://host,host/database", or the one
-// that Options.Parts name. A store that cannot be reached yet is asked
+// "postgres://user@host/database" or "mongodb://host,host/database". A store that cannot be reached yet is asked
 // again until ctx ends, and the waiting is logged; an address or a server that
 // waiting does not mend is an error at once. The errors hold no password.
 func Open(ctx context.Context, dsn string, o Options) (store.Store, error) {
-	p, dsn, err := named(dsn, o.Parts)
+	p, err := lookup(dsn)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +76,7 @@ func Open(ctx context.Context, dsn string, o Options) (store.Store, error) {
 // nothing: it waits, as Open does, until a service has. Everything else is as with
 // Open.
 func OpenMaintenances(ctx context.Context, dsn string, o Options) (store.Maintenances, error) {
-	p, dsn, err := named(dsn, o.Parts)
+	p, err := lookup(dsn)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +113,7 @@ func await[T any](ctx context.Context, o Options, open func() (T, error)) (T, er
 // it has to be read on the host whose processes write it. The errors hold no
 // password.
 func OpenReader(ctx context.Context, dsn string, o Options) (store.Reader, error) {
-	p, dsn, err := named(dsn, o.Parts)
+	p, err := lookup(dsn)
 	if err != nil {
 		return nil, err
 	}
@@ -139,10 +136,9 @@ func (o Options) config() (Options, sqlstore.Config) {
 	return o, sqlstore.Config{Log: o.Logger, Clock: o.Clock, Metrics: provider.NewMetrics(o.Registerer), PollOnly: o.PollOnly}
 }
 
-// Check says what is wrong with the address, or with the parts, without
-// opening anything.
+// Check says what is wrong with the address, without opening anything.
 func Check(dsn string, o Options) error {
-	p, dsn, err := named(dsn, o.Parts)
+	p, err := lookup(dsn)
 	if err != nil {
 		return err
 	}
@@ -153,16 +149,6 @@ func Check(dsn string, o Options) error {
 		return fmt.Errorf("opening the store: %w", err)
 	}
 	return nil
-}
-
-// named is the provider and the address that a configuration names.
-func named(dsn string, parts Parts) (kind, string, error) {
-	dsn, err := parts.Address(dsn)
-	if err != nil {
-		return kind{}, "", fmt.Errorf("opening the store: %w", err)
-	}
-	p, err := lookup(dsn)
-	return p, dsn, err
 }
 
 // lookup never repeats a part of the address: whatever it begins with may be a secret

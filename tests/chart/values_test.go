@@ -355,7 +355,6 @@ func TestNodePolicies(t *testing.T) {
 		"the accounts of the release": {nil, "system:serviceaccount:" + release + ":platform-connectors'"},
 		"the prefix by default":       {nil, `expression: "'k8saas.nvidia.com/'"`},
 		"another prefix":              {[]string{"--set-string", `faultQuarantine.config=labelPrefix = "acme.example/"`}, `expression: "'acme.example/'"`},
-		"its old spelling":            {[]string{"--set-string", `faultQuarantine.config=label-prefix = "acme.example/"`}, `expression: "'acme.example/'"`},
 	} {
 		if text, err := template(t, append(slices.Clone(only), tc.with...)...); err != nil || !strings.Contains(text, tc.want) {
 			t.Errorf("%s: no %s in the rendering (%v)", name, tc.want, err)
