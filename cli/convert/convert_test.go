@@ -54,7 +54,7 @@ func TestTOML(t *testing.T) {
 		{"present spelling", "fault-quarantine", "# mine\ndryRun = true\n", `# mine
 dryRun = true
 
-# convert-config: 0 changes; nothing is left to do by hand
+# convert-config: changes made: 0; nothing is left to do by hand
 `},
 		{"keys, tables and lists", "fault-quarantine", `label-prefix = "x/" # why
 single-host = true
@@ -77,7 +77,7 @@ all = [
   {expression = "dry-run = 1"},
 ]
 
-# convert-config: 4 changes; nothing is left to do by hand
+# convert-config: changes made: 4; nothing is left to do by hand
 `},
 		{"names in another place", "janitor", "[global]\ncspProviderHost = 'h:1'\nexclusions = 1\n[terminateNodeController]\nexclusions = [\n  \"a=b\",\n]\n", `[global]
 # convert-config: global.cspProviderHost is now cspPluginHost
@@ -89,7 +89,7 @@ exclusions = 1
 #   "a=b",
 # ]
 
-# convert-config: 2 changes; not converted, see docs/coming-from-nvsentinel.md:
+# convert-config: changes made: 2; not converted, see docs/coming-from-nvsentinel.md:
 #   - terminateNodeController.exclusions: use terminateNodeController.nodes.exclusions; a list of label selectors as texts
 `},
 		{"a table without a counterpart", "node-drainer", "[customDrain]\nenabled = true\n[customDrain.api]\nname = 'x'\n[[userNamespaces]]\nname = '*'\n", `# convert-config: customDrain: no counterpart: NOTE
@@ -101,7 +101,7 @@ exclusions = 1
 [[userNamespaces]]
 name = '*'
 
-# convert-config: 2 changes; not converted, see docs/coming-from-nvsentinel.md:
+# convert-config: changes made: 2; not converted, see docs/coming-from-nvsentinel.md:
 #   - customDrain: no counterpart: NOTE
 #   - customDrain.api: no counterpart: NOTE
 `},
@@ -112,7 +112,7 @@ maxBackoff = '1m'
 # convert-config: exporter.failure_handling.max_retries: use exporter.failureHandling.poisonStatus; nothing is given up; what blames the event is set aside
 # max_retries = 3
 
-# convert-config: 3 changes; not converted, see docs/coming-from-nvsentinel.md:
+# convert-config: changes made: 3; not converted, see docs/coming-from-nvsentinel.md:
 #   - exporter.failure_handling.max_retries: use exporter.failureHandling.poisonStatus; nothing is given up; what blames the event is set aside
 `},
 		{"a store in parts", "node-drainer", "[datastore]\nprovider = \"postgresql\"\nhost = \"a,b\"\nport = 5433\ndatabase = \"d\"\nuser = \"u@x\"\npasswordFile = \"/pw\"\nsslMode = \"verify-full\"\nmaxConnections = 7\n[[userNamespaces]]\nname = '*'\n", `# convert-config: the parts of the store are one address now
@@ -121,14 +121,13 @@ store = "postgres://u%40x:PASSWORD@a:5433,b:5433/d?sslmode=verify-full&pool_max_
 [[userNamespaces]]
 name = '*'
 
-# convert-config: 1 changes; not converted, see docs/coming-from-nvsentinel.md:
+# convert-config: changes made: 1; not converted, see docs/coming-from-nvsentinel.md:
 #   - store: put the password in the place of PASSWORD (it was in /pw); best keep the whole address in a file, and name it: store = "${file:/path}" (docs/stores.md)
 `},
 		{"a store by its address", "node-drainer", "[datastore]\nuri = \"mongodb://u:secret@h:1,i:2/?replicaSet=r\"\ndatabase = \"d\"\nsslMode = \"prefer\"\nidleTime = '1m'\nconnectionLifetime = '1h'\nmine = 1\n", `# convert-config: the parts of the store are one address now
 store = "mongodb://u:PASSWORD@h:1,i:2/d?replicaSet=r&maxIdleTimeMS=60000"
 
-
-# convert-config: 1 changes; not converted, see docs/coming-from-nvsentinel.md:
+# convert-config: changes made: 1; not converted, see docs/coming-from-nvsentinel.md:
 #   - store: put the password in the place of PASSWORD; best keep the whole address in a file, and name it: store = "${file:/path}" (docs/stores.md)
 #   - datastore.sslMode = prefer: a store of this kind has no such option (docs/stores.md)
 #   - datastore.connectionLifetime = 1h: a store of this kind has no such option (docs/stores.md)
@@ -152,6 +151,10 @@ store = "mongodb://u:PASSWORD@h:1,i:2/d?replicaSet=r&maxIdleTimeMS=60000"
 				t.Errorf("converted again it has %d changes, %v", again.Changed, err)
 			}
 		})
+	}
+	leaky, err := convert.TOML("janitor", "[datastore]\nuri = 'mongodb://u:a/s3cr3t?x@h/d'\n")
+	if err != nil || strings.Contains(leaky.String(), "s3cr3t") || !strings.Contains(leaky.Text, "mongodb://u:PASSWORD@h/d") {
+		t.Errorf("a password with signs of an address: %s, %v", leaky, err)
 	}
 	if _, err := convert.TOML("janitor", "a = [\n"); err == nil || !strings.Contains(err.Error(), "reading TOML") {
 		t.Errorf("what is no TOML: %v", err)

@@ -143,14 +143,14 @@ func (s *storeParts) address(r *Result) string {
 func (s *storeParts) base() (text, provider string) {
 	if uri := s.said["uri"]; uri != "" {
 		scheme, rest, _ := strings.Cut(uri, "://")
-		authority, path, _ := strings.Cut(rest, "/")
-		if i := strings.LastIndex(authority, "@"); i >= 0 {
-			user, _, secret := strings.Cut(authority[:i], ":")
+		if i := strings.LastIndex(rest, "@"); i >= 0 { // whatever a password has in it
+			user, _, secret := strings.Cut(rest[:i], ":")
 			if secret {
 				user += ":" + password
 			}
-			authority = user + authority[i:]
+			rest = user + rest[i:]
 		}
+		authority, path, _ := strings.Cut(rest, "/")
 		database, query, more := strings.Cut(path, "?")
 		if database == "" {
 			database = s.said["database"]

@@ -88,10 +88,12 @@ func put(at *yaml.Node, path []string, key, value *yaml.Node) bool {
 	case at.Content[i+1].Kind != yaml.MappingNode:
 		return len(path) == 1 && at.Content[i+1].Value == value.Value
 	case len(path) > 1:
+		at.Content[i+1].Style = 0 // comments need lines of their own
 		return put(at.Content[i+1], path[1:], key, value)
 	case value.Kind != yaml.MappingNode:
 		return false
 	}
+	at.Content[i+1].Style = 0
 	at.Content[i].HeadComment = strings.TrimLeft(at.Content[i].HeadComment+"\n"+key.HeadComment, "\n")
 	all := true
 	for j := 0; j < len(value.Content); j += 2 {
