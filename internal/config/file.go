@@ -61,15 +61,13 @@ type source struct{ program, file, text string }
 // unknown is the error of keys that no field has.
 func unknown(of source, target any, keys []toml.Key) error {
 	var errs []error
-	told := map[string]bool{"": true}
 	for _, key := range keys {
 		at := ""
 		if line := lineOf(of.text, key); line > 0 {
 			at = fmt.Sprintf("line %d: ", line)
 		}
 		unknown := fmt.Errorf("%s: %sunknown key %q", of.file, at, key.String())
-		if hint := instead(target, key); !told[hint] {
-			told[hint] = true
+		if hint := instead(target, key); hint != "" {
 			unknown = fmt.Errorf("%w: %s", unknown, hint)
 		}
 		errs = append(errs, unknown)

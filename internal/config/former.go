@@ -78,6 +78,9 @@ func present(t reflect.Type, key []string) string {
 			if len(key) > 1 {
 				return present(field.Type, key[1:])
 			}
+			if strings.EqualFold(name, key[0]) {
+				return "" // what is around it is spelled otherwise
+			}
 			return name
 		}
 	}
