@@ -22,7 +22,7 @@ func TestNamesOfTheEarlierOne(t *testing.T) {
 		want []string
 	}{
 		"a flag":  {[]string{"--metrics-port=2112"}, exitUsage, []string{"flag provided but not defined: -metrics-port", "nvsentinel convert-config --kind flags --program node-drainer"}},
-		"a key":   {[]string{"--config=" + file}, exitUsage, []string{file + `: line 1: unknown key "customDrain"`, "nvsentinel convert-config --program node-drainer " + file}},
+		"a key":   {[]string{"--config=" + file}, exitUsage, []string{file, `unknown key "customDrain"`, "nvsentinel convert-config --program node-drainer " + file}},
 		"nothing": {[]string{"--check-config"}, exitStopped, []string{"the configuration is valid"}},
 	} {
 		t.Run(name, func(t *testing.T) {
