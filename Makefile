@@ -87,8 +87,8 @@ e2e: ## Install the chart on a real node and go the whole way with it, as root: 
 	@BREAK=$(BREAK) EVIDENCE=$(EVIDENCE) KEEP=$(KEEP) hack/e2e.sh
 
 .PHONY: bench
-bench: ## Measure the suite, each figure beside its floor: make bench [QUICK=1] [ONLY=ingest,drain] [AGAINST=<folder of other binaries>] [UPSTREAM=gateway] [JANITOR=1] [DEEP=10000000] [NOISE=1m].
-	@hack/bench.sh $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(if $(AGAINST),--against $(AGAINST)) $(if $(UPSTREAM),--upstream $(UPSTREAM)) $(if $(JANITOR),--janitor) $(if $(DEEP),--deep $(DEEP)) $(if $(NOISE),--noise $(NOISE))
+bench: ## Measure the suite, each figure beside its floor: make bench [QUICK=1] [ONLY=ingest,drain] [AGAINST=<folder of other binaries>] [JANITOR=1] [DEEP=10000000] [NOISE=1m].
+	@hack/bench.sh $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(if $(AGAINST),--against $(AGAINST)) $(if $(JANITOR),--janitor) $(if $(DEEP),--deep $(DEEP)) $(if $(NOISE),--noise $(NOISE))
 
 # NODES and DURATION have defaults for the demo and the soak; here only what you say counts.
 said = $(if $(filter command environment,$(firstword $(origin $(1)))),--$(2) $($(1)))

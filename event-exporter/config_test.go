@@ -50,43 +50,43 @@ func TestDefaultsAreSafe(t *testing.T) {
 	if diff := cmp.Diff([]int{400, 413, 422}, e.Failure.Policy().Poison); diff != "" {
 		t.Errorf("poison (-want +got):\n%s", diff)
 	}
-	c, err = load(t, minimal+"[exporter.backfill]\nenabled = false\n[exporter.oidc]\ntoken_url = \"https://t\"\nclient_id = \"i\"\n", "--oidc-secret-path=/s", "--workers=3")
+	c, err = load(t, minimal+"[exporter.backfill]\nenabled = false\n[exporter.oidc]\ntokenURL = \"https://t\"\nclientID = \"i\"\n", "--oidc-secret-path=/s", "--workers=3")
 	if err != nil || c.Exporter.Backfill.LookBack() != 0 || c.Exporter.OIDC.SecretFile != "/s" || c.Workers != 3 {
 		t.Errorf("%+v, %v", c, err)
 	}
 }
 
-// TestAnExistingFileIsTaken: keys in their old spelling mean what they meant.
-func TestAnExistingFileIsTaken(t *testing.T) {
+// TestAWholeFileIsTaken: every key means what it says.
+func TestAWholeFileIsTaken(t *testing.T) {
 	c, err := load(t, `
 store = "postgres://h/d"
 [exporter]
-max_lag = "1m"
+maxLag = "1m"
 [exporter.metadata]
 cluster = "c"
 data_center = "eu_1"
 [exporter.sink]
 endpoint = "https://h/e"
 timeout = "30s"
-batch_size = 7
-ca_file = "ca"
-cert_file = "c"
-key_file = "k"
+batchSize = 7
+caFile = "ca"
+certFile = "c"
+keyFile = "k"
 [exporter.oidc]
-token_url = "https://t"
-client_id = "i"
+tokenURL = "https://t"
+clientID = "i"
 scope = "s"
-secret_file = "f"
+secretFile = "f"
 [exporter.backfill]
 enabled = true
-max_age = "720h"
-rate_limit = 1000.0
-[exporter.failure_handling]
-initial_backoff = "2s"
-max_backoff = "5m"
-backoff_multiplier = 3.0
-max_retry_after = "2h"
-poison_status = [400]
+maxAge = "720h"
+rateLimit = 1000.0
+[exporter.failureHandling]
+initialBackoff = "2s"
+maxBackoff = "5m"
+backoffMultiplier = 3.0
+maxRetryAfter = "2h"
+poisonStatus = [400]
 `)
 	if err != nil {
 		t.Fatal(err)
@@ -114,21 +114,21 @@ func TestProblemsAreNamed(t *testing.T) {
 	for name, tt := range map[string]struct{ more, want string }{
 		"unknown key":           {"insecure_skip_verify = true", `unknown key "exporter.sink.insecure_skip_verify"`},
 		"mode":                  {`mode = "avro"`, `exporter.sink.mode "avro" is not structured or binary`},
-		"batches of binary":     {"mode = \"binary\"\nbatch_size = 2", `use mode = "structured"`},
+		"batches of binary":     {"mode = \"binary\"\nbatchSize = 2", `use mode = "structured"`},
 		"batch size":            {"batchSize = 0", "between 1 and 1000"},
 		"timeout":               {`timeout = "0s"`, "exporter.sink.timeout is 0s"},
 		"half a certificate":    {`certFile = "c"`, "certFile and keyFile belong together"},
-		"poison of ours":        {"[exporter.failureHandling]\npoison_status = [400, 401]", "poisonStatus 401"},
-		"poison of success":     {"[exporter.failureHandling]\npoison_status = [200]", "poisonStatus 200"},
-		"backoff":               {"[exporter.failureHandling]\nmax_backoff = \"1ms\"", "at most maxBackoff 1ms"},
-		"multiplier":            {"[exporter.failureHandling]\nbackoff_multiplier = nan", "backoffMultiplier is NaN"},
-		"rate":                  {"[exporter.backfill]\nrate_limit = nan", "rateLimit is NaN"},
-		"age":                   {"[exporter.backfill]\nmax_age = \"-1h\"", "maxAge is -1h0m0s"},
-		"two kinds of tokens":   {"tokenFile = \"f\"\n[exporter.oidc]\ntoken_url = \"https://t\"\nclient_id = \"i\"", "exclude each other"},
-		"a client without url":  {"[exporter.oidc]\nclient_id = \"i\"", "tokenURL is empty"},
-		"a url without client":  {"[exporter.oidc]\ntoken_url = \"https://t\"", "needs clientID"},
-		"a readable secret":     {"[exporter.oidc]\ntoken_url = \"http://t\"\nclient_id = \"i\"", "secret is not sent over a network in clear text"},
-		"negative lag":          {"[exporter]\nmax_lag = \"-1s\"", "exporter.maxLag is -1s"},
+		"poison of ours":        {"[exporter.failureHandling]\npoisonStatus = [400, 401]", "poisonStatus 401"},
+		"poison of success":     {"[exporter.failureHandling]\npoisonStatus = [200]", "poisonStatus 200"},
+		"backoff":               {"[exporter.failureHandling]\nmaxBackoff = \"1ms\"", "at most maxBackoff 1ms"},
+		"multiplier":            {"[exporter.failureHandling]\nbackoffMultiplier = nan", "backoffMultiplier is NaN"},
+		"rate":                  {"[exporter.backfill]\nrateLimit = nan", "rateLimit is NaN"},
+		"age":                   {"[exporter.backfill]\nmaxAge = \"-1h\"", "maxAge is -1h0m0s"},
+		"two kinds of tokens":   {"tokenFile = \"f\"\n[exporter.oidc]\ntokenURL = \"https://t\"\nclientID = \"i\"", "exclude each other"},
+		"a client without url":  {"[exporter.oidc]\nclientID = \"i\"", "tokenURL is empty"},
+		"a url without client":  {"[exporter.oidc]\ntokenURL = \"https://t\"", "needs clientID"},
+		"a readable secret":     {"[exporter.oidc]\ntokenURL = \"http://t\"\nclientID = \"i\"", "secret is not sent over a network in clear text"},
+		"negative lag":          {"[exporter]\nmaxLag = \"-1s\"", "exporter.maxLag is -1s"},
 		"leader without margin": {"[leaderElection]\nenabled = true\nrenewDeadline = \"1m\"", "leaderElection.leaseDuration"},
 	} {
 		if _, err := load(t, minimal+tt.more); err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -166,7 +166,7 @@ func TestEndpoints(t *testing.T) {
 // FuzzConfig: no file makes the reader panic, and what it admits can be used.
 func FuzzConfig(f *testing.F) {
 	f.Add(minimal)
-	f.Add(minimal + "[exporter.failureHandling]\npoison_status = [400]\nbackoff_multiplier = 1.5\n[exporter.backfill]\nrate_limit = 0.5\n")
+	f.Add(minimal + "[exporter.failureHandling]\npoisonStatus = [400]\nbackoffMultiplier = 1.5\n[exporter.backfill]\nrateLimit = 0.5\n")
 	f.Add("[exporter.sink]\nendpoint = \"http://[::1\"\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		c, err := load(t, text)

@@ -28,7 +28,7 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	if err != nil {
 		return err
 	}
-	records, err := storeopen.Open(ctx, cfg.Store.Reveal(), storeopen.Options{SingleHost: cfg.SingleHost, Parts: cfg.Datastore, Logger: d.Log, Registerer: d.Registry, Clock: d.Clock})
+	records, err := storeopen.Open(ctx, cfg.Store.Reveal(), storeopen.Options{SingleHost: cfg.SingleHost, Logger: d.Log, Registerer: d.Registry, Clock: d.Clock})
 	if err != nil {
 		return err
 	}

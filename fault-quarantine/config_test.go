@@ -65,34 +65,34 @@ func TestBreakerKeysOfExistingFiles(t *testing.T) {
 	}
 }
 
-// TestAnExistingFileIsTaken: keys in their old spelling mean what they meant.
-func TestAnExistingFileIsTaken(t *testing.T) {
+// TestAWholeFileIsTaken: every key means what it says.
+func TestAWholeFileIsTaken(t *testing.T) {
 	c := load(t, `
-label-prefix = "acme.example/"
-dry-run = false
-gpu-node-label = "a=b"
-default-budgets = false
+labelPrefix = "acme.example/"
+dryRun = false
+gpuNodeLabel = "a=b"
+defaultBudgets = false
 [kube]
-kube-api-qps = 5.0
+qps = 5.0
 [circuitBreaker]
 percentage = 10
 duration = "5m"
-[[rule-sets]]
+[[ruleSets]]
 enabled = true
 version = "1"
 name = "mine"
 priority = 7
-[[rule-sets.match.any]]
+[[ruleSets.match.any]]
 kind = "HealthEvent"
 expression = "event.isFatal"
-[[rule-sets.match.all]]
+[[ruleSets.match.all]]
 kind = "Node"
 expression = "'x' in node.metadata.labels"
-[rule-sets.taint]
+[ruleSets.taint]
 key = "k"
 value = "v"
 effect = "NoSchedule"
-[rule-sets.cordon]
+[ruleSets.cordon]
 shouldCordon = true
 `)
 	sets := c.Rules()

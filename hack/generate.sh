@@ -24,4 +24,5 @@ mapfile -t pages < <(git grep --untracked -lE 'reference\.Page\(' -- '*page_test
 NVSENTINEL_WRITE_PAGES=1 go test -count=1 -run '^TestConfigurationPage$' "${pages[@]}"
 NVSENTINEL_WRITE_PAGES=1 go test -count=1 -run '^TestConfigurationIndex$' ./internal/daemon
 NVSENTINEL_WRITE_PAGES=1 go test -count=1 -run '^TestMetricsPage$' ./tests/metrics
+NVSENTINEL_WRITE_PAGES=1 go test -count=1 -run '^TestComingFromPage$' ./cli/convert
 NVSENTINEL_WRITE_PAGES=1 go test -count=1 -run '^(TestDefaultsForNulls|TestReadme)$' ./tests/chart

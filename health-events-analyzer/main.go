@@ -30,7 +30,7 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		return err
 	}
 	d.OnStop("connector", func(context.Context) error { return conn.Close() })
-	records, err := storeopen.Open(ctx, cfg.Store.Reveal(), storeopen.Options{SingleHost: cfg.SingleHost, Parts: cfg.Datastore, Logger: d.Log, Registerer: d.Registry, Clock: d.Clock})
+	records, err := storeopen.Open(ctx, cfg.Store.Reveal(), storeopen.Options{SingleHost: cfg.SingleHost, Logger: d.Log, Registerer: d.Registry, Clock: d.Clock})
 	if err != nil {
 		return err
 	}

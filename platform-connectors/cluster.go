@@ -23,7 +23,7 @@ func buildCluster(ctx context.Context, d *daemon.Daemon, cfg config.Config) erro
 		return err
 	}
 	records, err := storeopen.Open(ctx, cfg.Store.Reveal(), storeopen.Options{
-		SingleHost: cfg.SingleHost, Parts: cfg.Datastore, Logger: d.Log, Registerer: d.Registry, Clock: d.Clock,
+		SingleHost: cfg.SingleHost, Logger: d.Log, Registerer: d.Registry, Clock: d.Clock,
 	})
 	if err != nil {
 		return err

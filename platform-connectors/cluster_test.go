@@ -42,7 +42,7 @@ func TestConditionsOfClusterWideFaultsAreWrittenByTheLeader(t *testing.T) {
 		"--kubeconfig=" + s.cluster.AdminKubeconfig(), "--leader-elect", "--leader-elect-namespace=" + namespace,
 		"--leader-elect-lease-duration=12s", "--leader-elect-renew-deadline=10s", "--leader-elect-retry-period=1s",
 	}}
-	leader := control.start()
+	leader := control.run(self(t), control.args...)
 	// A leader that the load kept from renewing its lease ends, and is started
 	// again as a Deployment does.
 	s.tend = func() {
@@ -51,11 +51,12 @@ func TestConditionsOfClusterWideFaultsAreWrittenByTheLeader(t *testing.T) {
 			if !strings.Contains(leader.log.String(), "the lease was lost") {
 				t.Fatal("the leader ended by itself")
 			}
-			leader = control.start()
+			leader = control.run(self(t), control.args...)
 		default:
 		}
 	}
 	s.args = append(s.args, "--config="+file)
+	s.wide(namespace)
 	s.start()
 	wide := s.publisher(s.token(namespace, "wide", nodeName, authn.Audience))
 	report := func(node string, e *protos.HealthEvent) {
@@ -80,7 +81,7 @@ func TestConditionsOfClusterWideFaultsAreWrittenByTheLeader(t *testing.T) {
 
 	// A foreign hand is put right, and the next leader knows all of it.
 	leader.kill()
-	leader = control.start()
+	leader = control.run(self(t), control.args...)
 	wipe, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{
 		map[string]any{"type": "WideCheck", "status": "False", "reason": "Wishful", "message": "all is well"},
 	}}})

@@ -15,7 +15,7 @@ import (
 // dying is the connector with its crash points.
 func dying(t *testing.T) string {
 	t.Helper()
-	binary, err := testkit.Binary(t.TempDir(), ".")
+	binary, err := testkit.Binary(t.TempDir(), "node-connector")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,12 +89,12 @@ func TestNothingAcknowledgedIsLostAtAnyCrashPoint(t *testing.T) {
 				p := newPlace(t, "--kubeconfig="+cluster.AdminKubeconfig())
 				p.makeStoreReachable()
 				p.env = []string{fmt.Sprintf("NVSENTINEL_CRASH=platform-connectors/%s:%d", point, hit)}
-				first := p.run(binary, p.args...)
+				first := p.connect(binary)
 				again := make(chan struct{})
 				go func() {
 					<-first.done
 					p.env = nil
-					p.run(binary, p.args...)
+					p.connect(binary)
 					close(again)
 				}()
 				acked := publishAll(t, p)
@@ -119,12 +119,12 @@ func TestNothingAcknowledgedIsLostOnItsWayToTheStore(t *testing.T) {
 		t.Run(point, func(t *testing.T) {
 			p := newPlace(t, "--kubernetes=false")
 			p.env = []string{"NVSENTINEL_CRASH=platform-connectors/" + point + ":1"}
-			first := p.run(binary, p.args...)
+			first := p.connect(binary)
 			acked := publishAll(t, p)
 			p.makeStoreReachable()
 			<-first.done
 			p.env = nil
-			p.run(binary, p.args...)
+			p.connect(binary)
 			storedOnce(t, p, acked)
 		})
 	}
@@ -139,12 +139,12 @@ func TestAConfirmationSurvivesItsCrashPoints(t *testing.T) {
 			p := newPlace(t, "--kubernetes=false", confirming(t))
 			p.makeStoreReachable()
 			p.env = []string{"NVSENTINEL_CRASH=platform-connectors/" + point + ":1"}
-			first := p.run(binary, p.args...)
+			first := p.connect(binary)
 			again := make(chan struct{})
 			go func() { // it may die before it acknowledges
 				<-first.done
 				p.env = nil
-				p.run(binary, p.args...)
+				p.connect(binary)
 				close(again)
 			}()
 			if err := send(t.Context(), p.client(), event("a", 1), dcgm("a", 1)); err != nil {

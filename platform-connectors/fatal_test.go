@@ -19,7 +19,7 @@ import (
 // and later, and people are told of that one.
 func TestAnEventThatKillsTheConnector(t *testing.T) {
 	testkit.Long(t, "internal/spool TestAnEntryThatKillsIsPassedOver lives the same lives")
-	binary, err := testkit.Binary(t.TempDir(), ".")
+	binary, err := testkit.Binary(t.TempDir(), "node-connector")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func TestAnEventThatKillsTheConnector(t *testing.T) {
 	go func() { sent <- send(t.Context(), s.client(), event("a", 1), fatal, event("b", 1)) }()
 	records := s.records()
 	var p *process
-	deaths := testkit.Lives(t, 9, func() <-chan struct{} { p = s.run(binary, s.args...); return p.done }, func() bool {
+	deaths := testkit.Lives(t, 9, func() <-chan struct{} { p = s.connect(binary); return p.done }, func() bool {
 		all, err := records.List(t.Context(), store.Query{})
 		letters, problem := records.DeadLetters(t.Context(), forwarder.DeadLettersOf(nodeName))
 		return err == nil && problem == nil && len(all) == 2 && len(letters) == 1 && letters[0].ID == fatal.GetId()
@@ -54,7 +54,7 @@ func TestAnEventThatKillsTheConnector(t *testing.T) {
 		return err == nil && len(events.Items) == 1 && strings.Contains(events.Items[0].Message, fatal.GetId())
 	})
 	p.stop()
-	p = s.run(binary, s.args...)
+	p = s.connect(binary)
 	s.send(event("b", 3))
 	awaitStored(t, records, 4)
 	p.stop()

@@ -19,6 +19,7 @@ import (
 	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/report"
+	"github.com/nvidia/nvsentinel/platform-connectors/authz"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/authn"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
@@ -75,6 +76,13 @@ func (p *place) publisher(token string) protos.PlatformConnectorClient {
 	return protos.NewPlatformConnectorClient(conn)
 }
 
+// wide lets the gateway know the agent "wide" of a namespace, which speaks for all nodes,
+// by tokens of the cluster.
+func (s *site) wide(namespace string) {
+	s.agents = []authz.Agent{{Name: "wide", Account: "system:serviceaccount:" + namespace + ":wide", ClusterWide: true}}
+	s.reviews = s.cluster.Client().AuthenticationV1().TokenReviews()
+}
+
 // refused sends one event and wants this answer.
 func (p *place) refused(c protos.PlatformConnectorClient, e *protos.HealthEvent, code codes.Code, text string) {
 	p.t.Helper()
@@ -124,7 +132,9 @@ func (s *site) other(name string) *place {
 			s.t.Error(err)
 		}
 	})
-	return newPlace(s.t, "--kubeconfig="+s.cluster.AdminKubeconfig(), "--node-name="+name, "--store="+s.dsn())
+	p := newPlaceOf(s.t, name, "--kubeconfig="+s.cluster.AdminKubeconfig())
+	p.store = s.dsn()
+	return p
 }
 
 // TestAPodOfOneNodeCannotSpeakForAnother: neither through its own socket, nor
@@ -225,13 +235,14 @@ func TestAClusterWidePublisherSpeaksForOtherNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.args = append(s.args, "--config="+file)
+	s.wide(namespace)
 	connector := s.start()
 	e := event("a", 1)
 	e.Agent, e.CheckName, e.NodeName = "wide", "WideCheck", "gpu-99"
 	wide := s.publisher(s.token(namespace, "wide", nodeName, authn.Audience))
 
 	// It is acknowledged when the store has it, not before.
-	s.refused(wide, e, codes.Unavailable, "the record store cannot be reached yet, nothing was taken")
+	s.refused(wide, e, codes.Unavailable, "asking the gateway")
 	connector.kill()
 	s.makeStoreReachable()
 	s.start()

@@ -12,6 +12,8 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -26,14 +28,19 @@ import (
 
 	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/internal/nodeclient"
 	"github.com/nvidia/nvsentinel/internal/testkit"
+	"github.com/nvidia/nvsentinel/platform-connectors/authz"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway/gatewaytest"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/nodeconnector"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
-// asConnector makes this test binary the connector itself, with its own command
-// line, so that tests can kill it as a process.
+// asConnector makes this test binary a connector, with its own command line, so that
+// tests can kill it as a process: node-connector, or platform-connectors with a role.
 const asConnector = "PLATFORM_CONNECTORS_TEST_PROCESS"
 
 const nodeName = "gpu-7"
@@ -41,23 +48,38 @@ const nodeName = "gpu-7"
 func TestMain(m *testing.M) {
 	if os.Getenv(asConnector) != "" {
 		signal.Ignore(syscall.SIGXFSZ) // a test makes the disk full by a limit
-		main()
+		if slices.ContainsFunc(os.Args, func(a string) bool { return strings.HasPrefix(a, "--role=") }) {
+			main()
+		} else {
+			daemon.Main("node-connector", nodeconnector.Default(), nodeconnector.Build)
+		}
 		return
 	}
 	os.Exit(localcluster.Main(m))
 }
 
-// place is the disk of one node and the store.
+// place is the disk of one node, the gateway that its connector goes through, and the
+// store.
 type place struct {
-	t      *testing.T
-	dir    string
-	socket string
-	args   []string
-	env    []string
-	store  string // another address than that of a file in dir
+	t       *testing.T
+	dir     string
+	socket  string
+	args    []string
+	env     []string
+	store   string // another address than that of a file in dir
+	agents  []authz.Agent
+	reviews nodeclient.TokenReviews // of publishers' tokens; nil is the gateway's own
+	gate    *gatewaytest.Gateway
+	serve   sync.Once
 }
 
+// newPlace is the place of the connector of nodeName.
 func newPlace(t *testing.T, args ...string) *place {
+	t.Helper()
+	return newPlaceOf(t, nodeName, args...)
+}
+
+func newPlaceOf(t *testing.T, node string, args ...string) *place {
 	t.Helper()
 	dir := t.TempDir()
 	// A socket's path has to be short, a test's folder is not.
@@ -66,11 +88,10 @@ func newPlace(t *testing.T, args ...string) *place {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(short) })
-	p := &place{t: t, dir: dir, socket: filepath.Join(short, "s")}
-	p.args = append([]string{
-		"--node-name=" + nodeName, "--socket=" + p.socket, "--spool-dir=" + filepath.Join(dir, "spool"),
-		"--store=" + p.dsn(), "--single-host", "--metrics-address=off", "--log-format=text",
-	}, args...)
+	p := &place{t: t, dir: dir, socket: filepath.Join(short, "s"), gate: gatewaytest.Open(t, node)}
+	p.args = slices.Concat([]string{
+		"--node-name=" + node, "--socket=" + p.socket, "--spool-dir=" + filepath.Join(dir, "spool"), "--metrics-address=off", "--log-format=text",
+	}, p.gate.Flags(), args)
 	return p
 }
 
@@ -127,11 +148,27 @@ func (c *process) url(t *testing.T, page string) string {
 
 func (p *place) start() *process {
 	p.t.Helper()
+	return p.connect(self(p.t))
+}
+
+// self is this test binary.
+func self(t *testing.T) string {
+	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
-		p.t.Fatal(err)
+		t.Fatal(err)
 	}
-	return p.run(exe, p.args...)
+	return exe
+}
+
+// connect starts a program that is the place's connector, and its gateway before the
+// first one.
+func (p *place) connect(program string) *process {
+	p.t.Helper()
+	p.serve.Do(func() {
+		p.gate.Serve(p.t, gatewaytest.Options{DSN: p.dsn(), Agents: p.agents, Publishers: p.reviews})
+	})
+	return p.run(program, p.args...)
 }
 
 // run starts a program beside the connector.
@@ -331,7 +368,7 @@ func TestStoreMayBeAwayAtStart(t *testing.T) {
 	if all[0].ExpireAt != nil || all[0].Seq != 1 || all[0].SeqEpoch != "epoch-a" {
 		t.Errorf("PROCESS: expires %v, seq %d in %q", all[0].ExpireAt, all[0].Seq, all[0].SeqEpoch)
 	}
-	if all[1].ExpireAt == nil || all[1].Seq != 2 || uuid.Validate(all[1].SeqEpoch) != nil {
+	if all[1].ExpireAt == nil || all[1].Seq != 0 || all[1].SeqEpoch != "" { // the connector's own count is not its publisher's
 		t.Errorf("PERSIST_ONLY: expires %v, seq %d in %q", all[1].ExpireAt, all[1].Seq, all[1].SeqEpoch)
 	}
 	connector.stop()

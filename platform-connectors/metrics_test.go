@@ -24,7 +24,6 @@ func TestMetricsAndReadiness(t *testing.T) {
 			`platform_connector_appended_total{result="appended"} 1`,
 			`platform_connector_spool_bytes 0`, `platform_connector_spool_oldest_seconds 0`,
 			`platform_connector_spool_group_size_count 1`,
-			`nvsentinel_store_appends_total{result="appended"} 1`,
 		} {
 			if !strings.Contains(metrics, want+"\n") {
 				return false, "the metrics lack " + want

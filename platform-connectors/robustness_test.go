@@ -226,7 +226,8 @@ func TestDatabaseAwayUnderLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := newPlace(t, "--kubernetes=false", "--store="+dsn)
+	p := newPlace(t, "--kubernetes=false")
+	p.store = dsn
 	p.start()
 	const publishers, each = 16, 60
 	var acknowledged atomic.Int64

@@ -3,16 +3,9 @@ package main
 import (
 	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-
-	"github.com/nvidia/nvsentinel/store-client/pgtest"
-	"github.com/nvidia/nvsentinel/store-client/storeopen"
-	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
 var rounds = flag.Int("rounds", 2, "how often TestKilledAtOnce kills a connector")
@@ -83,25 +76,4 @@ func publish(t *testing.T, p *place, events, publishers int, connector *process)
 		t.Fatalf("%d of %d events acknowledged", len(acked), events)
 	}
 	return acked
-}
-
-// TestAccountThatOnlyAppends: a connector whose account may not even read walks an
-// event from the socket to the store, and makes no table itself.
-func TestAccountThatOnlyAppends(t *testing.T) {
-	server := pgtest.Own(t, pgtest.Options{})
-	owner := storetest.Open(t, server.DSN("postgres"), storeopen.Options{})
-	role, err := os.ReadFile(filepath.Join("..", "store-client", "postgresql", "roles", "append_role.sql"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Exec(t.Context(), "postgres", string(role)); err != nil {
-		t.Fatal(err)
-	}
-	p := newPlace(t, "--kubernetes=false", "--store-account=append",
-		"--store="+strings.Replace(server.DSN("postgres"), "user=postgres", "user=nvsentinel_connector", 1))
-	p.start()
-	if err := send(t.Context(), p.client(), event("p", 1), event("p", 2)); err != nil {
-		t.Fatal(err)
-	}
-	awaitStored(t, owner, 2)
 }

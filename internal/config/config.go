@@ -16,7 +16,6 @@ type Set struct {
 	program string
 	target  any
 	given   []setting
-	old     []string
 }
 
 // setting is one flag as the command line gave it.
@@ -45,9 +44,12 @@ func (s *Set) Load(file string, lookup func(name string) (string, bool)) error {
 		if err != nil {
 			return fmt.Errorf("reading %s: %w", file, err)
 		}
-		if s.old, err = decode(s.program, file, content, s.target); err != nil {
+		if err := decode(s.program, file, content, s.target); err != nil {
 			return err
 		}
+	}
+	if err := former(s.target, lookup); err != nil {
+		return err
 	}
 	if err := environment(reflect.ValueOf(s.target).Elem(), lookup); err != nil {
 		return err
@@ -65,7 +67,3 @@ func (s *Set) Load(file string, lookup func(name string) (string, bool)) error {
 	}
 	return nil
 }
-
-// Old tells which keys of the loaded file have an old spelling, each as
-// "single-host is an old spelling of singleHost".
-func (s *Set) Old() []string { return s.old }

@@ -7,8 +7,9 @@
 // Validate() error it is called last. The tag `alias:"other"` declares further
 // names of the same flag; `prefix:"first-"` of a nested struct begins the names
 // of its flags. The tag `env:"NAME"` names a variable of the
-// environment that overrides the file, and yields to the flag. The tag
-// `old:"other"` names earlier spellings of the field's key, which Old tells of.
+// environment that overrides the file, and yields to the flag. A key
+// or a variable that was removed or is spelled otherwise is an error that names the
+// present one (Former).
 //
 // A field of type Secret takes a text, or a reference that Load replaces by the text it
 // names: ${env:NAME} or ${file:/path}. In every other text, whatever it comes from, a

@@ -12,8 +12,6 @@ import (
 
 	"github.com/BurntSushi/toml"
 	"sigs.k8s.io/yaml"
-
-	"github.com/nvidia/nvsentinel/internal/predecessor"
 )
 
 // Decode reads the content of a strict file over target, which points to a struct: TOML,
@@ -21,63 +19,62 @@ import (
 // It resolves no reference: one outside of a Secret is an error. Errors name the file,
 // and line or key.
 func Decode(file string, content []byte, target any) error {
-	_, err := decode("", file, content, target)
-	return err
+	return decode("", file, content, target)
 }
 
-// decode is Decode for a file of a program; old tells which keys have an old spelling.
-func decode(program, file string, content []byte, target any) (old []string, err error) {
+// decode is Decode for a file of a program.
+func decode(program, file string, content []byte, target any) error {
 	keys, text := map[string]any{}, string(content)
 	isYAML := slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file))
 	if isYAML {
 		if err := fromYAML(content, &keys); err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
+			return fmt.Errorf("%s: %w", file, err)
 		}
 	} else if _, err := toml.Decode(text, &keys); err != nil {
-		return nil, fileError(file, content, err, true)
+		return fileError(file, content, err, true)
 	}
-	t := reflect.TypeOf(target).Elem()
-	if old, err = respelled(t, keys); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	escaped, err := literals(file, t, keys)
+	escaped, err := literals(file, reflect.TypeOf(target).Elem(), keys)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	lines := !isYAML && len(old) == 0 && !escaped
+	lines := !isYAML && !escaped
 	if !lines {
 		written, err := toml.Marshal(keys)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
+			return fmt.Errorf("%s: %w", file, err)
 		}
 		text = string(written)
 	}
 	meta, err := toml.Decode(text, target)
 	if err != nil {
-		return nil, fileError(file, content, err, lines)
+		return fileError(file, content, err, lines)
 	}
 	if !lines {
 		text = ""
 	}
-	return old, unknown(program, file, text, meta)
+	return unknown(source{program, file, text}, target, meta.Undecoded())
 }
 
-// unknown is the error of keys that no field has; text is the file's, to find their
-// lines in.
-func unknown(program, file, text string, meta toml.MetaData) error {
+// source is a file of a program, or of none, with its text, to find the lines of keys in.
+type source struct{ program, file, text string }
+
+// unknown is the error of keys that no field has.
+func unknown(of source, target any, keys []toml.Key) error {
 	var errs []error
-	told := map[string]bool{"": true}
-	for _, key := range meta.Undecoded() {
+	for _, key := range keys {
 		at := ""
-		if line := lineOf(text, key); line > 0 {
+		if line := lineOf(of.text, key); line > 0 {
 			at = fmt.Sprintf("line %d: ", line)
 		}
-		unknown := fmt.Errorf("%s: %sunknown key %q", file, at, key.String())
-		if hint := predecessor.Hint(predecessor.Key, program, strings.Join(key, ".")); !told[hint] {
-			told[hint] = true
+		unknown := fmt.Errorf("%s: %sunknown key %q", of.file, at, key.String())
+		if hint := instead(target, key); hint != "" {
 			unknown = fmt.Errorf("%w: %s", unknown, hint)
 		}
 		errs = append(errs, unknown)
+	}
+	if len(errs) > 0 && of.program != "" {
+		errs = append(errs, fmt.Errorf("if %s is of the earlier NVSentinel: nvsentinel convert-config --program %s %s prints it in the present spelling",
+			of.file, of.program, of.file))
 	}
 	return errors.Join(errs...)
 }

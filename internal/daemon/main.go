@@ -20,7 +20,6 @@ import (
 
 	"github.com/nvidia/nvsentinel/internal/config"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
-	"github.com/nvidia/nvsentinel/internal/predecessor"
 )
 
 // Exit codes of every service.
@@ -118,7 +117,7 @@ func Main[C any](name string, def C, build func(ctx context.Context, d *Daemon, 
 // start runs one invocation and returns its exit code.
 func start[C any](ctx context.Context, in invocation, def C, build func(ctx context.Context, d *Daemon, cfg C) error) int {
 	opts, cfg := defaultOptions(in.lookup), def
-	old, code, done := configure(in, &opts, &opts.Basics, &cfg)
+	code, done := configure(in, &opts, &opts.Basics, &cfg)
 	if done {
 		return code
 	}
@@ -129,7 +128,6 @@ func start[C any](ctx context.Context, in invocation, def C, build func(ctx cont
 	}
 	log = log.With("service", in.name)
 	in.own(ctx, log, cfg)
-	in.warn(log, old)
 	warnOf(log, cfg)
 	d := newDaemon(in.name, log)
 	d.in = in
@@ -166,17 +164,6 @@ func (in invocation) own(ctx context.Context, log *slog.Logger, cfg any) {
 	}
 }
 
-// warn says what of the invocation has no effect, or has a better name: old are
-// keys of the configuration in an old spelling.
-func (in invocation) warn(log *slog.Logger, old []string) {
-	for _, n := range predecessor.InEnvironment(in.name, in.lookup) {
-		log.Warn("a variable of the environment has no effect", "variable", n.Name, "reason", n.Text())
-	}
-	if len(old) > 0 {
-		log.Warn("keys of the configuration have an old spelling", "keys", old)
-	}
-}
-
 // Questionable is a configuration that may be valid and not wise.
 type Questionable interface {
 	// Warnings say, with the path of the key, what a user should change.
@@ -198,11 +185,11 @@ func warnOf(log *slog.Logger, cfg any) {
 
 // configure reads the command line and the configuration; done means that the
 // process ends with the code. all are the program's own flags, of which basics are
-// a part; old are the file's keys in an old spelling.
-func configure[C any](in invocation, all any, opts *basics, cfg *C) (old []string, code int, done bool) {
-	fail := func(err error) ([]string, int, bool) {
+// a part.
+func configure[C any](in invocation, all any, opts *basics, cfg *C) (code int, done bool) {
+	fail := func(err error) (int, bool) {
 		fmt.Fprintf(in.stderr, "%s: %v\n", in.name, err)
-		return nil, exitUsage, true
+		return exitUsage, true
 	}
 	flags := flag.NewFlagSet(in.name, flag.ContinueOnError)
 	flags.SetOutput(in.stderr)
@@ -216,10 +203,10 @@ func configure[C any](in invocation, all any, opts *basics, cfg *C) (old []strin
 	}
 	flags.Usage = func() { config.PrintUsage(flags) }
 	if err := flags.Parse(in.args); errors.Is(err, flag.ErrHelp) {
-		return nil, exitStopped, true
+		return exitStopped, true
 	} else if err != nil {
 		hint(in, err)
-		return nil, exitUsage, true
+		return exitUsage, true
 	}
 	if flags.NArg() > 0 {
 		return fail(fmt.Errorf("unexpected argument %q", flags.Arg(0)))
@@ -229,37 +216,30 @@ func configure[C any](in invocation, all any, opts *basics, cfg *C) (old []strin
 	}
 	if opts.Version {
 		fmt.Fprintln(in.stdout, in.name, Version())
-		return nil, exitStopped, true
+		return exitStopped, true
 	}
 	if err := bound.Load(opts.File, in.lookup); err != nil {
 		return fail(err)
 	}
 	if opts.CheckConfig {
-		in.check(bound.Old(), *cfg)
+		in.check(*cfg)
 	}
-	return bound.Old(), exitStopped, opts.CheckConfig
+	return exitStopped, opts.CheckConfig
 }
 
 // check says of a valid configuration what a start would warn of.
-func (in invocation) check(old []string, cfg any) {
-	for _, n := range predecessor.InEnvironment(in.name, in.lookup) {
-		fmt.Fprintf(in.stderr, "%s: a variable without effect: %s\n", in.name, n.Text())
-	}
-	for _, key := range old {
-		fmt.Fprintf(in.stderr, "%s: key %s\n", in.name, key)
-	}
+func (in invocation) check(cfg any) {
 	for _, text := range warningsOf(cfg) {
 		fmt.Fprintf(in.stderr, "%s: warning: %s\n", in.name, text)
 	}
 	fmt.Fprintln(in.stdout, "the configuration is valid")
 }
 
-// hint says below the usage what a flag that is not known was to the earlier
-// NVSentinel.
+// hint says below the usage how to find what a flag of the earlier NVSentinel is here.
 func hint(in invocation, err error) {
-	given, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
-	if text := predecessor.Hint(predecessor.Flag, in.name, strings.TrimLeft(given, "-")); unknown && text != "" {
-		fmt.Fprintf(in.stderr, "%s: %s\n", in.name, text)
+	if given, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); unknown {
+		fmt.Fprintf(in.stderr, "%s: --%s is no flag; if it is one of the earlier NVSentinel, nvsentinel convert-config --kind flags --program %s FILE, with a flag a line, says what to use\n",
+			in.name, strings.TrimLeft(given, "-"), in.name)
 	}
 }
 

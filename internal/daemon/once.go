@@ -37,7 +37,7 @@ func Once[C any](name string, def C, run func(ctx context.Context, j *Job, cfg C
 // once runs one invocation and returns its exit code.
 func once[C any](ctx context.Context, in invocation, def C, run func(ctx context.Context, j *Job, cfg C) error) int {
 	opts, cfg := defaultBasics(in.lookup), def
-	old, code, done := configure(in, &opts, &opts, &cfg)
+	code, done := configure(in, &opts, &opts, &cfg)
 	if done {
 		return code
 	}
@@ -47,7 +47,6 @@ func once[C any](ctx context.Context, in invocation, def C, run func(ctx context
 		return exitUsage
 	}
 	log = log.With("service", in.name)
-	in.warn(log, old)
 	j := &Job{Name: in.name, Version: Version(), Log: log, Clock: crashpoint.Clock(clock.RealClock{})}
 	err = guard(ctx, func(ctx context.Context) error { return run(ctx, j, cfg) })
 	if err != nil {

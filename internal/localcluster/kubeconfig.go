@@ -85,12 +85,24 @@ func (c *Cluster) PodKubeconfig(ctx context.Context, pod *corev1.Pod, life time.
 	return path, writeKubeconfig(path, c.id.apiURL(), c.id.ca.caPEM, user)
 }
 
-// token requests a token of a service account; bound is the object it ends with, or nil.
+// PodToken is a token of a pod's service account for an audience, bound to the pod, as a
+// kubelet projects it.
+func (c *Cluster) PodToken(ctx context.Context, pod *corev1.Pod, audience string, life time.Duration) (string, error) {
+	bound := &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}
+	user, err := c.token(ctx, pod.Namespace, pod.Spec.ServiceAccountName, life, bound, audience)
+	if err != nil {
+		return "", err
+	}
+	return user.Token, nil
+}
+
+// token requests a token of a service account, for the API server or for audiences; bound
+// is the object it ends with, or nil.
 func (c *Cluster) token(
-	ctx context.Context, namespace, account string, life time.Duration, bound *authenticationv1.BoundObjectReference,
+	ctx context.Context, namespace, account string, life time.Duration, bound *authenticationv1.BoundObjectReference, audiences ...string,
 ) (*clientcmdapi.AuthInfo, error) {
 	seconds := int64(life / time.Second)
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds, BoundObjectRef: bound}}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds, BoundObjectRef: bound, Audiences: audiences}}
 	token, err := c.client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, request, metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("requesting a token of service account %s/%s: %w", namespace, account, err)

@@ -15,8 +15,8 @@ type Config struct {
 	Kubeconfig string `toml:"kubeconfig" flag:"kubeconfig" usage:"path of a kubeconfig; empty means the pod's service account"`
 	// QPS and Burst throttle the client; 0 means no throttle of our own: the
 	// API server's priority and fairness is the limit.
-	QPS   float64 `toml:"qps" bounds:"at least 0" old:"kube-api-qps" flag:"kube-api-qps" usage:"client-side limit of API requests per second; 0 means none"`
-	Burst int     `toml:"burst" bounds:"at least 0" old:"kube-api-burst" flag:"kube-api-burst" usage:"burst of the client-side limit"`
+	QPS   float64 `toml:"qps" bounds:"at least 0" flag:"kube-api-qps" usage:"client-side limit of API requests per second; 0 means none"`
+	Burst int     `toml:"burst" bounds:"at least 0" flag:"kube-api-burst" usage:"burst of the client-side limit"`
 }
 
 // Validate checks the limits.

@@ -33,12 +33,12 @@ func TestItLinksNoDatabase(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	good := config{Config: nodeconnector.Default(), Gateway: upstream.Default()}
+	good := nodeconnector.Default()
 	good.NodeName, good.Gateway.Address = "gpu-7", "gateway.nvsentinel.svc:8443"
 	if err := good.Validate(); err != nil {
 		t.Errorf("a good configuration: %v", err)
 	}
-	bad := config{Gateway: upstream.Config{Address: "gateway", CertFile: "x"}}
+	bad := nodeconnector.Config{Gateway: upstream.Config{Address: "gateway", CertFile: "x"}}
 	err := bad.Validate()
 	if err == nil {
 		t.Fatal("accepted")

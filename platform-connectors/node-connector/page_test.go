@@ -5,9 +5,8 @@ import (
 
 	"github.com/nvidia/nvsentinel/internal/testkit/reference"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/nodeconnector"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/upstream"
 )
 
 func TestConfigurationPage(t *testing.T) {
-	reference.Page(t, "node-connector", config{Config: nodeconnector.Default(), Gateway: upstream.Default()})
+	reference.Page(t, "node-connector", nodeconnector.Default())
 }

@@ -170,10 +170,18 @@ func nodeOf(event bson.RawValue) string {
 // reserve takes n numbers of the append order and returns the last of them,
 // with the server's time.
 func (s *Store) reserve(ctx context.Context, n int) (int64, time.Time, error) {
-	return s.places(ctx, n, false)
+	last, at, err := s.places(ctx, n)
+	if !errors.Is(err, mongo.ErrNoDocuments) {
+		return last, at, err
+	}
+	// The database was dropped while this process runs.
+	if err := s.prepare(ctx); err != nil {
+		return 0, time.Time{}, fmt.Errorf("preparing the database again: %w", err)
+	}
+	return s.places(ctx, n)
 }
 
-func (s *Store) places(ctx context.Context, n int, again bool) (int64, time.Time, error) {
+func (s *Store) places(ctx context.Context, n int) (int64, time.Time, error) {
 	var counter struct {
 		N  int64
 		At time.Time
@@ -181,13 +189,6 @@ func (s *Store) places(ctx context.Context, n int, again bool) (int64, time.Time
 	err := s.db.Collection(state).FindOneAndUpdate(ctx, byID("append"),
 		bson.D{{Key: "$inc", Value: bson.D{{Key: "n", Value: int64(n)}}}, {Key: "$currentDate", Value: bson.D{{Key: "at", Value: true}}}},
 		options.FindOneAndUpdate().SetReturnDocument(options.After)).Decode(&counter)
-	if errors.Is(err, mongo.ErrNoDocuments) && !again {
-		// The database was dropped while this process runs.
-		if err := s.prepare(ctx); err != nil {
-			return 0, time.Time{}, fmt.Errorf("preparing the database again: %w", err)
-		}
-		return s.places(ctx, n, true)
-	}
 	if err != nil {
 		return 0, time.Time{}, fmt.Errorf("reserving places: %w", err)
 	}

@@ -60,8 +60,6 @@ type Store struct {
 	home atomic.Pointer[string]
 	// undecodable are the documents that lists leave out.
 	undecodable provider.Undecodable
-	// appends says that the account may do nothing else.
-	appends bool
 }
 
 var (
@@ -103,21 +101,6 @@ func OpenReader(ctx context.Context, dsn string, cfg Config) (store.Reader, erro
 	}
 	s.undecodable.Keep = nil
 	return &reader{s}, nil
-}
-
-// OpenAppender connects to the database at dsn for appending; it makes neither
-// indexes nor the append counter, and waits for a service that does.
-func OpenAppender(ctx context.Context, dsn string, cfg Config) (store.Appender, error) {
-	s, err := connect(ctx, dsn, cfg)
-	if err != nil {
-		return nil, err
-	}
-	s.appends = true
-	// Reserving nothing fails without the counter, which a service has to make.
-	if _, _, err := s.places(ctx, 0, true); err != nil {
-		return nil, errors.Join(fmt.Errorf("opening the database: %w", err), s.Close())
-	}
-	return s, nil
 }
 
 // connect checks that the server can do what the store promises.
@@ -223,9 +206,6 @@ func (s *Store) upgrade(ctx context.Context) error {
 
 // checkVersion refuses to write to what a newer program has opened since.
 func (s *Store) checkVersion(ctx context.Context) error {
-	if s.appends {
-		return nil
-	}
 	var is struct{ Version int }
 	err := s.db.Collection(schemas).FindOne(ctx, byID("schema")).Decode(&is)
 	if err != nil && !errors.Is(err, mongo.ErrNoDocuments) { // dropped: who opens it next makes it again

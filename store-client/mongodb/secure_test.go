@@ -3,16 +3,13 @@ package mongodb_test
 import (
 	"errors"
 	"fmt"
-	"net"
-	"strconv"
+	"net/url"
+	"strings"
 	"testing"
-	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/nvidia/nvsentinel/internal/config"
 	"github.com/nvidia/nvsentinel/store-client/mongotest"
-	"github.com/nvidia/nvsentinel/store-client/storeopen"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
@@ -83,55 +80,39 @@ func TestTLS(t *testing.T) {
 	files := storetest.Files(t, map[string][]byte{
 		"ca": ca.PEM, "stranger": stranger.PEM, "cert": cert, "key": key, "both": append(append([]byte{}, cert...), key...),
 		"server": serverCert, "server-key": serverKey, "foreign": append(append([]byte{}, foreign...), foreignKey...),
-		"password": []byte(password + "\n"), "wrong": []byte(wrongWord),
 	})
 	server := secured(t, ca, files)
-	host, port, err := net.SplitHostPort(server.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	number, err := strconv.Atoi(port)
-	if err != nil {
-		t.Fatal(err)
-	}
-	parts := func(database, mechanism string, edit func(*storeopen.Parts)) storeopen.Parts {
-		p := storeopen.Parts{
-			Provider: "mongodb", Host: host, Port: number, Database: database, AuthMechanism: mechanism, SSLMode: "verify-full",
-			CAFile: files["ca"], CertFile: files["cert"], KeyFile: files["key"], MaxConnections: 8, MinConnections: 1, IdleTime: time.Minute,
+	address := func(who, database string, options ...string) string {
+		if who != "" {
+			who += "@"
 		}
-		edit(&p)
-		return p
+		return fmt.Sprintf("mongodb://%s%s/%s?directConnection=true&%s", who, server.Addr(), database, strings.Join(options, "&"))
 	}
-	worded := func(edit func(*storeopen.Parts)) storeopen.Parts {
-		return parts("worded", "SCRAM-SHA-256", func(p *storeopen.Parts) {
-			p.User, p.AuthSource, p.PasswordFile = "worded", "admin", config.SecretFile(files["password"])
-			edit(p)
-		})
+	verified := func(ca string) string { return "tls=true&tlsCAFile=" + files[ca] }
+	pair := func(cert, key string) string {
+		return "tlsCertificateFile=" + files[cert] + "&tlsPrivateKeyFile=" + files[key]
 	}
-	address := fmt.Sprintf("mongodb://worded@%s/worded?directConnection=true&tls=true&tlsCAFile=%s&tlsCertificateKeyFile=%s&authSource=admin",
-		server.Addr(), files["ca"], files["both"])
+	both := func(file string) string { return "tlsCertificateKeyFile=" + files[file] }
+	const pool = "maxPoolSize=8&minPoolSize=1&maxIdleTimeMS=60000"
+	const x509, scram = "authMechanism=MONGODB-X509", "authMechanism=SCRAM-SHA-256&authSource=admin"
+	worded := "worded:" + strings.ReplaceAll(url.QueryEscape(password), "+", "%20")
 	h := &storetest.Hearing{}
 	dsns := []storetest.DSN{
-		{Name: "X.509", Parts: parts("certified", "MONGODB-X509", func(*storeopen.Parts) {}), Opens: true},
-		{Name: "X.509 by one file", Parts: parts("certified", "MONGODB-X509", func(p *storeopen.Parts) { p.CertFile, p.KeyFile = files["both"], "" }), Opens: true},
-		{Name: "SCRAM", Parts: worded(func(*storeopen.Parts) {}), Opens: true},
-		{Name: "address and password file", Address: address, Parts: storeopen.Parts{PasswordFile: config.SecretFile(files["password"])}, Opens: true},
-		{Name: "no certificate", Parts: worded(func(p *storeopen.Parts) { p.CertFile, p.KeyFile = "", "" })},
-		{Name: "another authority's certificate", Parts: worded(func(p *storeopen.Parts) { p.CertFile, p.KeyFile = files["foreign"], "" })},
-		{Name: "somebody else's server", Parts: worded(func(p *storeopen.Parts) { p.CAFile = files["stranger"] })},
-		{Name: "no TLS", Parts: worded(func(p *storeopen.Parts) { p.SSLMode, p.CAFile, p.CertFile, p.KeyFile = "disable", "", "", "" })},
-		{Name: "a wrong password", Parts: worded(func(p *storeopen.Parts) { p.PasswordFile = config.SecretFile(files["wrong"]) })},
-		{Name: "a user without a password", Parts: parts("worded", "", func(*storeopen.Parts) {})},
-	}
-	for i := range dsns {
-		if dsns[i].Address == "" {
-			dsns[i].Address = "mongodb:///?directConnection=true"
-		}
+		{Name: "X.509", Address: address("", "certified", x509, verified("ca"), pair("cert", "key"), pool), Opens: true},
+		{Name: "X.509 by one file", Address: address("", "certified", x509, verified("ca"), both("both"), pool), Opens: true},
+		{Name: "SCRAM", Address: address(worded, "worded", scram, verified("ca"), pair("cert", "key"), pool), Opens: true},
+		{Name: "no mechanism", Address: address(worded, "worded", "authSource=admin", verified("ca"), both("both")), Opens: true},
+		{Name: "no certificate", Address: address(worded, "worded", scram, verified("ca"))},
+		{Name: "another authority's certificate", Address: address(worded, "worded", scram, verified("ca"), both("foreign"))},
+		{Name: "somebody else's server", Address: address(worded, "worded", scram, verified("stranger"), pair("cert", "key"))},
+		{Name: "no TLS", Address: address(worded, "worded", scram, "tls=false")},
+		{Name: "a wrong password", Address: address("worded:"+wrongWord, "worded", scram, verified("ca"), pair("cert", "key"))},
+		{Name: "a user without a password", Address: address("", "worded", verified("ca"), pair("cert", "key"))},
 	}
 	storetest.Try(t, h, dsns...)
 	if err := server.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	storetest.Try(t, h, storetest.DSN{Name: "a dead server", Address: address, Parts: storeopen.Parts{Password: config.NewSecret(password)}})
+	storetest.Try(t, h, storetest.DSN{Name: "a dead server", Address: address(worded, "worded", scram, verified("ca"), pair("cert", "key"))})
 	h.Silent(t, password, wrongWord)
 }

@@ -55,9 +55,6 @@ const (
 	openConns = 10
 	idleTime  = 5 * time.Minute
 	lifetime  = time.Hour
-	// An appender, which each node has, keeps few, and not for long: there are many.
-	appenderIdle     = 2
-	appenderIdleTime = time.Minute
 	// fewConns serve who only looks, or writes rarely.
 	fewConns = 4
 )
@@ -68,12 +65,6 @@ func (l limits) service() limits {
 	l.idle = min(cmp.Or(l.idle, l.open), l.open)
 	l.lifetime, l.idleTime = cmp.Or(l.lifetime, lifetime), cmp.Or(l.idleTime, idleTime)
 	return l
-}
-
-// appender completes those of a process that each node has.
-func (l limits) appender() limits {
-	l.idle, l.idleTime = cmp.Or(l.idle, appenderIdle), cmp.Or(l.idleTime, appenderIdleTime)
-	return l.service()
 }
 
 // few completes those of who needs no more.

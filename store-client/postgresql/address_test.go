@@ -48,21 +48,20 @@ func TestNetworksNeedTLS(t *testing.T) {
 	}
 }
 
-// A service keeps what it opens, an appender does not, and what the
-// address says counts more.
+// A service keeps what it opens, and what the address says counts more.
 func TestLimits(t *testing.T) {
 	const given = "postgres://u@localhost/d?pool_max_conns=20&pool_min_conns=3&pool_max_conn_lifetime=2h&pool_max_conn_idle_time=7s"
-	for dsn, want := range map[string]struct{ service, appender, few limits }{
-		"postgres://u@localhost/d":                                    {limits{10, 10, time.Hour, 5 * time.Minute}, limits{10, 2, time.Hour, time.Minute}, limits{4, 4, time.Hour, 5 * time.Minute}},
-		"postgres://u@localhost/d?pool_max_conns=24":                  {limits{24, 24, time.Hour, 5 * time.Minute}, limits{24, 2, time.Hour, time.Minute}, limits{4, 4, time.Hour, 5 * time.Minute}},
-		"postgres://u@localhost/d?pool_max_conns=2&pool_min_conns=20": {limits{2, 2, time.Hour, 5 * time.Minute}, limits{2, 2, time.Hour, time.Minute}, limits{2, 2, time.Hour, 5 * time.Minute}},
-		given: {limits{20, 3, 2 * time.Hour, 7 * time.Second}, limits{20, 3, 2 * time.Hour, 7 * time.Second}, limits{4, 3, 2 * time.Hour, 7 * time.Second}},
+	for dsn, want := range map[string]struct{ service, few limits }{
+		"postgres://u@localhost/d":                                    {limits{10, 10, time.Hour, 5 * time.Minute}, limits{4, 4, time.Hour, 5 * time.Minute}},
+		"postgres://u@localhost/d?pool_max_conns=24":                  {limits{24, 24, time.Hour, 5 * time.Minute}, limits{4, 4, time.Hour, 5 * time.Minute}},
+		"postgres://u@localhost/d?pool_max_conns=2&pool_min_conns=20": {limits{2, 2, time.Hour, 5 * time.Minute}, limits{2, 2, time.Hour, 5 * time.Minute}},
+		given: {limits{20, 3, 2 * time.Hour, 7 * time.Second}, limits{4, 3, 2 * time.Hour, 7 * time.Second}},
 	} {
 		p, err := parse(dsn)
 		if err != nil {
 			t.Fatalf("%s: %v", dsn, err)
 		}
-		for of, got := range map[string][2]limits{"service": {p.limits.service(), want.service}, "appender": {p.limits.appender(), want.appender}, "few": {p.limits.few(), want.few}} {
+		for of, got := range map[string][2]limits{"service": {p.limits.service(), want.service}, "few": {p.limits.few(), want.few}} {
 			if got[0] != got[1] {
 				t.Errorf("%s: %s: %+v, want %+v", dsn, of, got[0], got[1])
 			}

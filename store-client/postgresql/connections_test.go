@@ -10,14 +10,13 @@ import (
 
 	"github.com/nvidia/nvsentinel/internal/cutproxy"
 	"github.com/nvidia/nvsentinel/store-client/pgtest"
-	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
 // swinging is a store whose connections are counted as they are opened, each some
 // time after it is asked for, and one swing of its load: one reader, then many.
-func swinging(t *testing.T, options string, appender bool) (dsn string, opened *atomic.Int32, swing func()) {
+func swinging(t *testing.T, options string) (dsn string, opened *atomic.Int32, swing func()) {
 	t.Helper()
 	_, dsn = pgtest.Database(t)
 	opened = new(atomic.Int32)
@@ -34,7 +33,7 @@ func swinging(t *testing.T, options string, appender bool) (dsn string, opened *
 		}
 	})
 	storetest.Open(t, dsn, storeopen.Options{}) // makes the tables
-	s, err := connect(t, through(t, p, dsn)+options, appender)
+	s, err := storeopen.Open(t.Context(), through(t, p, dsn)+options, storeopen.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,15 +57,6 @@ func swinging(t *testing.T, options string, appender bool) (dsn string, opened *
 	}
 }
 
-// connect opens a store as a service does, or as a connector.
-func connect(t *testing.T, dsn string, appender bool) (store.Appender, error) {
-	t.Helper()
-	if appender {
-		return storeopen.OpenAppender(t.Context(), dsn, storeopen.Options{})
-	}
-	return storeopen.Open(t.Context(), dsn, storeopen.Options{})
-}
-
 // backends are the server's processes for services in a database.
 func backends(t *testing.T, dsn string) (ids string) {
 	t.Helper()
@@ -83,7 +73,7 @@ WHERE datname = current_database() AND application_name = 'nvsentinel'`).Scan(&i
 // processor.
 func TestConnectionsAreKept(t *testing.T) {
 	for options, most := range map[string]int32{"": 10, "&pool_max_conns=16": 16} {
-		dsn, opened, swing := swinging(t, options, false)
+		dsn, opened, swing := swinging(t, options)
 		swing()
 		first, of := opened.Load(), backends(t, dsn)
 		for range 4 {
@@ -98,16 +88,13 @@ func TestConnectionsAreKept(t *testing.T) {
 	}
 }
 
-// TestFewConnectionsAreKept: by an appender, which each node has, and by whose address
-// says so.
+// TestFewConnectionsAreKept by whose address says so.
 func TestFewConnectionsAreKept(t *testing.T) {
-	for options, appender := range map[string]bool{"": true, "&pool_min_conns=1": false} {
-		_, opened, swing := swinging(t, options, appender)
-		swing()
-		first := opened.Load()
-		swing()
-		if n := opened.Load(); n == first {
-			t.Errorf("%q, an appender %v: all %d connections were kept", options, appender, n)
-		}
+	_, opened, swing := swinging(t, "&pool_min_conns=1")
+	swing()
+	first := opened.Load()
+	swing()
+	if n := opened.Load(); n == first {
+		t.Errorf("all %d connections were kept", n)
 	}
 }

@@ -5,6 +5,3 @@ const SchemaLock = schemaLock
 
 // QueryHead reads how far feeds may read.
 const QueryHead = queryHead
-
-// Strays ends sessions of accounts that only append.
-var Strays = strays

@@ -22,7 +22,7 @@ import (
 // announce, and can neither read nor change a record, nor make anything.
 func TestMaintenanceAccount(t *testing.T) {
 	e := newEstate(t)
-	account := strings.TrimSuffix(e.account, "_connector") + "_maintenance"
+	account := e.name + "_maintenance"
 	dsn := as(t, e.owner, account)
 	storetest.MustAppend(t, e.services, storetest.Record("n"))
 	script, err := os.ReadFile("roles/maintenance_role.sql")

@@ -7,12 +7,10 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 	"github.com/nvidia/nvsentinel/store-client/internal/sqlstore"
-	"github.com/nvidia/nvsentinel/store-client/internal/wake"
 )
 
 //go:embed schema/*.sql
@@ -50,13 +48,6 @@ func Open(ctx context.Context, dsn string, cfg sqlstore.Config) (*sqlstore.Store
 		cfg.Log.Warn(provider.ClearText, "mend_with", "sslmode=verify-full")
 	}
 	cfg.Dialect, cfg.Schema = dialect(p.conn, cfg), sqlstore.Versions(schema)
-	listen := cfg.Dialect.Wake
-	cfg.Dialect.Wake = func(ctx context.Context, notify func(...wake.Cause)) {
-		var watch sync.WaitGroup
-		defer watch.Wait()
-		watch.Go(func() { endStrays(ctx, db, cfg) })
-		listen(ctx, notify)
-	}
 	return sqlstore.New(db, cfg), nil
 }
 

@@ -4,11 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/url"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/nvidia/nvsentinel/internal/config"
 	"github.com/nvidia/nvsentinel/store-client/pgtest"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
@@ -61,7 +62,6 @@ func TestTLS(t *testing.T) {
 	foreign, foreignKey := stranger.Issue(t, "certified")
 	files := storetest.Files(t, map[string][]byte{
 		"ca": ca.PEM, "stranger": stranger.PEM, "cert": cert, "key": key, "foreign": foreign, "foreign-key": foreignKey,
-		"password": []byte(password + "\n"), "wrong": []byte(wrongWord),
 	})
 	for _, name := range []string{"certified", "worded"} {
 		if _, err := server.CreateDatabase(t.Context(), name); err != nil {
@@ -71,47 +71,30 @@ func TestTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	certified := func(edit func(*storeopen.Parts)) storeopen.Parts {
-		p := storeopen.Parts{
-			Provider: "postgresql", Host: host, Port: port, Database: "certified", User: "certified", SSLMode: "verify-full",
-			CAFile: files["ca"], CertFile: files["cert"], KeyFile: files["key"], MaxConnections: 3, MinConnections: 1,
-			ConnectionLifetime: time.Minute, IdleTime: time.Minute,
-		}
-		edit(&p)
-		return p
+	// A server of a test may lose what it acknowledged.
+	address := func(who string, options ...string) string {
+		database, _, _ := strings.Cut(who, ":")
+		return fmt.Sprintf("postgres://%s@%s:%d/%s?nvsentinel_allow_unsafe=true&%s", who, host, port, database, strings.Join(options, "&"))
 	}
-	worded := func(edit func(*storeopen.Parts)) storeopen.Parts {
-		p := storeopen.Parts{Provider: "postgresql", Host: host, Port: port, Database: "worded", User: "worded", SSLMode: "verify-full", CAFile: files["ca"]}
-		edit(&p)
-		return p
-	}
-	address := fmt.Sprintf("postgres://worded@%s:%d/worded?nvsentinel_allow_unsafe=true&sslmode=verify-full&sslrootcert=%s", host, port, files["ca"])
+	verified := func(ca string) string { return "sslmode=verify-full&sslrootcert=" + files[ca] }
+	pair := func(cert, key string) string { return "sslcert=" + files[cert] + "&sslkey=" + files[key] }
+	const pool = "pool_max_conns=3&pool_min_conns=1&pool_max_conn_lifetime=1m&pool_max_conn_idle_time=1m"
+	worded := "worded:" + strings.ReplaceAll(url.QueryEscape(password), "+", "%20")
 	h := &storetest.Hearing{}
 	dsns := []storetest.DSN{
-		{Name: "client certificate", Parts: certified(func(*storeopen.Parts) {}), Opens: true},
-		{Name: "password file", Parts: worded(func(p *storeopen.Parts) { p.PasswordFile = config.SecretFile(files["password"]) }), Opens: true},
-		{Name: "password of the environment", Parts: worded(func(p *storeopen.Parts) { p.Password = config.NewSecret(password) }), Opens: true},
-		{Name: "address and password file", Address: address, Parts: storeopen.Parts{PasswordFile: config.SecretFile(files["password"])}, Opens: true},
-		{Name: "address and variables that say the same", Address: address, Parts: worded(func(p *storeopen.Parts) {
-			p.Password, p.SSLMode, p.CAFile = config.NewSecret(password), "", ""
-		}), Opens: true},
-		{Name: "no certificate", Parts: certified(func(p *storeopen.Parts) { p.CertFile, p.KeyFile = "", "" })},
-		{Name: "another authority's certificate", Parts: certified(func(p *storeopen.Parts) { p.CertFile, p.KeyFile = files["foreign"], files["foreign-key"] })},
-		{Name: "somebody else's server", Parts: worded(func(p *storeopen.Parts) { p.Password, p.CAFile = config.NewSecret(password), files["stranger"] })},
-		{Name: "no TLS", Parts: worded(func(p *storeopen.Parts) { p.Password, p.SSLMode, p.CAFile = config.NewSecret(password), "disable", "" })},
-		{Name: "a wrong password", Parts: worded(func(p *storeopen.Parts) { p.PasswordFile = config.SecretFile(files["wrong"]) })},
-		{Name: "no password", Parts: worded(func(*storeopen.Parts) {})},
-	}
-	for i := range dsns {
-		if dsns[i].Address == "" {
-			// A server of a test may lose what it acknowledged.
-			dsns[i].Address = "postgres:///?nvsentinel_allow_unsafe=true"
-		}
+		{Name: "client certificate", Address: address("certified", verified("ca"), pair("cert", "key"), pool), Opens: true},
+		{Name: "password", Address: address(worded, verified("ca")), Opens: true},
+		{Name: "no certificate", Address: address("certified", verified("ca"), pool)},
+		{Name: "another authority's certificate", Address: address("certified", verified("ca"), pair("foreign", "foreign-key"), pool)},
+		{Name: "somebody else's server", Address: address(worded, verified("stranger"))},
+		{Name: "no TLS", Address: address(worded, "sslmode=disable")},
+		{Name: "a wrong password", Address: address("worded:"+wrongWord, verified("ca"))},
+		{Name: "no password", Address: address("worded", verified("ca"))},
 	}
 	storetest.Try(t, h, dsns...)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	open, err := storeopen.Open(ctx, address, storeopen.Options{Parts: storeopen.Parts{Password: config.NewSecret(password)}, Logger: h.Logger()})
+	open, err := storeopen.Open(ctx, address(worded, verified("ca")), storeopen.Options{Logger: h.Logger()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,6 +103,6 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.Error(open.Ping(ctx))
-	storetest.Try(t, h, storetest.DSN{Name: "a dead server", Address: address, Parts: storeopen.Parts{Password: config.NewSecret(password)}})
+	storetest.Try(t, h, storetest.DSN{Name: "a dead server", Address: address(worded, verified("ca"))})
 	h.Silent(t, password, wrongWord)
 }

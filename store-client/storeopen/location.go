@@ -10,21 +10,38 @@ import (
 // Location is the part of a service's configuration that says where the records
 // are; it is embedded.
 type Location struct {
-	// Store is the address; it, or Datastore, is required.
+	// Store is the address; required.
 	Store config.Secret `toml:"store" flag:"store" usage:"address of the records: sqlite:///path, postgres://user@host/database or mongodb://host,host/database"`
-	// Datastore completes the address, or names the store without one.
-	Datastore Parts `toml:"datastore"`
 	// SingleHost admits a sqlite store.
-	SingleHost bool `toml:"singleHost" old:"single-host" flag:"single-host" usage:"all services run on this host, so that a sqlite store may be used, which only the processes of one host can share"`
+	SingleHost bool `toml:"singleHost" flag:"single-host" usage:"all services run on this host, so that a sqlite store may be used, which only the processes of one host can share"`
 }
 
-// Validate says what is wrong with the address and the parts.
+// Validate says what is wrong with the address.
 func (l Location) Validate() error {
-	if l.Store.IsZero() && len(l.Datastore.given()) == 0 {
-		return errors.New("store (--store) is empty, and no key of datastore is given")
+	if l.Store.IsZero() {
+		return errors.New("store (--store) is empty")
 	}
-	if err := Check(l.Store.Reveal(), Options{SingleHost: l.SingleHost, Parts: l.Datastore}); err != nil {
+	if err := Check(l.Store.Reveal(), Options{SingleHost: l.SingleHost}); err != nil {
 		return fmt.Errorf("store (--store): %w", err)
 	}
 	return nil
+}
+
+// whole is what is used instead of the parts of an address.
+const whole = "store (--store), the whole address (docs/stores.md)"
+
+// FormerKeys implements config.Former.
+func (Location) FormerKeys() map[string]string { return map[string]string{"datastore": whole} }
+
+// FormerVariables implements config.Former.
+func (Location) FormerVariables() map[string]string {
+	out := map[string]string{}
+	for _, name := range []string{
+		"DATASTORE_PROVIDER", "DATASTORE_HOST", "DATASTORE_PORT", "DATASTORE_DATABASE", "DATASTORE_USERNAME", "DATASTORE_PASSWORD", "DATASTORE_PASSWORD_FILE",
+		"DATASTORE_SSLMODE", "DATASTORE_SSLROOTCERT", "DATASTORE_SSLCERT", "DATASTORE_SSLKEY", "DATASTORE_MAX_CONNECTIONS", "DATASTORE_MAX_IDLE_CONNECTIONS",
+		"MONGODB_URI", "MONGODB_DATABASE_NAME", "MONGODB_CA_CERT_PATH", "MONGODB_CLIENT_CERT_PATH", "MONGODB_CLIENT_KEY_PATH",
+	} {
+		out[name] = whole
+	}
+	return out
 }

@@ -24,8 +24,6 @@ import (
 type Options struct {
 	// SingleHost admits sqlite, whose file only processes of one host can share.
 	SingleHost bool
-	// Parts complete the address, or name the store without one.
-	Parts Parts
 	// PollOnly makes feeds notice changes by polling every second only: for a
 	// connection pooler that does not pass notifications, or a file system
 	// without change events.
@@ -47,27 +45,25 @@ type kind struct {
 	schemes []string
 	form    string
 	// check says what is wrong with an address, without opening anything.
-	check  func(dsn string) error
-	open   func(ctx context.Context, dsn string, o Options, cfg sqlstore.Config) (store.Store, error)
-	append func(ctx context.Context, dsn string, o Options, cfg sqlstore.Config) (store.Appender, error)
-	look   func(ctx context.Context, dsn string, cfg sqlstore.Config) (store.Reader, error)
+	check func(dsn string) error
+	open  func(ctx context.Context, dsn string, o Options, cfg sqlstore.Config) (store.Store, error)
+	look  func(ctx context.Context, dsn string, cfg sqlstore.Config) (store.Reader, error)
 	// maintain opens what providers announce.
 	maintain func(ctx context.Context, dsn string, o Options, cfg sqlstore.Config) (store.Maintenances, error)
 }
 
 var kinds = []kind{
-	{"sqlite", []string{"sqlite"}, "sqlite:///absolute/path.db", checkSQLite, openSQLite, appendSQLite, lookSQLite, maintainSQLite},
-	{"postgresql", []string{"postgres", "postgresql"}, "postgres://user@host/database", postgresql.Check, openPostgreSQL, appendPostgreSQL, lookPostgreSQL, maintainPostgreSQL},
-	{"mongodb", []string{"mongodb", "mongodb+srv"}, "mongodb://host,host/database", mongodb.Check, openMongoDB, appendMongoDB, lookMongoDB, maintainMongoDB},
+	{"sqlite", []string{"sqlite"}, "sqlite:///absolute/path.db", checkSQLite, openSQLite, lookSQLite, maintainSQLite},
+	{"postgresql", []string{"postgres", "postgresql"}, "postgres://user@host/database", postgresql.Check, openPostgreSQL, lookPostgreSQL, maintainPostgreSQL},
+	{"mongodb", []string{"mongodb", "mongodb+srv"}, "mongodb://host,host/database", mongodb.Check, openMongoDB, lookMongoDB, maintainMongoDB},
 }
 
 // Open opens the store at dsn: "sqlite:///absolute/path.db",
-// "postgres://user@host/database" or "mongodb://host,host/database", or the one
-// that Options.Parts name. A store that cannot be reached yet is asked
+// "postgres://user@host/database" or "mongodb://host,host/database". A store that cannot be reached yet is asked
 // again until ctx ends, and the waiting is logged; an address or a server that
 // waiting does not mend is an error at once. The errors hold no password.
 func Open(ctx context.Context, dsn string, o Options) (store.Store, error) {
-	p, dsn, err := named(dsn, o.Parts)
+	p, err := lookup(dsn)
 	if err != nil {
 		return nil, err
 	}
@@ -75,24 +71,12 @@ func Open(ctx context.Context, dsn string, o Options) (store.Store, error) {
 	return await(ctx, o, func() (store.Store, error) { return p.open(ctx, dsn, o, cfg) })
 }
 
-// OpenAppender opens the store at dsn for appending, with an account that needs
-// no other right (docs/stores.md). It makes nothing in the database: it waits, as
-// Open does, until a service has. Everything else is as with Open.
-func OpenAppender(ctx context.Context, dsn string, o Options) (store.Appender, error) {
-	p, dsn, err := named(dsn, o.Parts)
-	if err != nil {
-		return nil, err
-	}
-	o, cfg := o.config()
-	return await(ctx, o, func() (store.Appender, error) { return p.append(ctx, dsn, o, cfg) })
-}
-
 // OpenMaintenances opens the store at dsn for what cloud providers announce, with an
 // account that needs no right to the records (docs/stores.md). In PostgreSQL it makes
 // nothing: it waits, as Open does, until a service has. Everything else is as with
 // Open.
 func OpenMaintenances(ctx context.Context, dsn string, o Options) (store.Maintenances, error) {
-	p, dsn, err := named(dsn, o.Parts)
+	p, err := lookup(dsn)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +113,7 @@ func await[T any](ctx context.Context, o Options, open func() (T, error)) (T, er
 // it has to be read on the host whose processes write it. The errors hold no
 // password.
 func OpenReader(ctx context.Context, dsn string, o Options) (store.Reader, error) {
-	p, dsn, err := named(dsn, o.Parts)
+	p, err := lookup(dsn)
 	if err != nil {
 		return nil, err
 	}
@@ -152,10 +136,9 @@ func (o Options) config() (Options, sqlstore.Config) {
 	return o, sqlstore.Config{Log: o.Logger, Clock: o.Clock, Metrics: provider.NewMetrics(o.Registerer), PollOnly: o.PollOnly}
 }
 
-// Check says what is wrong with the address, or with the parts, without
-// opening anything.
+// Check says what is wrong with the address, without opening anything.
 func Check(dsn string, o Options) error {
-	p, dsn, err := named(dsn, o.Parts)
+	p, err := lookup(dsn)
 	if err != nil {
 		return err
 	}
@@ -166,16 +149,6 @@ func Check(dsn string, o Options) error {
 		return fmt.Errorf("opening the store: %w", err)
 	}
 	return nil
-}
-
-// named is the provider and the address that a configuration names.
-func named(dsn string, parts Parts) (kind, string, error) {
-	dsn, err := parts.Address(dsn)
-	if err != nil {
-		return kind{}, "", fmt.Errorf("opening the store: %w", err)
-	}
-	p, err := lookup(dsn)
-	return p, dsn, err
 }
 
 // lookup never repeats a part of the address: whatever it begins with may be a secret
@@ -242,21 +215,4 @@ func openMongoDB(ctx context.Context, dsn string, _ Options, cfg sqlstore.Config
 
 func lookMongoDB(ctx context.Context, dsn string, cfg sqlstore.Config) (store.Reader, error) {
 	return mongodb.OpenReader(ctx, dsn, mongodb.Config{Log: cfg.Log, Clock: cfg.Clock, Metrics: cfg.Metrics})
-}
-
-// appendSQLite opens the file as ever: it has no accounts.
-func appendSQLite(ctx context.Context, dsn string, o Options, cfg sqlstore.Config) (store.Appender, error) {
-	return openSQLite(ctx, dsn, o, cfg)
-}
-
-func appendPostgreSQL(ctx context.Context, dsn string, _ Options, cfg sqlstore.Config) (store.Appender, error) {
-	s, err := postgresql.OpenAppender(ctx, dsn, cfg)
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
-}
-
-func appendMongoDB(ctx context.Context, dsn string, _ Options, cfg sqlstore.Config) (store.Appender, error) {
-	return mongodb.OpenAppender(ctx, dsn, mongodb.Config{Log: cfg.Log, Clock: cfg.Clock, Metrics: cfg.Metrics})
 }

@@ -68,7 +68,6 @@ func (h *Hearing) Silent(t testing.TB, secrets ...string) {
 type DSN struct {
 	Name    string
 	Address string
-	Parts   storeopen.Parts
 	// Opens says whether the store opens; then a record is kept in it.
 	Opens bool
 }
@@ -92,7 +91,7 @@ func (d DSN) try(t *testing.T, h *Hearing, wait time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), wait)
 	defer cancel()
-	s, err := storeopen.Open(ctx, d.Address, storeopen.Options{Parts: d.Parts, Logger: h.Logger()})
+	s, err := storeopen.Open(ctx, d.Address, storeopen.Options{Logger: h.Logger()})
 	h.Error(err)
 	if (err == nil) != d.Opens {
 		t.Errorf("%s: opens: %v, want %v: %v", d.Name, err == nil, d.Opens, err)

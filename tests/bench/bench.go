@@ -62,14 +62,6 @@ var onCluster = []string{Memory, Cordon, Repair, Drain, Storm}
 // spared are the services that run for Memory, and for what follows if asked for.
 var spared = []string{"janitor", "csp-plugin-kwok"}
 
-// Ways of the connectors' records.
-const (
-	// ToStore is straight to the store, through one pool for all connectors.
-	ToStore = "store"
-	// ToGateway is through a gateway, as the chart has it.
-	ToGateway = "gateway"
-)
-
 // Options of a run.
 type Options struct {
 	// Root is the repository, Bin the folder of the services' binaries.
@@ -79,9 +71,6 @@ type Options struct {
 	// Against is a folder of other binaries with the names of Bin's, which are
 	// measured in turns with them; empty is none.
 	Against string
-	// Upstream is where the connectors of cordon and storm send records, ToStore or
-	// ToGateway; empty is ToStore.
-	Upstream string
 	// Janitor has the janitor and its plugin run beside cordon, repair, drain and storm.
 	Janitor bool
 	// Only are the figures to measure; empty means all.
@@ -157,9 +146,6 @@ func (o Options) Check() error {
 			problems = append(problems, fmt.Errorf("ONLY %q is not one of %s", f, strings.Join(Figures(), ", ")))
 		}
 	}
-	if !slices.Contains([]string{"", ToStore, ToGateway}, o.Upstream) {
-		problems = append(problems, fmt.Errorf("UPSTREAM %q is not %s or %s", o.Upstream, ToStore, ToGateway))
-	}
 	if o.Against != "" {
 		for _, room := range fleet.Rooms() {
 			if _, err := os.Stat(filepath.Join(o.Against, binaryOf(room))); err != nil {
@@ -225,8 +211,13 @@ func Run(ctx context.Context, o Options) (Table, error) {
 
 // binaryOf is the binary of a room.
 func binaryOf(room string) string {
-	if room == "csp-plugin-kwok" {
+	switch room {
+	case "csp-plugin-kwok":
 		return "kwok"
+	case fleet.Connector:
+		return "node-connector"
+	case fleet.Gateway:
+		return "platform-connectors"
 	}
 	return room
 }

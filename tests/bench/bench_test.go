@@ -53,7 +53,7 @@ func TestEveryFigureIsMeasured(t *testing.T) {
 	t.Logf("\n%s", table)
 	for _, want := range []string{
 		"acknowledgement p50", "acknowledged, 4 publishers", "into PostgreSQL", "connector's memory in that run",
-		"idle CPU", "memory of fault-quarantine", "memory of platform-connectors", "memory of syslog-health-monitor",
+		"idle CPU", "memory of fault-quarantine", "memory of platform-connectors", "memory of platform-connectors-gateway", "memory of syslog-health-monitor",
 		"cordoned, p50", "cordoned, p90", "cordoned, p99", "repair object, nothing to drain, p50", "gone to repair object, p50", "drain of 6 pods on 2 nodes",
 		"3 nodes failing at once, all cordoned", "3 nodes failing at once, all repair objects",
 		"memory of fault-quarantine in the storm", "memory of node-drainer in the storm", "memory of fault-remediation in the storm",
@@ -164,14 +164,14 @@ alone    2.00  -        -       -      -      -       -
 }
 
 func TestCheckNamesWhatIsUnknown(t *testing.T) {
-	if err := (bench.Options{Only: bench.Figures(), Upstream: bench.ToGateway}).Check(); err != nil {
+	if err := (bench.Options{Only: bench.Figures()}).Check(); err != nil {
 		t.Error(err)
 	}
-	err := bench.Options{Only: []string{"drain", "speed"}, Upstream: "disk", Against: t.TempDir()}.Check()
+	err := bench.Options{Only: []string{"drain", "speed"}, Against: t.TempDir()}.Check()
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, want := range []string{`"speed"`, `"disk"`, "fault-quarantine: no such file", "kwok: no such file"} {
+	for _, want := range []string{`"speed"`, "fault-quarantine: no such file", "kwok: no such file"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%s is not in %v", want, err)
 		}

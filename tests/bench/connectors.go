@@ -41,7 +41,7 @@ func BuildConnectors(ctx context.Context, root, dir string, b gobuild.Builder) (
 type crowd struct {
 	stage  *stage
 	figure string
-	// way is the flags with which the connectors reach the store.
+	// way is the flags with which the connectors reach their gateway.
 	way      []string
 	services []*fleet.Service
 	nodes    []string
@@ -51,7 +51,7 @@ type crowd struct {
 
 // assemble starts the connectors of nodes that follow each other, and has each of them
 // carry a first report, that its check is healthy, to the end: it knows its Node and the
-// store then, and its condition is there. Without a way they go where the options say.
+// store then, and its condition is there. Without a way they have a gateway of their own.
 func (s *stage) assemble(ctx context.Context, figure string, nodes []string, way ...string) (c *crowd, err error) {
 	c = &crowd{stage: s, figure: figure, nodes: nodes, way: way}
 	defer func() {
@@ -77,20 +77,17 @@ func (s *stage) assemble(ctx context.Context, figure string, nodes []string, way
 	return c, c.introduce(ctx)
 }
 
-// start starts the connectors, and their gateway if they have one, and waits until each
+// start starts the connectors, and their gateway unless a way was given, and waits until each
 // accepts events.
 func (c *crowd) start(ctx context.Context, dir string) (err error) {
 	f := c.stage.fleet
 	if len(c.way) == 0 {
-		c.way = []string{"--store", f.DSN}
-		if c.stage.o.Upstream == ToGateway {
-			var service *fleet.Service
-			service, c.way, err = c.stage.gateway(ctx, c.figure, len(c.nodes))
-			if err != nil {
-				return err
-			}
-			c.services = append(c.services, service)
+		var service *fleet.Service
+		service, c.way, err = c.stage.gateway(ctx, c.figure, len(c.nodes))
+		if err != nil {
+			return err
 		}
+		c.services = append(c.services, service)
 	}
 	program, err := filepath.Abs(c.stage.o.Connectors)
 	if err != nil {
@@ -122,7 +119,7 @@ func (s *stage) gateway(ctx context.Context, figure string, nodes int, flags ...
 		return nil, nil, err
 	}
 	pki := filepath.Join(f.Cluster.Dir(), "pki")
-	service := f.Launch(gatewayService+"@"+figure, fleet.Connector, append([]string{
+	service := f.Launch(gatewayService+"@"+figure, "platform-connectors", append([]string{
 		"--role", "gateway", "--kubeconfig", kubeconfig, "--store", f.DSN, "--metrics-address", "127.0.0.1:0",
 		"--gateway-listen", "127.0.0.1:0", "--inspect-address", "", "--gateway-cert-file", filepath.Join(pki, "apiserver.crt"), "--gateway-key-file", filepath.Join(pki, "apiserver.key"),
 		"--gateway-accounts", connectorAccount, "--gateway-connections-per-address", strconv.Itoa(2 * nodes),

@@ -34,6 +34,8 @@ func ingest(ctx context.Context, o Options) (rows []Row, err error) {
 	f, err := fleet.Start(ctx, fleet.Options{
 		Nodes: 1, Store: "postgresql", Root: o.Root, Bin: o.Bin, Progress: o.Progress,
 		Runs: func(room, _ string) bool { return room == fleet.Connector },
+		// One node brings more than a node may in a day, most of it repeats.
+		GatewayFlags: []string{"--gateway-day-records-per-node=0", "--gateway-day-bytes-per-node=0", "--gateway-bytes-per-node=1073741824"},
 	})
 	if err != nil {
 		return nil, err

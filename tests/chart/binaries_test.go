@@ -51,7 +51,7 @@ func TestServicesTakeTheirArguments(t *testing.T) {
 					program, _, _ = strings.Cut(container.Image[strings.LastIndex(container.Image, "/")+1:], ":")
 					program = strings.TrimSuffix(program, "@sha256")
 				}
-				if workload == "platform-connectors" && name != "direct" {
+				if workload == "platform-connectors" {
 					program = "node-connector"
 				}
 				args, env := settle(t, pod, files)

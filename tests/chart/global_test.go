@@ -1,7 +1,6 @@
 package chart
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,8 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/nvidia/nvsentinel/internal/predecessor"
 )
 
 // TestGlobalDryRun: nothing acts, whatever the values of single services say: the
@@ -121,42 +118,19 @@ func TestGlobalsOfAParent(t *testing.T) {
 	}
 }
 
-// TestValuesOfTheEarlierOne: each of them is refused, all at once, by the name of
-// ours.
+// TestValuesOfTheEarlierOne: they are refused, all at once, by their present name and with the
+// command that converts them.
 func TestValuesOfTheEarlierOne(t *testing.T) {
-	given := map[string]any{}
-	var want []string
-	for _, n := range predecessor.All() {
-		if n.Kind != predecessor.Value {
-			continue
-		}
-		want = append(want, n.Name+": "+n.Instead())
-		at, path := given, strings.Split(n.Name, ".")
-		for _, key := range path[:len(path)-1] {
-			next, ok := at[key].(map[string]any)
-			if !ok {
-				next = map[string]any{}
-				at[key] = next
-			}
-			at = next
-		}
-		if _, there := at[path[len(path)-1]]; !there {
-			at[path[len(path)-1]] = map[string]any{"enabled": true}
-		}
-	}
-	text, err := json.Marshal(given)
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "values.yaml")
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	_, err = template(t, file("store"), "--values="+path)
+	_, err := template(t, file("store"), "--set=fault-quarantine.replicaCount=2,platformConnector.enabled=true,socketPath=/x,preflight.enabled=true",
+		"--set=global.janitor.enabled=true,global.qps=5,mongodb-store.enabled=true,csp-health-monitor.a=b")
 	if err == nil {
 		t.Fatal("they were taken")
 	}
-	for _, line := range want {
+	for _, line := range []string{
+		"fault-quarantine: it is faultQuarantine now", "platformConnector: it is platformConnectors now", "socketPath: it is hostPaths.run now",
+		"mongodb-store: it is store.secretName now", "csp-health-monitor: it is cspHealthMonitor now", "preflight: it has no counterpart",
+		"global.janitor: it is janitor now", "global.qps: nothing here reads it", "nvsentinel convert-config values.yaml",
+	} {
 		if !strings.Contains(err.Error(), line) {
 			t.Errorf("the error does not say %q:\n%v", line, err)
 		}

@@ -95,12 +95,11 @@ func TestPodsReachWhatTheyNeed(t *testing.T) {
 	for _, name := range values {
 		objects := rendered(t, file(name))
 		pods := workloads(t, objects)
-		_, gateway := pods["platform-connectors-gateway"]
 		for workload, pod := range pods {
 			want, special := needs[workload]
 			switch {
 			case special, slices.Contains(nodeMonitors, workload):
-			case workload == "platform-connectors" && gateway:
+			case workload == "platform-connectors":
 				want = append([]string{"8443/TCP platform-connectors-gateway"}, base...)
 			default:
 				want = append(slices.Clone(stores), base...)

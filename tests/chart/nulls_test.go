@@ -86,7 +86,7 @@ func TestDefaultsForNulls(t *testing.T) {
 }
 
 // withoutDefault are the keys that a null takes away, as their comments say.
-var withoutDefault = []string{"resources", "nodeSelector", "tolerations", "updateStrategy", "systemNamespaces", "storeConnections"}
+var withoutDefault = []string{"resources", "nodeSelector", "tolerations", "updateStrategy", "systemNamespaces"}
 
 // taken is a map of values with every other one set to null but for those of keep, and
 // how many that are.

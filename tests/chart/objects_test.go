@@ -55,7 +55,7 @@ func TestNamespaceOfTheRelease(t *testing.T) {
 
 // secrets are those that the values name; the chart makes that of the gateway, where
 // they name none.
-var secrets = []string{"nvsentinel-store", "append-store", "gateway-tls", "store-tls", "receiver", "csp-plugin-tls", "janitor-tls", "rack-ca", "kwok-tls", "maintenance-store"}
+var secrets = []string{"nvsentinel-store", "gateway-tls", "store-tls", "receiver", "csp-plugin-tls", "janitor-tls", "rack-ca", "kwok-tls", "maintenance-store"}
 
 // TestEverythingNamedIsThere: what a pod, a binding or a Service refers to is in
 // the same rendering.
@@ -234,8 +234,7 @@ func TestGatewayCertificate(t *testing.T) {
 }
 
 // TestNodesHoldNoSecret: what runs on every node mounts no Secret; whoever is root
-// there finds neither the store's address nor the gateway's key. With upstream:
-// store it is the account's that can only append.
+// there finds neither the store's address nor the gateway's key.
 func TestNodesHoldNoSecret(t *testing.T) {
 	for _, name := range values {
 		for _, o := range rendered(t, file(name)) {
@@ -244,13 +243,13 @@ func TestNodesHoldNoSecret(t *testing.T) {
 			}
 			pod := workloads(t, []*unstructured.Unstructured{o})[o.GetName()]
 			for _, v := range pod.Spec.Volumes {
-				if v.Secret != nil && (name != "direct" || v.Secret.SecretName != "append-store") {
+				if v.Secret != nil {
 					t.Errorf("%s: DaemonSet %s mounts Secret %s", name, o.GetName(), v.Secret.SecretName)
 				}
 			}
 			for _, a := range pod.Spec.Containers[0].Args {
-				if strings.HasPrefix(a, "--store=") && !slices.Contains(pod.Spec.Containers[0].Args, "--store-account=append") {
-					t.Errorf("%s: DaemonSet %s goes to the store with its owner's account", name, o.GetName())
+				if strings.HasPrefix(a, "--store=") {
+					t.Errorf("%s: DaemonSet %s goes to the store itself", name, o.GetName())
 				}
 			}
 		}

@@ -57,7 +57,6 @@ var switches = [][]string{
 	{"DCGM of its own, metadata, network cards", "--set=gpuHealthMonitor.enabled=true,gpuHealthMonitor.dcgm.mode=embedded,metadataCollector.enabled=true,nicHealthMonitor.enabled=true"},
 	{"the journal as source", "--set=syslogHealthMonitor.source=journal"},
 	{"PERSIST_ONLY", "--set=syslogHealthMonitor.processingStrategy=PERSIST_ONLY,kubernetesObjectMonitor.processingStrategy=PERSIST_ONLY,healthEventsAnalyzer.processingStrategy=PERSIST_ONLY"},
-	{"no gateway", "--set=platformConnectors.upstream=store,platformConnectors.storeSecretName=append-store"},
 	{"the store's own authority", "--set=store.tlsSecretName=store-ca"},
 	{"a trial database without a volume", "--set=store.secretName=,trialPostgresql.enabled=true,trialPostgresql.storage.emptyDir=true"},
 	{"metrics, alerts, dashboards", "--set=podMonitor.enabled=true,serviceMonitor.enabled=true,prometheusRule.enabled=true,dashboards.enabled=true"},

@@ -31,7 +31,6 @@ func TestLint(t *testing.T) {
 		"own-plugin": append(slices.Clone(defaults), "janitor"),
 		"kwok":       append(slices.Clone(defaults), "csp-plugin-kwok", "janitor"),
 		"nodes":      {"platform-connectors", "platform-connectors-gateway", "syslog-health-monitor"},
-		"direct":     slices.DeleteFunc(slices.Clone(defaults), func(w string) bool { return w == "platform-connectors-gateway" }),
 		"nulls":      append(slices.Clone(defaults), "csp-plugin-aws", "janitor"),
 		"nothing":    {},
 		"sidecar":    append(slices.Clone(defaults), "csp-health-monitor", "janitor"),
@@ -180,8 +179,7 @@ func TestRefused(t *testing.T) {
 		"an argument that is none":           {set("nodeDrainer.extraArgs[0]=dry-run"), []string{"/nodeDrainer/extraArgs/0"}},
 		"a log level":                        {set("logLevel=verbose"), []string{"/logLevel"}},
 		"a spool that holds no large batch":  {set("platformConnectors.spoolMaxBytes=1024"), []string{"/platformConnectors/spoolMaxBytes"}},
-		"nodes with the owner's store":       {set("platformConnectors.upstream=store"), []string{"platformConnectors.storeSecretName", "only append"}},
-		"a way that is none":                 {set("platformConnectors.upstream=direct"), []string{"/platformConnectors/upstream"}},
+		"connectors that go to the store":    {set("platformConnectors.upstream=store", "platformConnectors.storeSecretName=append-store", "platformConnectors.storeConnections=2"), []string{"platformConnectors.upstream was removed", "platformConnectors.storeSecretName was removed", "platformConnectors.storeConnections was removed", "platformConnectorsGateway", "docs/upgrade.md"}},
 		"half a certificate":                 {set("platformConnectorsGateway.tls.secretName=x"), []string{"both or neither"}},
 		"metadata beside everybody's state":  {set("hostPaths.metadataFile=/var/lib/nvsentinel/gpu_metadata.json"), []string{"hostPaths.metadataFile is /var/lib/nvsentinel/gpu_metadata.json", "hostPaths.state, /var/lib/nvsentinel,", "a folder of its own"}},
 		"metadata above everybody's state":   {set("hostPaths.metadataFile=/var/lib/x.json", "hostPaths.state=/var/lib//nvsentinel/"), []string{"hostPaths.metadataFile is /var/lib/x.json", "hostPaths.state"}},
@@ -357,7 +355,6 @@ func TestNodePolicies(t *testing.T) {
 		"the accounts of the release": {nil, "system:serviceaccount:" + release + ":platform-connectors'"},
 		"the prefix by default":       {nil, `expression: "'k8saas.nvidia.com/'"`},
 		"another prefix":              {[]string{"--set-string", `faultQuarantine.config=labelPrefix = "acme.example/"`}, `expression: "'acme.example/'"`},
-		"its old spelling":            {[]string{"--set-string", `faultQuarantine.config=label-prefix = "acme.example/"`}, `expression: "'acme.example/'"`},
 	} {
 		if text, err := template(t, append(slices.Clone(only), tc.with...)...); err != nil || !strings.Contains(text, tc.want) {
 			t.Errorf("%s: no %s in the rendering (%v)", name, tc.want, err)

@@ -28,9 +28,12 @@ import (
 // per-node ones runs once.
 func Rooms() []string {
 	return []string{
-		Monitor, Connector, "fault-quarantine", "node-drainer", "fault-remediation", "janitor", "csp-plugin-kwok",
+		Monitor, Connector, Gateway, "fault-quarantine", "node-drainer", "fault-remediation", "janitor", "csp-plugin-kwok",
 	}
 }
+
+// Gateway is between the connectors of the nodes and the store.
+const Gateway = "platform-connectors-gateway"
 
 // RepairChain runs where there are chains.
 const RepairChain = "repair-chain"
@@ -71,6 +74,11 @@ type Options struct {
 	// Chains are files of repair chains with their templates, which are applied before
 	// any service runs; repair-chain is one of the services then.
 	Chains []string
+	// Publishers is a configuration of who may send what, for connectors and gateway;
+	// empty is the built-in one.
+	Publishers string
+	// GatewayFlags are added to the gateway's.
+	GatewayFlags []string
 	// ConnectorFlags are added to every connector's.
 	ConnectorFlags []string
 	// Bin is the folder of the services' binaries.
@@ -108,6 +116,8 @@ type Fleet struct {
 	DSN string
 	// Gate is nil without Options.Lines.
 	Gate *Gate
+
+	gatewayAddress string
 
 	own      string // the database without a line before it
 	line     *cutproxy.Proxy
@@ -149,9 +159,9 @@ func Start(ctx context.Context, o Options) (_ *Fleet, err error) {
 	if err != nil {
 		return nil, err
 	}
-	steps := []func(context.Context) error{f.database, f.openStore, f.applyManifests, f.accounts, f.before, f.control, f.nodes}
+	steps := []func(context.Context) error{f.database, f.openStore, f.applyManifests, f.accounts, f.before, f.gateway, f.control, f.nodes}
 	if o.Cold {
-		steps = []func(context.Context) error{f.database, f.applyManifests, f.accounts, f.before, f.control, f.nodes, f.openStore}
+		steps = []func(context.Context) error{f.database, f.applyManifests, f.accounts, f.before, f.gateway, f.control, f.nodes, f.openStore}
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -170,7 +180,13 @@ func (f *Fleet) before(ctx context.Context) error {
 
 // runs says whether a service is to be started.
 func (f *Fleet) runs(room, node string) bool {
-	return f.options.Without != room && (f.options.Runs == nil || f.options.Runs(room, node))
+	if f.options.Without == room || f.options.Runs == nil {
+		return f.options.Without != room
+	}
+	if room == Gateway { // where the connector of any node runs
+		return slices.ContainsFunc(f.NodeNames(), func(n string) bool { return f.options.Runs(Connector, n) })
+	}
+	return f.options.Runs(room, node)
 }
 
 // applyManifests applies the CRDs and the rights that the chart ships.
@@ -233,7 +249,7 @@ func (f *Fleet) accounts(ctx context.Context) error {
 }
 
 func (f *Fleet) accountNames() []string {
-	names := []string{"fault-quarantine", "node-drainer", "fault-remediation", "janitor", "csp-plugin-kwok"}
+	names := []string{Gateway, "fault-quarantine", "node-drainer", "fault-remediation", "janitor", "csp-plugin-kwok"}
 	if len(f.options.Chains) > 0 {
 		names = append(names, RepairChain)
 	}

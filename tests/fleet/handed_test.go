@@ -104,7 +104,7 @@ func startHanded(t *testing.T, once string) *braking {
 	}
 	f, err := Start(t.Context(), Options{
 		Nodes: 3, Store: "sqlite", Root: root, Bin: bin, Progress: io.Discard, SettleTime: time.Second, RebootTime: time.Second,
-		ConnectorFlags: []string{"--config", connectors}, RemediationFlags: []string{"--lease-namespace", "medik8s-leases"},
+		Publishers: connectors, RemediationFlags: []string{"--lease-namespace", "medik8s-leases"},
 		QuarantineFlags: []string{"--circuit-breaker-enabled=false"},
 	})
 	if err != nil {

@@ -21,8 +21,11 @@ import (
 // kubeconfig is by what a node's connector speaks to the API server.
 func (f *Fleet) kubeconfig(node string) string { return filepath.Join(f.Dir, node+".kubeconfig") }
 
-// identify gives a node's connector the token that a kubelet would: that of a pod
-// on the node, whose name the API server reads from it.
+// gatewayToken is by what a node's connector speaks to the gateway.
+func (f *Fleet) gatewayToken(node string) string { return filepath.Join(f.Dir, node+".token") }
+
+// identify gives a node's connector the tokens that a kubelet would: those of a pod
+// on the node, whose name the API server reads from them.
 func (f *Fleet) identify(ctx context.Context, node string) error {
 	pod, err := f.Cluster.AddPod(ctx, localcluster.PodSpec{
 		Namespace: "nvsentinel", Name: fmt.Sprintf("%s-%s-%s", Connector, node, strings.ToLower(rand.Text()[:5])), Node: node, ServiceAccount: Connector,
@@ -40,7 +43,11 @@ func (f *Fleet) identify(ctx context.Context, node string) error {
 			return err
 		}
 	}
-	return os.Rename(path, f.kubeconfig(node))
+	token, err := f.Cluster.PodToken(ctx, pod, gatewayAudience, 24*time.Hour)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(f.gatewayToken(node), []byte(token), 0o600), os.Rename(path, f.kubeconfig(node)))
 }
 
 // connectorOf is the label of the pod whose token a node's connector has.

@@ -107,10 +107,7 @@ func (f *Fleet) AddAgents(ctx context.Context, node string) error {
 func (f *Fleet) startAgents(node string) {
 	dir := f.machine(node)
 	socket := f.Socket(node)
-	f.launch(Connector, node, "platform-connectors", append([]string{
-		"--node-name", node, "--socket", socket, "--spool-dir", filepath.Join(dir, "spool"),
-		"--store", f.DSN, "--single-host", "--kubeconfig", f.kubeconfig(node), "--metrics-address", "127.0.0.1:0",
-	}, f.options.ConnectorFlags...)...)
+	f.launch(Connector, node, "node-connector", f.connectorFlags(node)...)
 	f.launch(Monitor, node, "syslog-health-monitor",
 		"--node-name", node, "--source", "kmsg", "--log-path", filepath.Join(dir, "kernel", "kmsg"),
 		"--boot-id-path", filepath.Join(dir, "kernel", "boot_id"), "--state-dir", filepath.Join(dir, "state"),

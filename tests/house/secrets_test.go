@@ -20,15 +20,17 @@ var (
 var edges = []string{
 	"event-exporter/main.go", "fault-quarantine/main.go", "fault-remediation/main.go", "health-events-analyzer/main.go",
 	"health-monitors/csp-health-monitor/program/program.go", "node-drainer/main.go",
-	"platform-connectors/cluster.go", "platform-connectors/gateway.go", "platform-connectors/main.go",
+	"platform-connectors/cluster.go", "platform-connectors/gateway.go",
 	"repair-steps/internal/delivery/config.go", "repair-steps/internal/delivery/delivery.go",
 	"repair-steps/internal/storage/bucket.go", "repair-steps/internal/storage/config.go", "repair-steps/internal/storage/open.go",
-	"store-client/storeopen/location.go", "store-client/storeopen/parts.go",
+	"store-client/storeopen/location.go",
 }
 
 // decoders are the files that decode TOML by themselves: what is built in, was checked by
-// config before, or is another program's file, of which names alone are read.
+// config before, or is another program's file, of which names alone are read, or which is
+// converted as text.
 var decoders = []string{
+	"cli/convert/store.go", "cli/convert/toml.go",
 	"health-events-analyzer/rule/pipeline.go", "health-monitors/syslog-health-monitor/catalogue/catalogue.go", "internal/report/names.go",
 }
 

@@ -99,7 +99,7 @@ func start(t *testing.T) *site {
 		Runs: func(room, _ string) bool {
 			return room == fleet.Connector || room == "fault-quarantine" || room == "node-drainer"
 		},
-		ConnectorFlags: []string{"--config", connectors}, QuarantineFlags: []string{"--circuit-breaker-enabled=false"},
+		Publishers: connectors, QuarantineFlags: []string{"--circuit-breaker-enabled=false"},
 	})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, progress.String())

@@ -12,13 +12,13 @@ import (
 
 // ofDemo are the programs that the demo runs, with the command line.
 var ofDemo = []string{
-	"./platform-connectors", "./health-monitors/syslog-health-monitor", "./fault-quarantine", "./node-drainer",
+	"./platform-connectors", "./platform-connectors/node-connector", "./health-monitors/syslog-health-monitor", "./fault-quarantine", "./node-drainer",
 	"./fault-remediation", "./repair-chain", "./janitor", "./csp-plugins/kwok", "./cli/nvsentinel",
 }
 
 // others are the programs that the demo does not run.
 var others = []string{
-	"./platform-connectors/node-connector", "./health-monitors/kubernetes-object-monitor", "./health-monitors/gpu-health-monitor",
+	"./health-monitors/kubernetes-object-monitor", "./health-monitors/gpu-health-monitor",
 	"./health-monitors/nic-health-monitor", "./health-monitors/metadata-collector", "./health-monitors/labeler",
 	"./health-events-analyzer", "./event-exporter", "./csp-plugins/aws", "./csp-plugins/azure", "./csp-plugins/gcp", "./csp-plugins/oci",
 	"./csp-plugins/redfish", "./csp-plugins/ipmi", "./node-health-check", "./janitor/gpu-reset",

@@ -112,7 +112,7 @@ func (w *world) start(ctx context.Context, root, bin string) (err error) {
 		StrategyOf: func(string) string { return string(w.strategy) },
 		Runs:       func(_, n string) bool { return n == "" || n == node },
 		// No recovery comes while the clusters are compared.
-		SettleTime: time.Hour, RebootTime: time.Second, ConnectorFlags: []string{"--config", connectors},
+		SettleTime: time.Hour, RebootTime: time.Second, Publishers: connectors,
 	})
 	if err != nil {
 		return err

@@ -112,7 +112,7 @@ plugin: kubectl nvsentinel why <node>.
 		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	o.flags(root.PersistentFlags())
-	root.AddCommand(whyCommand(&o, code), statusCommand(&o, code), clearCommand(&o, code), releaseCommand(&o, code), traceCommand(&o, code), canaryCommand(&o), brakeCommand(&o, code), uninstallCommand(&o, code))
+	root.AddCommand(whyCommand(&o, code), statusCommand(&o, code), clearCommand(&o, code), releaseCommand(&o, code), traceCommand(&o, code), canaryCommand(&o), brakeCommand(&o, code), uninstallCommand(&o, code), convertCommand())
 	return root
 }
 

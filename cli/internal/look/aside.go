@@ -40,15 +40,6 @@ func (s Sources) aside(ctx context.Context) (out []timeline.SetAside, err error)
 // ofConnector are the events that killed the connector of a node.
 func (s Sources) ofConnector(ctx context.Context, node string) (out []timeline.SetAside, err error) {
 	deadLetters, err := s.Records.DeadLetters(ctx, store.Connectors+"/"+node)
-	// An account that only appends keeps the letters of all nodes under one source.
-	shared, problem := s.Records.DeadLetters(ctx, store.Connectors)
-	for _, l := range shared {
-		if id, ok := strings.CutPrefix(l.ID, node+"/"); ok {
-			l.ID = id
-			deadLetters = append(deadLetters, l)
-		}
-	}
-	err = errors.Join(err, problem)
 	for _, l := range deadLetters {
 		if strings.Contains(l.Reason, " killed ") {
 			out = append(out, timeline.SetAside{Consumer: timeline.NodesConnector, Record: l.ID, Key: node, At: l.At})

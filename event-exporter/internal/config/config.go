@@ -38,10 +38,10 @@ type Exporter struct {
 	Sink     Sink              `toml:"sink"`
 	OIDC     OIDC              `toml:"oidc"`
 	Backfill Backfill          `toml:"backfill"`
-	Failure  Failure           `toml:"failureHandling" old:"failure_handling"`
+	Failure  Failure           `toml:"failureHandling"`
 	// MaxLag is the age of the oldest undelivered event from which on the
 	// service is not ready; 0 never.
-	MaxLag time.Duration `toml:"maxLag" bounds:"at least 0s" old:"max_lag"`
+	MaxLag time.Duration `toml:"maxLag" bounds:"at least 0s"`
 }
 
 // Sink is the receiver.
@@ -54,23 +54,23 @@ type Sink struct {
 	Mode sender.Mode `toml:"mode" bounds:"structured, binary"`
 	// BatchSize is how many events one request carries at most; 1 sends none in
 	// batches.
-	BatchSize int `toml:"batchSize" bounds:"1 to 1000" old:"batch_size"`
+	BatchSize int `toml:"batchSize" bounds:"1 to 1000"`
 	// TokenFile holds a bearer token; it is read for every request.
-	TokenFile config.SecretFile `toml:"tokenFile" old:"token_file"`
+	TokenFile config.SecretFile `toml:"tokenFile"`
 	// CAFile, CertFile and KeyFile are read for every connection.
-	CAFile   string `toml:"caFile" old:"ca_file"`
-	CertFile string `toml:"certFile" old:"cert_file"`
-	KeyFile  string `toml:"keyFile" old:"key_file"`
+	CAFile   string `toml:"caFile"`
+	CertFile string `toml:"certFile"`
+	KeyFile  string `toml:"keyFile"`
 }
 
 // OIDC are the OAuth2 client credentials; none without a token URL.
 type OIDC struct {
 	// TokenURL gives the tokens; empty asks for none.
-	TokenURL string `toml:"tokenURL" old:"token_url"`
+	TokenURL string `toml:"tokenURL"`
 	// ClientID and Scope, with blanks between several scopes, are what is asked for.
-	ClientID   string            `toml:"clientID" old:"client_id"`
+	ClientID   string            `toml:"clientID"`
 	Scope      string            `toml:"scope"`
-	SecretFile config.SecretFile `toml:"secretFile" old:"secret_file" flag:"oidc-secret-path" usage:"file of the OAuth2 client secret; read for every token"`
+	SecretFile config.SecretFile `toml:"secretFile" flag:"oidc-secret-path" usage:"file of the OAuth2 client secret; read for every token"`
 }
 
 // Backfill bounds what is sent of the past.
@@ -78,24 +78,24 @@ type Backfill struct {
 	// Enabled sends what was stored before the first start on a store.
 	Enabled bool `toml:"enabled"`
 	// MaxAge is how far back that goes.
-	MaxAge time.Duration `toml:"maxAge" bounds:"at least 0s" old:"max_age"`
+	MaxAge time.Duration `toml:"maxAge" bounds:"at least 0s"`
 	// RateLimit bounds the events per second of which each is older than five
 	// minutes; 0 is no bound.
-	RateLimit float64 `toml:"rateLimit" bounds:"0 to 1e9, per second" old:"rate_limit"`
+	RateLimit float64 `toml:"rateLimit" bounds:"0 to 1e9, per second"`
 }
 
 // Failure is what becomes of an event that is not delivered.
 type Failure struct {
 	// InitialBackoff is the pause after the first failure, MaxBackoff the longest one;
 	// each is Multiplier times the one before.
-	InitialBackoff time.Duration `toml:"initialBackoff" bounds:"at least 1ms" old:"initial_backoff"`
-	MaxBackoff     time.Duration `toml:"maxBackoff" bounds:"at least initialBackoff" old:"max_backoff"`
-	Multiplier     float64       `toml:"backoffMultiplier" bounds:"1 to 100" old:"backoff_multiplier"`
+	InitialBackoff time.Duration `toml:"initialBackoff" bounds:"at least 1ms"`
+	MaxBackoff     time.Duration `toml:"maxBackoff" bounds:"at least initialBackoff"`
+	Multiplier     float64       `toml:"backoffMultiplier" bounds:"1 to 100"`
 	// MaxRetryAfter bounds the pause that a receiver can ask for.
-	MaxRetryAfter time.Duration `toml:"maxRetryAfter" bounds:"at least 0s" old:"max_retry_after"`
+	MaxRetryAfter time.Duration `toml:"maxRetryAfter" bounds:"at least 0s"`
 	// PoisonStatus are the answers that blame the event, which becomes a dead
 	// letter.
-	PoisonStatus []int `toml:"poisonStatus" bounds:"400 to 599" old:"poison_status"`
+	PoisonStatus []int `toml:"poisonStatus" bounds:"400 to 599"`
 }
 
 // Default sends one event per request, and of the past a day at most.

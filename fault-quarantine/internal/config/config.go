@@ -25,21 +25,21 @@ type Config struct {
 	lease.Cluster
 
 	// LabelPrefix is put before cordon-by, cordon-reason and their like.
-	LabelPrefix string `toml:"labelPrefix" old:"label-prefix"`
+	LabelPrefix string `toml:"labelPrefix"`
 	// Breaker is the quarantine budget of the whole cluster.
 	Breaker Breaker `toml:"circuitBreaker" live:"true"`
 	// Budgets are further limits, each over the cluster or per value of a label.
 	Budgets []budget.Limit `toml:"budgets" live:"true"`
 	// DefaultBudgets bounds the sessions open at once, as long as Budgets has no
 	// limits of the operator's own.
-	DefaultBudgets bool `toml:"defaultBudgets" old:"default-budgets" live:"true" flag:"default-budgets" usage:"bound the nodes in quarantine at once, by 20 % of the GPU nodes and 64 nodes of a zone, unless the configuration file has budgets"`
+	DefaultBudgets bool `toml:"defaultBudgets" live:"true" flag:"default-budgets" usage:"bound the nodes in quarantine at once, by 20 % of the GPU nodes and 64 nodes of a zone, unless the configuration file has budgets"`
 	// GPUNodeLabel chooses the nodes that percentages are taken of.
-	GPUNodeLabel string `toml:"gpuNodeLabel" old:"gpu-node-label" live:"true" flag:"gpu-node-label" usage:"label selector of the nodes that budget percentages are taken of"`
+	GPUNodeLabel string `toml:"gpuNodeLabel" live:"true" flag:"gpu-node-label" usage:"label selector of the nodes that budget percentages are taken of"`
 	// RuleSets decide which faults quarantine a node; the built-in ones if the
 	// file has none.
-	RuleSets []ruling.Set `toml:"ruleSets" old:"rule-sets" live:"true"`
+	RuleSets []ruling.Set `toml:"ruleSets" live:"true"`
 	// DryRun judges every event and quarantines no node.
-	DryRun bool `toml:"dryRun" old:"dry-run" flag:"dry-run" usage:"judge every event and quarantine no node; clearing and releasing go on"`
+	DryRun bool `toml:"dryRun" flag:"dry-run" usage:"judge every event and quarantine no node; clearing and releasing go on"`
 	// AnyoneReleases has every uncordon and every removed taint release the node, also by a
 	// service account and while a repair is active.
 	AnyoneReleases bool `toml:"anyoneReleases" flag:"anyone-releases" usage:"let whoever uncordons a node in quarantine, or removes a taint of the session, release it, also a service account and while a repair is active; without it only a person does"`

@@ -42,7 +42,7 @@ func Build(ctx context.Context, d *daemon.Daemon, cfg config.Config, cloud Cloud
 		return err
 	}
 	d.OnStop("connector", func(context.Context) error { return conn.Close() })
-	maintenances, err := storeopen.OpenMaintenances(ctx, cfg.Store.Reveal(), storeopen.Options{SingleHost: cfg.SingleHost, Parts: cfg.Datastore, Logger: d.Log, Registerer: d.Registry, Clock: d.Clock})
+	maintenances, err := storeopen.OpenMaintenances(ctx, cfg.Store.Reveal(), storeopen.Options{SingleHost: cfg.SingleHost, Logger: d.Log, Registerer: d.Registry, Clock: d.Clock})
 	if err != nil {
 		return err
 	}

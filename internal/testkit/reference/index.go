@@ -39,7 +39,7 @@ Written from the programs by ` + "`make generate`" + `.
 
 A program reads its defaults, then the file of ` + "`--config`" + `, then variables of the environment, then flags; the later wins. The file is TOML, or YAML with the same keys if its name ends in ` + "`.yaml`" + `. An unknown key is an error at the start, and so is a value out of its bounds. ` + "`--check-config`" + ` says both without a start.
 
-- Keys are written in camelCase. An old spelling stays valid and is named in a warning at the start; both spellings together are an error.
+- Keys are written in camelCase. A key in another spelling is an error that names the present one; [nvsentinel convert-config](../cli.md#converting-a-configuration) converts files of the earlier NVSentinel.
 - ` + "`a.b`" + ` is the key ` + "`b`" + ` of the table ` + "`[a]`" + `; ` + "`a[].b`" + ` that of each table in the list ` + "`[[a]]`" + `; ` + "`a.NAME.b`" + ` that of a table with a name of yours.
 - A key of type secret takes a [reference](#secrets); in any other text a reference is an error.
 - A duration is written like ` + "`90s`, `5m` or `24h`" + `. A list is separated by commas in a flag.

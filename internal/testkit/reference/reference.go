@@ -86,7 +86,7 @@ func root(t testing.TB) string {
 }
 
 // row is one key; empty is none.
-type row struct{ key, flag, variable, kind, value, bounds, meaning, restart, old string }
+type row struct{ key, flag, variable, kind, value, bounds, meaning, restart string }
 
 type rows struct {
 	t      testing.TB
@@ -124,7 +124,7 @@ func (r *rows) field(owner reflect.Type, field reflect.StructField, v reflect.Va
 		r.fields(v, below)
 		return
 	}
-	x := row{variable: strings.ReplaceAll(field.Tag.Get("env"), ",", ", "), bounds: field.Tag.Get("bounds"), old: strings.ReplaceAll(field.Tag.Get("old"), ",", ", ")}
+	x := row{variable: strings.ReplaceAll(field.Tag.Get("env"), ",", ", "), bounds: field.Tag.Get("bounds")}
 	if key != "-" {
 		below.key = strings.TrimPrefix(at.key+"."+cmp.Or(key, field.Name), ".")
 		x.key = below.key
@@ -259,10 +259,10 @@ func value(v reflect.Value) string {
 // table is all rows in Markdown.
 func (r *rows) table() string {
 	var out strings.Builder
-	out.WriteString("| key | flag | variable | type | default | bounds | meaning | restart | old spelling |\n|---|---|---|---|---|---|---|---|---|\n")
+	out.WriteString("| key | flag | variable | type | default | bounds | meaning | restart |\n|---|---|---|---|---|---|---|---|\n")
 	for _, x := range r.all {
-		fmt.Fprintf(&out, "| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n",
-			code(x.key), code(x.flag), code(x.variable), x.kind, code(x.value), Cell(x.bounds), Cell(x.meaning), x.restart, code(x.old))
+		fmt.Fprintf(&out, "| %s | %s | %s | %s | %s | %s | %s | %s |\n",
+			code(x.key), code(x.flag), code(x.variable), x.kind, code(x.value), Cell(x.bounds), Cell(x.meaning), x.restart)
 	}
 	return out.String()
 }

@@ -1,5 +1,4 @@
-// Package config holds what an operator can set about a platform connector that
-// goes to the record store itself, or stands before it.
+// Package config holds what an operator can set about a connector of the control plane.
 package config
 
 import (
@@ -21,8 +20,6 @@ import (
 
 // Roles of a connector.
 const (
-	// RoleNode is the connector of one node: its monitors' front door.
-	RoleNode = "node"
 	// RoleGateway is the connector between nodes and the store: nodes need no
 	// account of the store.
 	RoleGateway = "gateway"
@@ -31,23 +28,12 @@ const (
 	RoleCluster = "cluster"
 )
 
-// Accounts of the store.
-const (
-	// AccountOwner makes the tables and may do everything.
-	AccountOwner = "owner"
-	// AccountAppend may append records and dead letters, and nothing else.
-	AccountAppend = "append"
-)
-
 // Config is the configuration of a platform connector.
 type Config struct {
-	// Role is what this connector is for.
-	Role string `toml:"role" bounds:"node, gateway, cluster" flag:"role" usage:"what this connector is for: node (the front door of a node, with the store behind it), gateway (between the nodes' connectors and the store) or cluster (the conditions of cluster-wide publishers' faults)"`
-	// Config is that of the front door.
-	nodeconnector.Config
+	// Role is what this connector is for; required.
+	Role string `toml:"role" bounds:"gateway, cluster" flag:"role" usage:"what this connector is for: gateway (between the nodes' connectors and the store) or cluster (the conditions of cluster-wide publishers' faults); required; the connector of a node is the program node-connector"`
+	nodeconnector.Shared
 	storeopen.Location
-	// StoreAccount is what the store's account may do; by role node only.
-	StoreAccount string `toml:"storeAccount" bounds:"owner, append" flag:"store-account" usage:"what the store's account may do, role node only: owner (everything) or append (nothing but append records; docs/stores.md)"`
 	// Gateway is what role gateway listens with.
 	Gateway Gateway `toml:"gateway"`
 	// Lease lets one of several connectors of role cluster act.
@@ -95,7 +81,7 @@ type Gateway struct {
 // Default is the configuration without a file.
 func Default() Config {
 	return Config{
-		Role: RoleNode, Config: nodeconnector.Default(), StoreAccount: AccountOwner, Lease: lease.Default(), Coverage: coverage.Default(),
+		Shared: nodeconnector.DefaultShared(), Lease: lease.Default(), Coverage: coverage.Default(),
 		Gateway: Gateway{
 			Listen: ":8443", CertFile: "/etc/nvsentinel/gateway/tls.crt", KeyFile: "/etc/nvsentinel/gateway/tls.key",
 			Audience: gateway.Audience, VerdictLife: 5 * time.Minute, Reviews: 16, PerNode: 4, NodeBytes: 2 << 20, DayBytes: 64 << 20, DayRecords: 20000,
@@ -107,22 +93,16 @@ func Default() Config {
 
 // Validate joins everything that is wrong.
 func (c Config) Validate() error {
-	problems := []error{c.ValidateShared(), c.Location.Validate()}
+	problems := []error{c.Shared.Validate(), c.Location.Validate()}
 	switch c.Role {
-	case RoleNode:
-		problems = append(problems, c.ValidateIngest())
 	case RoleCluster:
 		problems = append(problems, c.validateCluster())
 	case RoleGateway:
 		problems = append(problems, c.validateGateway())
+	case "node":
+		problems = append(problems, errors.New("role (--role) node was removed: run node-connector on nodes, with --gateway (docs/upgrade.md)"))
 	default:
-		problems = append(problems, fmt.Errorf("role (--role) %q is not %s, %s or %s", c.Role, RoleNode, RoleGateway, RoleCluster), c.ValidateIngest())
-	}
-	if c.StoreAccount != AccountOwner && c.StoreAccount != AccountAppend {
-		problems = append(problems, fmt.Errorf("storeAccount (--store-account) %q is not %s or %s", c.StoreAccount, AccountOwner, AccountAppend))
-	}
-	if c.StoreAccount == AccountAppend && c.Role != RoleNode {
-		problems = append(problems, fmt.Errorf("storeAccount (--store-account) is append: role %s reads records", c.Role))
+		problems = append(problems, fmt.Errorf("role (--role) %q is not %s or %s", c.Role, RoleGateway, RoleCluster))
 	}
 	return errors.Join(problems...)
 }

@@ -11,31 +11,33 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
-func good() Config {
-	c := Default()
-	c.NodeName, c.Store = "gpu-7", config.NewSecret("postgres://store/HealthEventsDatabase")
-	return c
-}
-
 func TestValidate(t *testing.T) {
-	if err := good().Validate(); err != nil {
-		t.Errorf("a good configuration: %v", err)
-	}
-	bad := Config{Role: "window", Config: nodeconnector.Config{Socket: "relative", SpoolDir: "", SpoolMaxBytes: 1, RepeatWindow: time.Hour, HeapGrowth: 99}, Location: storeopen.Location{Store: config.NewSecret("sqlite:///x")}}
+	bad := Config{Role: "window", Shared: nodeconnector.Shared{HeapGrowth: 99}, Location: storeopen.Location{Store: config.NewSecret("sqlite:///x")}}
 	bad.Kube.QPS = -1
 	err := bad.Validate()
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, key := range []string{"--role", "--node-name", "--socket", "--spool-dir", "--spool-max-bytes", "--repeat-window", "--heap-growth", "--store", "kube-api-qps"} {
+	for _, key := range []string{"--role", "--heap-growth", "--store", "kube-api-qps"} {
 		if !strings.Contains(err.Error(), key) {
 			t.Errorf("the error does not name %s:\n%v", key, err)
 		}
 	}
-	single := good()
+	single := goodGateway()
 	single.Store, single.SingleHost = config.NewSecret("sqlite:///x"), true
 	if err := single.Validate(); err != nil {
 		t.Errorf("sqlite on a single host: %v", err)
+	}
+}
+
+// TestRoleNodeIsRemoved: who still starts it is told what runs on nodes.
+func TestRoleNodeIsRemoved(t *testing.T) {
+	c := goodGateway()
+	for role, says := range map[string]string{"node": "run node-connector on nodes, with --gateway", "": `role (--role) "" is not gateway or cluster`} {
+		c.Role = role
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("role %q: %v", role, err)
+		}
 	}
 }
 
@@ -61,7 +63,7 @@ func TestRoleCluster(t *testing.T) {
 }
 
 func TestPublishers(t *testing.T) {
-	c := good()
+	c := goodGateway()
 	c.Kubernetes = false
 	c.Publishers = nodeconnector.Publishers{Tokens: "required", VerdictLife: time.Hour, Agents: []authz.Agent{{}}}
 	err := c.Validate()
@@ -73,7 +75,7 @@ func TestPublishers(t *testing.T) {
 			t.Errorf("the error does not name %s:\n%v", key, err)
 		}
 	}
-	policy := good().Publishers.Policy("gpu-7")
+	policy := goodGateway().Publishers.Policy("gpu-7")
 	if policy.RequireToken || len(policy.Agents) != len(authz.DefaultAgents()) || len(policy.ClusterAgents()) != 0 {
 		t.Errorf("the default: %+v", policy)
 	}
@@ -99,14 +101,14 @@ func TestMode(t *testing.T) {
 
 func TestRoleGateway(t *testing.T) {
 	c := Default()
-	c.Role, c.Store, c.Kubernetes, c.StoreAccount = RoleGateway, config.NewSecret("postgres://store/HealthEventsDatabase"), false, AccountAppend
+	c.Role, c.Store, c.Kubernetes = RoleGateway, config.NewSecret("postgres://store/HealthEventsDatabase"), false
 	c.Gateway = Gateway{Listen: "nowhere", VerdictLife: time.Hour}
 	err := c.Validate()
 	if err == nil {
 		t.Fatal("accepted")
 	}
 	for _, key := range []string{
-		"--kubernetes", "--store-account", "--gateway-listen", "--gateway-cert-file", "--gateway-key-file", "--gateway-token-audience", "--gateway-accounts",
+		"--kubernetes", "--gateway-listen", "--gateway-cert-file", "--gateway-key-file", "--gateway-token-audience", "--gateway-accounts",
 		"--gateway-token-verdict-life", "--gateway-token-reviews", "--gateway-calls-per-node", "--gateway-bytes-per-node", "--gateway-max-bytes", "--gateway-connections", "--gateway-connections-per-node", "--gateway-connections-per-address",
 	} {
 		if !strings.Contains(err.Error(), key) {

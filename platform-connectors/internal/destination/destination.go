@@ -1,6 +1,5 @@
-// Package destination is where a connector's records go, the store or what stands
-// before it: it may be away when the connector starts, and the socket opens all the
-// same.
+// Package destination is where a connector's records go: it may be away when the
+// connector starts, and the socket opens all the same.
 package destination
 
 import (
@@ -22,7 +21,7 @@ const again = 30 * time.Second
 
 // Destination is where records go.
 type Destination interface {
-	// Append and Dead are those of store.Appender.
+	// Append is that of store.Store. Dead keeps a dead letter.
 	Append(ctx context.Context, records []record.Record) ([]store.AppendResult, error)
 	Dead(ctx context.Context, deadLetter store.DeadLetter) error
 	Close() error
@@ -34,9 +33,6 @@ type Historian interface {
 	// behind the one at the given place; an empty page ends it.
 	History(ctx context.Context, after int64) ([]record.Record, error)
 }
-
-// page is how many records one page of a history has.
-const page = 500
 
 // historyOf selects the records of a node that may show in its conditions.
 func historyOf(node string) record.Selector {
@@ -50,28 +46,6 @@ func History(ctx context.Context, s interface {
 ) ([]record.Record, error) {
 	var more bool // who asks gets a page that is bounded by bytes; an empty one is the end
 	return s.List(ctx, store.Query{Selector: historyOf(node), After: after, Limit: limit, More: &more})
-}
-
-// Direct is the store as the Destination of one node.
-type Direct struct {
-	store.Store
-	// Node is the connector's.
-	Node string
-}
-
-// AppendTo implements retained.Destination.
-func (d Direct) AppendTo(ctx context.Context, server string, batch []record.Record) ([]store.AppendResult, string, error) {
-	known, ok := d.Store.(store.Identified)
-	if !ok {
-		results, err := d.Append(ctx, batch)
-		return results, "", err
-	}
-	return known.AppendTo(ctx, server, batch)
-}
-
-// History implements Historian.
-func (d Direct) History(ctx context.Context, after int64) ([]record.Record, error) {
-	return History(ctx, d.Store, d.Node, after, page)
 }
 
 // Lazy opens the destination in the background and hands it out.

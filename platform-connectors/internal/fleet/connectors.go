@@ -2,38 +2,22 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/nvidia/nvsentinel/internal/daemon"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/destination"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/nodeconnector"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/upstream"
-	"github.com/nvidia/nvsentinel/store-client/store"
-	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
 // serve runs the connectors until ctx ends or one of them does, and says to out when they
 // accept events.
 func serve(ctx context.Context, s settings, out io.Writer) (err error) {
 	f := &fleet{settings: s, failed: make(chan error, 1)}
-	if s.store != "" {
-		if f.store, err = openStore(ctx, s); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, f.store.Close()) }()
-	}
 	if s.identify {
 		if f.registrar, err = newRegistrar(s); err != nil {
 			return err
@@ -55,25 +39,10 @@ func serve(ctx context.Context, s settings, out io.Writer) (err error) {
 	}
 }
 
-// openStore opens the store that all connectors share.
-func openStore(ctx context.Context, s settings) (store.Store, error) {
-	address := s.store
-	if u, err := url.Parse(address); err == nil && strings.HasPrefix(u.Scheme, "postgres") && !u.Query().Has("pool_max_conns") {
-		q := u.Query()
-		q.Set("pool_max_conns", strconv.Itoa(s.pool))
-		u.RawQuery = q.Encode()
-		address = u.String()
-	}
-	return storeopen.Open(ctx, address, storeopen.Options{
-		SingleHost: true, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
-	})
-}
-
 // fleet is the connectors of this process.
 type fleet struct {
 	settings
-	store     store.Store // nil with gateways
-	registrar *registrar  // nil unless it identifies
+	registrar *registrar // nil unless it identifies
 	failed    chan error
 
 	mu      sync.Mutex
@@ -114,7 +83,7 @@ func (f *fleet) connector(ctx context.Context, node string) error {
 	args := append([]string{"--metrics-address=off", "--log-level=" + f.logLevel}, f.rest...)
 	running := daemon.RunForTest(process{}, "node-connector", f.config(node), func(ctx context.Context, d *daemon.Daemon, cfg nodeconnector.Config) error {
 		d.Log = d.Log.With("node", node)
-		err := nodeconnector.Build(ctx, d, cfg, f.upstream(d, node))
+		err := nodeconnector.Build(ctx, d, cfg)
 		built <- err
 		return err
 	}, args...)
@@ -135,16 +104,6 @@ func (f *fleet) connector(ctx context.Context, node string) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// upstream is where a node's records go.
-func (f *fleet) upstream(d *daemon.Daemon, node string) nodeconnector.Upstream {
-	return nodeconnector.Upstream{History: true, Open: func(context.Context, prometheus.Registerer) (destination.Destination, error) {
-		if f.store != nil {
-			return shared{destination.Direct{Store: f.store, Node: node}}, nil
-		}
-		return upstream.Open(f.way(node), d.Log)
-	}}
 }
 
 // tellEnd tells of a connector that ended by itself.
@@ -172,13 +131,6 @@ func (f *fleet) stop() {
 	}
 	all.Wait()
 }
-
-// shared is the store as the destination of one of many connectors, which do not close
-// it.
-type shared struct{ destination.Direct }
-
-// Close implements destination.Destination.
-func (shared) Close() error { return nil }
 
 // process is the one in which the connectors run.
 type process struct{}

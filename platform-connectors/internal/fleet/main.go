@@ -1,5 +1,5 @@
 // Command fleet runs the connectors of many nodes in one process, for benchmarks and
-// tests of scale: each is what node-connector or platform-connectors runs on a node, with
+// tests of scale: each is what node-connector runs on a node, with
 // a socket, a spool and an account of its own. It is never shipped.
 //
 // It prints "ready" on its standard output when every socket accepts events, and ends
@@ -35,8 +35,6 @@ type settings struct {
 	identify     bool
 	namespace    string
 	account      string
-	store        string
-	pool         int
 	gateway      upstream.Config
 	atOnce       int
 	logLevel     string
@@ -83,9 +81,7 @@ func parse(args []string, out io.Writer) (settings, error) {
 	flags.BoolVar(&s.identify, "identify", false, "the kubeconfig is an administrator's: give each node a pod of --account and let its connector act by tokens bound to that pod, at the API server and at gateways")
 	flags.StringVar(&s.namespace, "namespace", "nvsentinel", "with --identify: namespace of account and pods")
 	flags.StringVar(&s.account, "account", "platform-connectors", "with --identify: service account of the connectors")
-	flags.StringVar(&s.store, "store", "", "address of the store, which all connectors use through one pool; or --gateway")
-	flags.IntVar(&s.pool, "pool", 32, "connections of the pool to PostgreSQL, unless the address says pool_max_conns")
-	flags.StringVar(&s.gateway.Address, "gateway", "", "host:port of the gateways, with commas; each connector has a connection of its own; or --store")
+	flags.StringVar(&s.gateway.Address, "gateway", "", "host:port of the gateways, with commas; each connector has a connection of its own; required")
 	flags.StringVar(&s.gateway.CAFile, "gateway-ca-file", s.gateway.CAFile, "PEM file with the authority of the gateways' certificates")
 	flags.StringVar(&s.gateway.ServerName, "gateway-server-name", "", "name in the gateways' certificates; empty is the first host")
 	flags.StringVar(&s.gateway.TokenFile, "gateway-token-file", s.gateway.TokenFile, "file with the token for the gateways; "+nodeMark+" in it is the node's name; not used with --identify")
@@ -101,8 +97,8 @@ func parse(args []string, out io.Writer) (settings, error) {
 // check names what is wrong with the command line.
 func (s settings) check() error {
 	var problems []error
-	if s.nodes < 1 || s.first < 0 || s.atOnce < 1 || s.pool < 2 {
-		problems = append(problems, errors.New("--nodes and --at-once must be at least 1, --pool at least 2, --first at least 0"))
+	if s.nodes < 1 || s.first < 0 || s.atOnce < 1 {
+		problems = append(problems, errors.New("--nodes and --at-once must be at least 1, --first at least 0"))
 	}
 	if !filepath.IsAbs(s.dir) {
 		problems = append(problems, fmt.Errorf("--dir %q is not an absolute path", s.dir))
@@ -110,8 +106,8 @@ func (s settings) check() error {
 	if longest := s.socket(s.name(s.nodes - 1)); len(longest) > 107 {
 		problems = append(problems, fmt.Errorf("--dir is too long: the path of the socket %s has more than 107 bytes", longest))
 	}
-	if (s.store == "") == (s.gateway.Address == "") {
-		problems = append(problems, errors.New("one of --store and --gateway is needed"))
+	if s.gateway.Address == "" {
+		problems = append(problems, errors.New("--gateway is needed"))
 	}
 	if s.identify && (s.kubeconfig == "" || strings.Contains(s.kubeconfig, nodeMark)) {
 		problems = append(problems, errors.New("--identify needs --kubeconfig, one for all nodes"))
@@ -130,6 +126,7 @@ func (s settings) folder(node string) string { return filepath.Join(s.dir, node)
 func (s settings) config(node string) nodeconnector.Config {
 	cfg := nodeconnector.Default()
 	cfg.NodeName, cfg.Socket, cfg.SpoolDir = node, s.socket(node), filepath.Join(s.folder(node), "spool")
+	cfg.Gateway = s.way(node)
 	cfg.Kube.Kubeconfig = strings.ReplaceAll(s.kubeconfig, nodeMark, node)
 	if s.identify {
 		cfg.Kube.Kubeconfig = filepath.Join(s.folder(node), "kubeconfig")

@@ -19,12 +19,14 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/report"
 	"github.com/nvidia/nvsentinel/internal/testkit"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway/gatewaytest"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
 func TestCommandLine(t *testing.T) {
-	s, err := parse([]string{"--nodes=3", "--first=7", "--dir=/tmp/d", "--store=sqlite:///x", "--kubeconfig=/k/{node}", "--gateway-token-file=/t/{node}", "--", "--repeat-window=0s"}, io.Discard)
+	s, err := parse([]string{"--nodes=3", "--first=7", "--dir=/tmp/d", "--gateway=localhost:8443", "--kubeconfig=/k/{node}", "--gateway-token-file=/t/{node}", "--", "--repeat-window=0s"}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +34,7 @@ func TestCommandLine(t *testing.T) {
 	if cfg.NodeName != "gpu-9" || cfg.Socket != "/tmp/d/gpu-9.sock" || cfg.SpoolDir != "/tmp/d/gpu-9/spool" || cfg.Kube.Kubeconfig != "/k/gpu-9" {
 		t.Errorf("the third connector: %+v", cfg)
 	}
-	if got := s.way("gpu-9").TokenFile; got != "/t/gpu-9" {
+	if got := cfg.Gateway.TokenFile; got != "/t/gpu-9" {
 		t.Errorf("its token is in %s", got)
 	}
 	if !slices.Equal(s.rest, []string{"--repeat-window=0s"}) {
@@ -42,7 +44,7 @@ func TestCommandLine(t *testing.T) {
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, want := range []string{"--nodes", "not an absolute path", "107 bytes", "--store and --gateway", "--identify needs"} {
+	for _, want := range []string{"--nodes", "not an absolute path", "107 bytes", "--gateway is needed", "--identify needs"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%s is not in %v", want, err)
 		}
@@ -57,7 +59,18 @@ func TestConnectors(t *testing.T) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	dsn := "sqlite://" + filepath.Join(dir, "records.db")
-	s, err := parse([]string{"--nodes=2", "--first=3", "--dir=" + dir, "--store=" + dsn, "--", "--kubernetes=false", "--publisher-tokens=off"}, io.Discard)
+	gate := gatewaytest.Open(t, "gpu-3")
+	gate.Serve(t, gatewaytest.Options{DSN: dsn})
+	tokens := t.TempDir()
+	for _, node := range []string{"gpu-3", "gpu-4"} {
+		if err := os.WriteFile(filepath.Join(tokens, node), []byte(gatewaytest.Token(gateway.Audience, gatewaytest.Connectors, node)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := parse([]string{
+		"--nodes=2", "--first=3", "--dir=" + dir, "--gateway=" + gate.Upstream.Address, "--gateway-ca-file=" + gate.Upstream.CAFile,
+		"--gateway-token-file=" + filepath.Join(tokens, "{node}"), "--", "--kubernetes=false", "--publisher-tokens=off",
+	}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}

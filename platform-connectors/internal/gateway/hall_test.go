@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,10 +15,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
@@ -34,40 +29,11 @@ import (
 )
 
 const (
-	connectors = "system:serviceaccount:nvsentinel:platform-connectors"
+	connectors = gatewaytest.Connectors
 	analyzer   = "system:serviceaccount:nvsentinel:health-events-analyzer"
 )
 
-// reviewer plays the API server: a token says in words what it is,
-// "<audience> <account> <node>"; without a node it is bound to no pod.
-func reviewer(asked *atomic.Int64) *fake.Clientset {
-	client := fake.NewClientset()
-	client.PrependReactor("create", "tokenreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		asked.Add(1)
-		create, _ := a.(clienttesting.CreateAction)
-		review, _ := create.GetObject().(*authenticationv1.TokenReview)
-		review = review.DeepCopy()
-		words := append(strings.Split(review.Spec.Token, "~"), "", "", "")
-		if words[0] != review.Spec.Audiences[0] {
-			review.Status.Error = "the token is expired, or for another audience"
-			return true, review, nil
-		}
-		review.Status = authenticationv1.TokenReviewStatus{
-			Authenticated: true, Audiences: review.Spec.Audiences,
-			User: authenticationv1.UserInfo{Username: words[1], Extra: map[string]authenticationv1.ExtraValue{}},
-		}
-		if words[2] != "" {
-			review.Status.User.Extra["authentication.kubernetes.io/node-name"] = []string{words[2]}
-			review.Status.User.Extra["authentication.kubernetes.io/pod-uid"] = []string{"uid-" + words[2]}
-		}
-		return true, review, nil
-	})
-	return client
-}
-
-func token(audience, account, node string) string {
-	return strings.TrimSuffix(audience+"~"+account+"~"+node, "~")
-}
+func token(audience, account, node string) string { return gatewaytest.Token(audience, account, node) }
 
 func of(node string) string { return token(gateway.Audience, connectors, node) }
 
@@ -105,7 +71,7 @@ func newHall(t *testing.T, edit ...func(*gateway.Gateway, *gateway.Limits)) *hal
 	t.Helper()
 	h := &hall{t: t, store: &away{Store: storetest.SQLite(t)}, asked: &atomic.Int64{}}
 	review := func(audience string) *authn.Review {
-		return authn.NewReview(reviewer(h.asked).AuthenticationV1().TokenReviews(), authn.Verification{
+		return authn.NewReview(gatewaytest.Reviews{Asked: func() { h.asked.Add(1) }}, authn.Verification{
 			Audience: audience, Life: time.Minute, Refused: time.Minute, AtOnce: 16,
 		}, clock.RealClock{}, prometheus.NewRegistry())
 	}

@@ -1,6 +1,6 @@
-// Package nodeconnector is the front door of a node, wired: the socket, the spool, the
-// way of its records upstream, and the conditions of its Node. It does not know whether
-// the store or a gateway is there, and links no database.
+// Package nodeconnector wires the connector of a node: the socket, the spool, the
+// way of its records to the gateways, and the conditions of its Node. It links no
+// database.
 package nodeconnector
 
 import (
@@ -13,19 +13,22 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/destination"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/forwarder"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/ingest"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/upstream"
 )
 
-// Upstream is where records go.
-type Upstream struct {
-	// Open opens it, for as long as it takes; it registers its metrics.
-	Open func(ctx context.Context, metrics prometheus.Registerer) (destination.Destination, error)
-	// History says that the open destination is a destination.Historian.
-	History bool
+// opening opens where records go, for as long as it takes; it registers its metrics.
+type opening func(ctx context.Context, metrics prometheus.Registerer) (destination.Destination, error)
+
+// Build wires the walk of an event: socket, spool, then gateways and Kubernetes.
+func Build(ctx context.Context, d *daemon.Daemon, cfg Config) error {
+	return build(ctx, d, cfg, func(context.Context, prometheus.Registerer) (destination.Destination, error) {
+		return upstream.Open(cfg.Gateway, d.Log)
+	})
 }
 
-// Build wires the walk of an event: socket, spool, then upstream and Kubernetes. The
-// spool closes last, after everything that uses it has ended.
-func Build(ctx context.Context, d *daemon.Daemon, cfg Config, up Upstream) error {
+// build is Build with another destination. The spool closes last, after everything that
+// uses it has ended.
+func build(ctx context.Context, d *daemon.Daemon, cfg Config, open opening) error {
 	queue, err := openSpool(d, cfg)
 	if err != nil {
 		return err
@@ -40,11 +43,11 @@ func Build(ctx context.Context, d *daemon.Daemon, cfg Config, up Upstream) error
 	}
 	follower := newFollower(d, cfg, queue, node, stages)
 	tally := newTally(d, cfg, node, stages)
-	records := openRecords(d, cfg, up, queue)
+	records := openRecords(d, cfg, open, queue)
 	notices := newNotices(d, node, client)
 	sender := newSender(d, queue, records, stages, notices)
 	forward := newForwarder(d, queue, node, sender, tally)
-	p := parts{queue, node, history(up, records), client, stages, sinkOf{records}}
+	p := parts{queue, node, past{records}, client, stages, sinkOf{records}}
 	if client != nil {
 		startSink(d, cfg, p)
 	}

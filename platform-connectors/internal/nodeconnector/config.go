@@ -9,11 +9,44 @@ import (
 	"time"
 
 	"github.com/nvidia/nvsentinel/internal/nodeclient"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/upstream"
 	"github.com/nvidia/nvsentinel/platform-connectors/repeats"
 )
 
 // minSpool is room for a few of the largest batches, in bytes.
 const minSpool = 16 << 20
+
+// Shared is what an operator can set about every connector, of a node or not.
+type Shared struct {
+	// Kubernetes switches what needs the API server on or off.
+	Kubernetes bool `toml:"kubernetes" flag:"kubernetes" usage:"show faults as conditions and Events of Nodes, and bind a node's events to the machine of its Node object"`
+	// HeapGrowth trades memory for processor time under load.
+	HeapGrowth int `toml:"heapGrowth" bounds:"100 to 1000" flag:"heap-growth" usage:"percent of what lives in the heap by which it may grow under load before garbage is collected; at rest it is Go's own 100, and GOGC in the environment goes before it"`
+	// Publishers is who may send what.
+	Publishers Publishers `toml:"publishers"`
+
+	Kube nodeclient.Config `toml:"kube"`
+}
+
+// DefaultShared is Shared without a file.
+func DefaultShared() Shared {
+	return Shared{Kubernetes: true, HeapGrowth: 200, Publishers: DefaultPublishers()}
+}
+
+// Growth implements daemon.Growing.
+func (s Shared) Growth() int { return s.HeapGrowth }
+
+// Validate joins everything that is wrong.
+func (s Shared) Validate() error {
+	problems := []error{s.Publishers.Validate(s.Kubernetes)}
+	if s.HeapGrowth < 100 || s.HeapGrowth > 1000 {
+		problems = append(problems, fmt.Errorf("heapGrowth (--heap-growth) %d is not between 100 and 1000", s.HeapGrowth))
+	}
+	if err := s.Kube.Validate(); err != nil {
+		problems = append(problems, fmt.Errorf("kube: %w", err))
+	}
+	return errors.Join(problems...)
+}
 
 // Config is what an operator can set about the front door of a node.
 type Config struct {
@@ -27,9 +60,6 @@ type Config struct {
 	SpoolDir string `toml:"spoolDir" flag:"spool-dir" usage:"folder of the durable spool, on the node's own disk"`
 	// SpoolMaxBytes bounds what is accepted and not stored yet.
 	SpoolMaxBytes int64 `toml:"spoolMaxBytes" bounds:"at least 16777216 bytes" flag:"spool-max-bytes" usage:"bytes of accepted events that are not stored yet, at most, each with 256 more for what it takes in memory; then publishers have to wait"`
-	// Kubernetes switches the Kubernetes sink and the binding of events to the
-	// node's machine on or off.
-	Kubernetes bool `toml:"kubernetes" flag:"kubernetes" usage:"show the node's faults as conditions and Events, and bind events to the machine of the Node object"`
 
 	// Pipeline names the stages that change events on their way to the store;
 	// empty changes nothing. It is read again when it changes.
@@ -39,47 +69,23 @@ type Config struct {
 	// RepeatWindow is how long identical events are counted in one record; 0 stores
 	// each of them.
 	RepeatWindow time.Duration `toml:"repeatWindow" bounds:"0s to 1m" flag:"repeat-window" usage:"how long events that repeat a stored one in everything but id, time and order are counted, and then stored as one record that says how many it stands for; at most 1m; 0s stores each of them"`
-	// HeapGrowth trades memory for processor time under load.
-	HeapGrowth int `toml:"heapGrowth" bounds:"100 to 1000" flag:"heap-growth" usage:"percent of what lives in the heap by which it may grow under load before garbage is collected; at rest it is Go's own 100, and GOGC in the environment goes before it"`
-	// Publishers is who may send what.
-	Publishers Publishers `toml:"publishers"`
-
-	Kube nodeclient.Config `toml:"kube"`
+	// Gateway says how to reach the gateways.
+	Gateway upstream.Config `toml:"gateway"`
+	Shared
 }
 
 // Default is the configuration without a file.
 func Default() Config {
 	return Config{
 		Socket: "/var/run/nvsentinel.sock", SocketMode: 0o660,
-		SpoolDir: "/var/lib/nvsentinel/platform-connector", SpoolMaxBytes: 256 << 20, Kubernetes: true,
-		RepeatWindow: repeats.MaxWindow, HeapGrowth: 200,
-		Publishers: DefaultPublishers(),
+		SpoolDir: "/var/lib/nvsentinel/platform-connector", SpoolMaxBytes: 256 << 20,
+		RepeatWindow: repeats.MaxWindow, Gateway: upstream.Default(), Shared: DefaultShared(),
 	}
 }
-
-// Growth implements daemon.Growing.
-func (c Config) Growth() int { return c.HeapGrowth }
 
 // Validate joins everything that is wrong.
 func (c Config) Validate() error {
-	return errors.Join(c.ValidateIngest(), c.ValidateShared())
-}
-
-// ValidateShared checks what every role of a connector has.
-func (c Config) ValidateShared() error {
-	problems := []error{c.Publishers.Validate(c.Kubernetes)}
-	if c.HeapGrowth < 100 || c.HeapGrowth > 1000 {
-		problems = append(problems, fmt.Errorf("heapGrowth (--heap-growth) %d is not between 100 and 1000", c.HeapGrowth))
-	}
-	if err := c.Kube.Validate(); err != nil {
-		problems = append(problems, fmt.Errorf("kube: %w", err))
-	}
-	return errors.Join(problems...)
-}
-
-// ValidateIngest checks what only the front door of a node needs.
-func (c Config) ValidateIngest() error {
-	var problems []error
+	problems := []error{c.Shared.Validate(), c.Gateway.Validate()}
 	if c.NodeName == "" {
 		problems = append(problems, errors.New("nodeName (--node-name) is empty"))
 	}

@@ -82,9 +82,7 @@ func (silent) HealthEventOccurredV1(context.Context, *protos.HealthEvents) (*emp
 
 // discarding wires a connector whose store takes everything and keeps nothing.
 func discarding(ctx context.Context, d *daemon.Daemon, cfg Config) error {
-	return Build(ctx, d, cfg, Upstream{
-		Open: func(context.Context, prometheus.Registerer) (destination.Destination, error) { return discard{}, nil },
-	})
+	return build(ctx, d, cfg, func(context.Context, prometheus.Registerer) (destination.Destination, error) { return discard{}, nil })
 }
 
 type discard struct{}

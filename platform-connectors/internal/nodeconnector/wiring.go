@@ -73,11 +73,11 @@ func openNode(d *daemon.Daemon, cfg Config) (node *nodecache.Node, client *nodec
 	return node, client, err
 }
 
-func openRecords(d *daemon.Daemon, cfg Config, up Upstream, q queue) *destination.Lazy {
+func openRecords(d *daemon.Daemon, cfg Config, open opening, q queue) *destination.Lazy {
 	r := destination.New(func(ctx context.Context) (destination.Destination, error) {
 		// An attempt that fails must not leave its metrics registered.
 		own := prometheus.NewRegistry()
-		dest, err := up.Open(ctx, own)
+		dest, err := open(ctx, own)
 		if err == nil {
 			dest = keeping(d, cfg, dest, q, own)
 		}
@@ -117,15 +117,7 @@ func (s sinkOf) Sink(ctx context.Context) (forwarder.Sink, error) { return s.Wai
 
 func (s sinkOf) Opened() (forwarder.Sink, bool) { return s.Lazy.Opened() }
 
-// history is the destination as what knows the node's past, or nil where nobody may read
-// it.
-func history(up Upstream, r *destination.Lazy) sink.Source {
-	if !up.History {
-		return nil
-	}
-	return past{r}
-}
-
+// past is the destination as what knows the node's past.
 type past struct{ *destination.Lazy }
 
 func (p past) Opened() (sink.History, bool) {

@@ -16,7 +16,7 @@ func TestWhatThePipelineChangesIsKnownByWhatWasAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &queue{epoch: "one"}
 		q.add(xid("0"))
-		f := newFold(t, filepath.Join(t.TempDir(), "faults.json"), q, nil)
+		f := newFold(t, filepath.Join(t.TempDir(), "faults.json"), q, &history{})
 		f.Change = func(_ context.Context, r record.Record) record.Record {
 			r.Event.RecommendedAction = record.ActionNone
 			return r

@@ -65,8 +65,7 @@ type Fold struct {
 	Path   string
 	Spool  Spool
 	Reader Confirmer
-	// Store is asked for the node's history when the file was lost; nil where
-	// nobody may read it.
+	// Store is asked for the node's history when the file was lost.
 	Store Source
 	// Identity is the node's machine; records of another one are passed over
 	// when the set is rebuilt.
@@ -98,10 +97,6 @@ func (f *Fold) Load() {
 	case problem != "":
 		f.Log.Warn("the fault set is incomplete until it is rebuilt from the store",
 			"file", f.Path, "problem", problem)
-	}
-	if !state.Complete && f.Store == nil {
-		f.Log.Warn("the node's history cannot be read with this connector's account: its conditions show what is reported from now on")
-		state.Complete = true
 	}
 	f.state = state
 	f.Metrics.show(state)

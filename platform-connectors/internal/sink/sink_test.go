@@ -120,11 +120,8 @@ func newFold(t *testing.T, path string, q *queue, h *history) *Fold {
 	t.Helper()
 	f := &Fold{
 		Path: path, Spool: q, Reader: q,
-		Identity: func() record.NodeIdentity { return record.NodeIdentity{UID: "uid-7"} },
-		Clock:    clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
-	}
-	if h != nil {
-		f.Store = source{h}
+		Store: source{h}, Identity: func() record.NodeIdentity { return record.NodeIdentity{UID: "uid-7"} },
+		Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
 	}
 	f.Load()
 	return f
@@ -411,23 +408,6 @@ func TestPushWaitsForItsNode(t *testing.T) {
 		push(t, p, time.Second)
 		if diff := cmp.Diff([]string{"patch nodes/status"}, writes(client)); diff != "" {
 			t.Errorf("writes (-want +got):\n%s", diff)
-		}
-	})
-}
-
-// TestHistoryThatNobodyMayRead: an account that only appends cannot read the past;
-// the spool is not held for it.
-func TestHistoryThatNobodyMayRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := &queue{epoch: "one"}
-		q.add(xid("0"), well("0"))
-		f := newFold(t, filepath.Join(t.TempDir(), "faults.json"), q, nil)
-		run(t, f, time.Minute)
-		if q.confirmed != 2 {
-			t.Errorf("confirmed %d, want 2", q.confirmed)
-		}
-		if got := f.View().Conditions; len(got) != 1 || got[0].Status != corev1.ConditionFalse {
-			t.Errorf("conditions %v, want that of a healthy check", got)
 		}
 	})
 }

@@ -29,7 +29,6 @@ func run() int {
 	noise := flag.Duration("noise", 0, "how long one node reports without end beside others, twice; at least 10s, so that it reaches its quota; default 5m, with -quick 30s")
 	o := bench.Options{Sizes: bench.Full(), Progress: os.Stderr}
 	flag.StringVar(&o.Against, "against", "", "folder with other binaries under the same names, for example of an earlier commit, which are measured in turns with the present ones")
-	flag.StringVar(&o.Upstream, "upstream", bench.ToStore, "where the connectors of cordon and storm send records: store or gateway")
 	flag.BoolVar(&o.Janitor, "janitor", false, "run the janitor and its plugin beside cordon, repair, drain and storm")
 	flag.Parse()
 	o.Only = strings.FieldsFunc(*only, func(r rune) bool { return r == ',' || r == ' ' })

@@ -60,7 +60,7 @@ func show(ctx context.Context, o demo.Options) error {
 		return err
 	}
 	o.Fleet.Bin = filepath.Dir(self)
-	if _, err := os.Stat(filepath.Join(o.Fleet.Bin, fleet.Connector)); err != nil {
+	if _, err := os.Stat(filepath.Join(o.Fleet.Bin, "node-connector")); err != nil {
 		return fmt.Errorf("the services are not beside the demo: run it with make demo: %w", err)
 	}
 	if o.Fleet.Root, err = fleet.Root(); err != nil {

@@ -1,26 +1,36 @@
 {{/* What no schema can say. */}}
 
-{{/* checkValues refuses, by name and all at once, what means something to the earlier NVSentinel and has another
-place here, monitors that are not there, and keys of `global` that nothing here reads. */}}
+{{/* checkValues refuses, by name and all at once, values that were removed, those of the earlier NVSentinel that the
+schema lets through, and keys of `global` that nothing here reads. */}}
 {{- define "nvsentinel.checkValues" -}}
-{{- $problems := list -}}
-{{- $global := .Values.global | default dict -}}
+{{- $removed := list -}}{{- $earlier := list -}}{{- $unknown := list -}}
+{{- range list "upstream" "storeSecretName" "storeConnections" -}}
+{{- if hasKey $.Values.platformConnectors . }}{{ $removed = append $removed (printf "platformConnectors.%s was removed: connectors go through platformConnectorsGateway, and no node holds an account of the store. Take the key out of your values" .) }}{{ end -}}
+{{- end -}}
+{{- range $key, $value := .Values -}}
+{{- $now := get (dict "platformConnector" "platformConnectors" "socketPath" "hostPaths.run" "postgresql" "store.secretName" "mongodb-store" "store.secretName" "rebootNodeController" "janitor.rebootNodeController" "terminateNodeController" "janitor.terminateNodeController") $key -}}
+{{- if and (not $now) (contains "-" $key) (hasKey $.Values ($key | camelcase | untitle)) }}{{ $now = $key | camelcase | untitle }}{{ end -}}
+{{- if $now }}{{ $earlier = append $earlier (printf "%s: it is %s now" $key $now) -}}
+{{- else if regexMatch (include "nvsentinel.earlierValues" $) $key }}{{ $earlier = append $earlier (printf "%s: it has no counterpart, or another place" $key) }}{{ end -}}
+{{- end -}}
 {{- $known := list "dryRun" "imageRegistry" "image" "imagePullSecrets" "nodeSelector" "tolerations" "affinity" "systemNodeSelector" "systemNodeTolerations" "cspPluginHost" -}}
-{{- range .Files.Get "earlier-values.yaml" | fromYamlArray -}}
-{{- $at := $.Values -}}{{- $there := true -}}
-{{- range .path -}}
-{{- if and $there (kindIs "map" $at) (hasKey $at .) }}{{ $at = get $at . }}{{ else }}{{ $there = false }}{{ end -}}
-{{- end -}}
-{{- if $there }}{{ $problems = append $problems .text }}{{ end -}}
-{{- if eq (first .path) "global" }}{{ $known = append $known (index .path 1) }}{{ end -}}
-{{- end -}}
-{{- range $key, $value := $global -}}
+{{- range $key, $value := .Values.global | default dict -}}
 {{- if not (has $key $known) -}}
-{{- if eq (regexReplaceAll "[-_]" $key "" | lower) "dryrun" }}{{ $problems = append $problems (printf "global.%s: it is written global.dryRun" $key) }}
-{{- else if $.Chart.IsRoot }}{{ $problems = append $problems (printf "global.%s: nothing here reads it; known are %s" $key (slice $known 0 10 | join ", ")) }}{{ end -}}
+{{- if eq (regexReplaceAll "[-_]" $key "" | lower) "dryrun" }}{{ $unknown = append $unknown (printf "global.%s: it is written global.dryRun" $key) }}
+{{- else if not $.Chart.IsRoot }}{{/* it may be of the parent chart */}}
+{{- else if hasKey $.Values $key }}{{ $earlier = append $earlier (printf "global.%s: it is %s now" $key $key) }}
+{{- else }}{{ $unknown = append $unknown (printf "global.%s: nothing here reads it; known are %s" $key (join ", " $known)) }}{{ end -}}
 {{- end -}}
 {{- end -}}
-{{- if $problems }}{{ fail (printf "\n\n%s\n\ndocs/coming-from-nvsentinel.md tells more\n" (join "\n" $problems)) }}{{ end -}}
+{{- if $removed }}{{ $removed = append $removed "docs/upgrade.md, \"A connector that wrote to the store\", says what else to do" }}{{ end -}}
+{{- if $earlier }}{{ $earlier = append $earlier "These are values of the earlier NVSentinel: nvsentinel convert-config values.yaml prints them in the present spelling (docs/coming-from-nvsentinel.md)" }}{{ end -}}
+{{- with concat $removed $earlier $unknown }}{{ fail (printf "\n\n%s\n" (join "\n" .)) }}{{ end -}}
+{{- end }}
+
+{{/* earlierValues are the values of the earlier NVSentinel that have no other name here; values.schema.json lets them
+through, so that this can say so. */}}
+{{- define "nvsentinel.earlierValues" -}}
+^(incluster-file-server|janitor-provider|k8s-datastore|lifecycle-manager|nodeConditionCleanup|preflight|slurm-drain-monitor)$
 {{- end }}
 
 {{/* clusterAgents is not empty if a publisher speaks for all nodes. */}}

@@ -13,7 +13,7 @@ only ours to fill in: each reader of it takes nothing for an answer. Besides it 
 {{/* fill gives a map the keys that it lacks of another, but for those that have a meaning without: they are listed. */}}
 {{- define "nvsentinel.fill" -}}
 {{- $have := .have -}}
-{{- range $key, $default := omit .from "resources" "nodeSelector" "tolerations" "updateStrategy" "systemNamespaces" "storeConnections" -}}
+{{- range $key, $default := omit .from "resources" "nodeSelector" "tolerations" "updateStrategy" "systemNamespaces" -}}
 {{- if hasKey $have $key -}}
 {{- if and (kindIs "map" $default) (kindIs "map" (get $have $key)) -}}
 {{- include "nvsentinel.fill" (dict "have" (get $have $key) "from" $default) -}}

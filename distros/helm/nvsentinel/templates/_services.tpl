@@ -35,7 +35,7 @@ account, if that has another name. csp-health-monitor's checks are its own befor
 {{/* nvsentinel.services are all workloads, as JSON: name, whether it is there, what its pods reach besides the API
 server (by the keys of networkPolicy.egress, and gateway), and whether manifests/nodes.yaml is about its account. */}}
 {{- define "nvsentinel.services" -}}
-{{- $v := .Values -}}{{- $gateway := include "nvsentinel.gatewayEnabled" . -}}
+{{- $v := .Values -}}
 {{- $services := list
   (dict "name" "fault-quarantine" "enabled" $v.faultQuarantine.enabled "reach" (list "store") "nodes" true)
   (dict "name" "node-drainer" "enabled" $v.nodeDrainer.enabled "reach" (list "store") "nodes" true)
@@ -43,9 +43,9 @@ server (by the keys of networkPolicy.egress, and gateway), and whether manifests
   (dict "name" "event-exporter" "enabled" $v.eventExporter.enabled "reach" (list "store" "receiver"))
   (dict "name" "csp-health-monitor" "enabled" $v.cspHealthMonitor.enabled "reach" (list "store" "provider"))
   (dict "name" "health-events-analyzer" "enabled" $v.healthEventsAnalyzer.enabled "reach" (list "store"))
-  (dict "name" "platform-connectors-gateway" "enabled" $gateway "reach" (list "store"))
+  (dict "name" "platform-connectors-gateway" "enabled" $v.platformConnectors.enabled "reach" (list "store"))
   (dict "name" "platform-connectors-cluster" "enabled" (and $v.platformConnectorsCluster.enabled (include "nvsentinel.clusterAgents" .)) "reach" (list "store") "nodes" true)
-  (dict "name" "platform-connectors" "enabled" $v.platformConnectors.enabled "reach" (list (ternary "store" "gateway" (empty $gateway))) "nodes" true)
+  (dict "name" "platform-connectors" "enabled" $v.platformConnectors.enabled "reach" (list "gateway") "nodes" true)
   (dict "name" "kubernetes-object-monitor" "enabled" $v.kubernetesObjectMonitor.enabled)
   (dict "name" "labeler" "enabled" $v.labeler.enabled "nodes" true)
   (dict "name" "metadata-collector" "enabled" $v.metadataCollector.enabled)

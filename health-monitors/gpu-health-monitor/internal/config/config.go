@@ -25,7 +25,7 @@ type Config struct {
 	NodeName string `toml:"nodeName" flag:"node-name" usage:"name of the node this monitor runs on"`
 	// Mode is remote (a host engine of somebody else's) or embedded (one within this
 	// monitor).
-	Mode string `toml:"dcgmMode" bounds:"remote, embedded" flag:"dcgm-mode" usage:"remote: a host engine at --dcgm-addr; embedded (or local-managed): one within this monitor"`
+	Mode string `toml:"dcgmMode" bounds:"remote, embedded" flag:"dcgm-mode" usage:"remote: a host engine at --dcgm-addr; embedded: one within this monitor"`
 	// Address of the host engine.
 	Address string `toml:"dcgmAddr" flag:"dcgm-addr" usage:"host:port of the host engine, or unix:// and the path of its socket (mode remote)"`
 	// PollInterval is how often DCGM is looked at.
@@ -76,9 +76,8 @@ type Check struct {
 
 // Modes.
 const (
-	Remote       = "remote"
-	Embedded     = "embedded"
-	LocalManaged = "local-managed" // the earlier NVSentinel's word for embedded
+	Remote   = "remote"
+	Embedded = "embedded"
 )
 
 // Default is the configuration of a node without special wishes.
@@ -100,7 +99,7 @@ const (
 func (c Config) Validate() error {
 	var problems []error
 	wrong := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
-	if !slices.Contains([]string{Remote, Embedded, LocalManaged}, c.Mode) {
+	if !slices.Contains([]string{Remote, Embedded}, c.Mode) {
 		wrong("dcgmMode (--dcgm-mode) %q is not remote or embedded", c.Mode)
 	}
 	for _, required := range [][2]string{

@@ -1,10 +1,8 @@
-package predecessor
+package convert
 
 import (
 	"fmt"
 	"strings"
-
-	"sigs.k8s.io/yaml"
 )
 
 // Tables puts the list into a page: what is between the lines
@@ -24,16 +22,13 @@ func Tables(page string) string {
 // table is that of one kind, in Markdown.
 func table(kind Kind) string {
 	var b strings.Builder
-	given := kind == Flag || kind == Environment || kind == Key
+	given := kind == Flag || kind == Environment || kind == Key || kind == Spelling
 	if given {
 		b.WriteString("| there | given to | here |\n|---|---|---|\n")
 	} else {
 		b.WriteString("| there | here |\n|---|---|\n")
 	}
-	for _, n := range All() {
-		if n.Kind != kind {
-			continue
-		}
+	for _, n := range of(kind, "") {
 		name := n.Name
 		if kind == Flag {
 			name = "--" + name
@@ -54,34 +49,16 @@ func table(kind Kind) string {
 // cell is what to do about a name.
 func cell(n Name) string {
 	out := n.Here
-	switch n.Here {
-	case "":
+	switch {
+	case n.Here == "":
 		out = "-"
-	case Same:
+	case n.Here == Same:
 		out = "the same"
+	case n.Kind == Flag && n.Here == n.To:
+		out = "--" + n.Here
 	}
 	if n.Note != "" {
 		out += "; " + n.Note
 	}
 	return strings.ReplaceAll(strings.TrimPrefix(out, "-; "), "|", `\|`)
-}
-
-// Values is the list of the chart's values, for the chart.
-func Values() ([]byte, error) {
-	type value struct {
-		Path []string `json:"path"`
-		Text string   `json:"text"`
-	}
-	var out []value
-	for _, n := range All() {
-		if n.Kind == Value {
-			out = append(out, value{strings.Split(n.Name, "."), n.Name + ": " + n.Instead()})
-		}
-	}
-	text, err := yaml.Marshal(out)
-	if err != nil {
-		return nil, fmt.Errorf("writing the chart's list: %w", err)
-	}
-	head := "# Values of the earlier NVSentinel, which templates/_checks.tpl refuses by name;\n# internal/predecessor/names.yaml is the source, `go generate ./predecessor` in internal/ writes this.\n"
-	return append([]byte(head), text...), nil
 }

@@ -1,0 +1,240 @@
+package convert
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/BurntSushi/toml"
+)
+
+// password stands in an address for the one that has to be put there.
+const password = "PASSWORD"
+
+// variables are those of the environment that named a part of the store, by the key of
+// [datastore] that meant the same.
+var variables = map[string]string{
+	"DATASTORE_PROVIDER": "provider", "DATASTORE_HOST": "host", "DATASTORE_PORT": "port", "DATASTORE_DATABASE": "database",
+	"MONGODB_DATABASE_NAME": "database", "DATASTORE_USERNAME": "user", "DATASTORE_PASSWORD": "password", "DATASTORE_PASSWORD_FILE": "passwordFile",
+	"DATASTORE_SSLMODE": "sslMode", "DATASTORE_SSLROOTCERT": "caFile", "MONGODB_CA_CERT_PATH": "caFile", "DATASTORE_SSLCERT": "certFile",
+	"MONGODB_CLIENT_CERT_PATH": "certFile", "DATASTORE_SSLKEY": "keyFile", "MONGODB_CLIENT_KEY_PATH": "keyFile",
+	"DATASTORE_MAX_CONNECTIONS": "maxConnections", "DATASTORE_MAX_IDLE_CONNECTIONS": "minConnections", "MONGODB_URI": "uri",
+}
+
+// options are the options of an address that say what a part said, in their order.
+var options = []struct{ part, postgresql, mongodb string }{
+	{"sslMode", "sslmode", "tls"},
+	{"caFile", "sslrootcert", "tlsCAFile"},
+	{"certFile", "sslcert", "tlsCertificateFile"},
+	{"keyFile", "sslkey", "tlsPrivateKeyFile"},
+	{"authMechanism", "", "authMechanism"},
+	{"authSource", "", "authSource"},
+	{"maxConnections", "pool_max_conns", "maxPoolSize"},
+	{"minConnections", "pool_min_conns", "minPoolSize"},
+	{"connectionLifetime", "pool_max_conn_lifetime", ""},
+	{"idleTime", "pool_max_conn_idle_time", "maxIdleTimeMS"},
+}
+
+// storeParts are the parts of a store that become its address.
+type storeParts struct {
+	said  map[string]string
+	wrong []string // parts that no address has
+}
+
+func newStore() *storeParts { return &storeParts{said: map[string]string{}} }
+
+func (s *storeParts) given() bool { return len(s.said)+len(s.wrong) > 0 }
+
+// take keeps what an assignment in [datastore] says, or in a table below it.
+func (s *storeParts) take(path []string, statement string) {
+	var keys map[string]any
+	if _, err := toml.Decode(statement, &keys); err != nil {
+		s.wrong = append(s.wrong, strings.Join(path, "."))
+		return
+	}
+	s.tables(keys)
+}
+
+func (s *storeParts) tables(keys map[string]any) {
+	for key, value := range keys {
+		if below, ok := value.(map[string]any); ok {
+			s.tables(below)
+			continue
+		}
+		s.set(partOf(key), fmt.Sprint(value))
+	}
+}
+
+// partOf is the part that a key names, whatever its case; the earlier NVSentinel calls some
+// of them as their variables.
+func partOf(key string) string {
+	key = folded(key)
+	if other, ok := map[string]string{
+		"username": "user", "sslrootcert": "caFile", "cacertpath": "caFile", "sslcert": "certFile", "sslkey": "keyFile", "maxidleconnections": "minConnections",
+	}[key]; ok {
+		return other
+	}
+	for _, known := range append([]string{"provider", "uri", "host", "port", "database", "user", "password", "passwordFile"}, optionParts()...) {
+		if folded(known) == key {
+			return known
+		}
+	}
+	return key
+}
+
+func optionParts() []string {
+	var out []string
+	for _, o := range options {
+		out = append(out, o.part)
+	}
+	return out
+}
+
+func (s *storeParts) set(part, value string) {
+	if value != "" && value != "0" {
+		s.said[part] = value
+	}
+}
+
+// line is the key store in a configuration file, behind the comments that explain it.
+func (s *storeParts) line(r *Result) string {
+	return fmt.Sprintf("%s%s\nstore = %q\n\n", mark, s.why(r), s.address(r))
+}
+
+// flag is the same as a flag.
+func (s *storeParts) flag(r *Result) string {
+	return fmt.Sprintf("%s%s\n--store=%s\n", mark, s.why(r), s.address(r))
+}
+
+// why says what store was made of, and leaves its secrets to a person.
+func (s *storeParts) why(r *Result) string {
+	if s.said["password"] != "" || s.said["passwordFile"] != "" || strings.Contains(s.said["uri"], "@") {
+		from := ""
+		if file := s.said["passwordFile"]; file != "" {
+			from = " (it was in " + file + ")"
+		}
+		r.Left = append(r.Left, "store: put the password in the place of "+password+from+
+			"; best keep the whole address in a file, and name it: store = \"${file:/path}\" (docs/stores.md)")
+	}
+	return "the parts of the store are one address now"
+}
+
+// address puts the parts together. It holds no password.
+func (s *storeParts) address(r *Result) string {
+	base, provider := s.base()
+	query := s.query(provider, r)
+	for _, wrong := range s.wrong {
+		r.Left = append(r.Left, "datastore."+wrong+": no address has it (docs/stores.md)")
+	}
+	if len(query) == 0 {
+		return base
+	}
+	sep := "?"
+	if strings.Contains(base, "?") {
+		sep = "&"
+	}
+	return base + sep + strings.Join(query, "&")
+}
+
+// base is the address without what options add, and the kind of store.
+func (s *storeParts) base() (text, provider string) {
+	if uri := s.said["uri"]; uri != "" {
+		scheme, rest, _ := strings.Cut(uri, "://")
+		if i := strings.LastIndex(rest, "@"); i >= 0 { // whatever a password has in it
+			user, _, secret := strings.Cut(rest[:i], ":")
+			if secret {
+				user += ":" + password
+			}
+			rest = user + rest[i:]
+		}
+		authority, path, _ := strings.Cut(rest, "/")
+		database, query, more := strings.Cut(path, "?")
+		if database == "" {
+			database = s.said["database"]
+		}
+		if more {
+			database += "?" + query
+		}
+		return scheme + "://" + authority + "/" + database, "mongodb"
+	}
+	who := ""
+	if user := s.said["user"]; user != "" {
+		who = escaped(user) + "@"
+		if s.said["password"] != "" || s.said["passwordFile"] != "" {
+			who = escaped(user) + ":" + password + "@"
+		}
+	}
+	scheme := map[string]string{"postgresql": "postgres", "mongodb": "mongodb"}[s.said["provider"]]
+	if scheme == "" {
+		scheme = "postgres"
+	}
+	return scheme + "://" + who + s.hosts() + "/" + escaped(s.said["database"]), s.said["provider"]
+}
+
+func (s *storeParts) hosts() string {
+	var out []string
+	for h := range strings.SplitSeq(s.said["host"], ",") {
+		if port := s.said["port"]; port != "" && !strings.Contains(h, ":") {
+			h += ":" + port
+		}
+		out = append(out, h)
+	}
+	return strings.Join(out, ",")
+}
+
+// query are the options that the parts become.
+func (s *storeParts) query(provider string, r *Result) []string {
+	var out []string
+	known := []string{"provider", "uri", "host", "port", "database", "user", "password", "passwordFile"}
+	for _, o := range options {
+		known = append(known, o.part)
+		value := s.said[o.part]
+		if value == "" {
+			continue
+		}
+		name := o.postgresql
+		if provider == "mongodb" {
+			name, value = s.mongo(o.part, o.mongodb, value)
+		}
+		if name == "" {
+			r.Left = append(r.Left, fmt.Sprintf("datastore.%s = %s: a store of this kind has no such option (docs/stores.md)", o.part, s.said[o.part]))
+			continue
+		}
+		out = append(out, name+"="+url.QueryEscape(value))
+	}
+	for part := range s.said {
+		if !slices.Contains(known, part) {
+			s.wrong = append(s.wrong, part)
+		}
+	}
+	slices.Sort(s.wrong)
+	return out
+}
+
+// mongo is an option of MongoDB's driver, whose values differ.
+func (s *storeParts) mongo(part, name, value string) (string, string) {
+	switch part {
+	case "sslMode":
+		tls := map[string]string{"disable": "false", "require": "true", "verify-full": "true"}[value]
+		if tls == "" {
+			return "", ""
+		}
+		return name, tls
+	case "certFile":
+		if s.said["keyFile"] == "" {
+			return "tlsCertificateKeyFile", value // one file holds both
+		}
+	case "idleTime":
+		d, err := time.ParseDuration(value)
+		if err != nil {
+			return "", ""
+		}
+		return name, strconv.FormatInt(d.Milliseconds(), 10)
+	}
+	return name, value
+}
+
+func escaped(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }
