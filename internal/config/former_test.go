@@ -71,7 +71,7 @@ func TestKeysInAnotherSpelling(t *testing.T) {
 			if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			err := load(t, path, nil)
+			err := loadSpelt(t, path, nil)
 			if (err == nil) != (len(tt.says) == 0) {
 				t.Fatalf("error %v", err)
 			}
@@ -90,7 +90,7 @@ func TestKeysInAnotherSpelling(t *testing.T) {
 // TestVariablesOfBefore: one that was read before and is not any more ends the start; what
 // Kubernetes sets for a Service called datastore does not.
 func TestVariablesOfBefore(t *testing.T) {
-	err := load(t, "", map[string]string{"DATASTORE_HOST": "h", "DATASTORE_PORT": "tcp://10.0.0.7:80"})
+	err := loadSpelt(t, "", map[string]string{"DATASTORE_HOST": "h", "DATASTORE_PORT": "tcp://10.0.0.7:80"})
 	if err == nil {
 		t.Fatal("accepted")
 	}
@@ -102,12 +102,12 @@ func TestVariablesOfBefore(t *testing.T) {
 	if strings.Contains(err.Error(), "DATASTORE_PORT") {
 		t.Errorf("%v\nnames what Kubernetes has set", err)
 	}
-	if err := load(t, "", map[string]string{"DATASTORE_HOST": "", "DATASTORE_PORT": "udp://10.0.0.7:80", "OTHER": "x"}); err != nil {
+	if err := loadSpelt(t, "", map[string]string{"DATASTORE_HOST": "", "DATASTORE_PORT": "udp://10.0.0.7:80", "OTHER": "x"}); err != nil {
 		t.Error(err)
 	}
 }
 
-func load(t *testing.T, file string, variables map[string]string) error {
+func loadSpelt(t *testing.T, file string, variables map[string]string) error {
 	t.Helper()
 	var got spelt
 	set, err := config.Bind(flag.NewFlagSet("svc", flag.ContinueOnError), &got)
