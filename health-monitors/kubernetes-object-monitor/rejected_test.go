@@ -128,6 +128,9 @@ func TestANameOfAnotherAgentIsNotTakenOver(t *testing.T) {
 	}
 	give("")
 	w.run("--publishers-config-path", publishers)
+	// A monitor that reads this file first does not start.
+	w.node("kom-reserved-1", map[string]string{"test/broken": "true"})
+	w.expect("fault Good kom-reserved-1 v1/Node kom-reserved-1")
 	w.write(broken("GpuBroken", "kom-reserved") + broken("Good", "kom-reserved"))
 	w.await("an Event", func() bool {
 		list, err := w.cluster.Client().CoreV1().Events(w.namespace).List(t.Context(), metav1.ListOptions{})
@@ -138,10 +141,15 @@ func TestANameOfAnotherAgentIsNotTakenOver(t *testing.T) {
 			return e.Reason == "PoliciesRefused" && strings.Contains(e.Message, `policies[0] ("GpuBroken"): name: "GpuBroken" belongs to agent "gpu-health-monitor"`)
 		})
 	})
-	w.node("kom-reserved-1", map[string]string{"test/broken": "true"})
-	w.expect("fault Good kom-reserved-1 v1/Node kom-reserved-1")
+	w.node("kom-reserved-2", map[string]string{"test/broken": "true"})
+	w.expect("fault Good kom-reserved-1 v1/Node kom-reserved-1", "fault Good kom-reserved-2 v1/Node kom-reserved-2")
 	give(`"GpuBroken"`)
-	w.expect("fault Good kom-reserved-1 v1/Node kom-reserved-1", "fault GpuBroken kom-reserved-1 v1/Node kom-reserved-1")
+	events := stories(w.connector.Await(t, "4 events", func(all []*protos.HealthEvent) bool { return len(all) >= 4 }))
+	for _, node := range []string{"kom-reserved-1", "kom-reserved-2"} {
+		if want := "fault GpuBroken " + node + " v1/Node " + node + " "; !slices.Contains(events[2:], want) {
+			t.Errorf("events:\n%s\nwant %s among the last", strings.Join(events, "\n"), want)
+		}
+	}
 }
 
 // withCodes is a policy with error codes.

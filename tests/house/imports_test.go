@@ -2,9 +2,11 @@
 package house
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -46,8 +48,18 @@ type pkg struct {
 
 func list(t *testing.T) []pkg {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,TestImports,XTestImports,Module,Doc,Name,GoFiles", "work")
-	cmd.Dir = filepath.Join("..", "..")
+	all := goList[pkg](t, nil, "-json=ImportPath,Imports,TestImports,XTestImports,Module,Doc,Name,GoFiles", "work")
+	if len(all) < 100 {
+		t.Fatalf("go list found %d packages: too few to mean anything", len(all))
+	}
+	return all
+}
+
+// goList is what go list -json prints in the repository's root, with more in its environment.
+func goList[T any](t *testing.T, env []string, args ...string) (all []T) {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"list"}, args...)...)
+	cmd.Dir, cmd.Env = filepath.Join("..", ".."), append(os.Environ(), env...)
 	out, err := cmd.Output()
 	if err != nil {
 		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
@@ -55,20 +67,15 @@ func list(t *testing.T) []pkg {
 		}
 		t.Fatal(err)
 	}
-	var all []pkg
-	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
-		var p pkg
-		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
-			break
+	for decode := json.NewDecoder(bytes.NewReader(out)); ; {
+		var one T
+		if err := decode.Decode(&one); errors.Is(err, io.EOF) {
+			return all
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, p)
+		all = append(all, one)
 	}
-	if len(all) < 100 {
-		t.Fatalf("go list found %d packages: too few to mean anything", len(all))
-	}
-	return all
 }
 
 // folderOf is the folder of the table that holds an import path.

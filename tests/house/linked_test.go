@@ -1,14 +1,9 @@
 package house
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -98,28 +93,13 @@ func TestNobodyLinksWhatItMustNot(t *testing.T) {
 // linked is each module of others, and which programs link packages of it.
 func linked(t *testing.T) map[string][]string {
 	t.Helper()
-	args := []string{"list", "-deps", "-tags=grpcnotrace", "-json=ImportPath,Imports,Module"}
+	args := []string{"-deps", "-tags=grpcnotrace", "-json=ImportPath,Imports,Module"}
 	var names []string
 	for _, p := range programs.Services("", "").Programs {
 		args, names = append(args, p.Package), append(names, strings.TrimPrefix(p.Package, "./"))
 	}
-	cmd := exec.Command("go", args...)
-	cmd.Dir = filepath.Join("..", "..")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=1", "GOOS=linux", "GOARCH=amd64")
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("go list: %v\n%s", err, stderr.String())
-	}
 	packages := map[string]dependency{}
-	for decode := json.NewDecoder(strings.NewReader(string(out))); ; {
-		var d dependency
-		if err := decode.Decode(&d); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
+	for _, d := range goList[dependency](t, []string{"CGO_ENABLED=1", "GOOS=linux", "GOARCH=amd64"}, args...) {
 		packages[d.ImportPath] = d
 	}
 	modules := map[string][]string{}

@@ -83,7 +83,7 @@ func (d *deciding) replaced(f Fault, gpus []reading.Device) bool {
 var endings = map[Reason]string{
 	Replaced: "The GPU was replaced",
 	Reset:    "The GPU was reset: the driver asked for it, and asks for nothing any more",
-	Restarted: "The node was restarted, and DCGM does not show the fault of the NVSwitch any more: it has no sample of the field that tells " +
+	Restarted: "The node was restarted, and DCGM does not show the fault of the NVSwitch any more: it has no sample of the field that shows " +
 		"whether the NVSwitch needs a reset (864)",
 }
 

@@ -34,7 +34,7 @@ func isRecent(x reading.Device, field reading.Field, now int64) bool {
 	return readable && isYounger(at, most, now)
 }
 
-// isYounger tells whether a stamp is younger than some time, by the host engine's clock.
+// isYounger reports whether a stamp is younger than some time, by the host engine's clock.
 func isYounger(at int64, most time.Duration, now int64) bool {
 	age := time.Duration(now-at) * time.Microsecond
 	return age < most && age > -ahead
@@ -129,7 +129,7 @@ func (d *deciding) sees(f Fault, r reading.Reading, good map[string]bool) bool {
 	return !ofSwitch || d.seesSwitch(f, x)
 }
 
-// complete tells whether all GPUs are well, none fewer than there were.
+// complete reports whether all GPUs are well, none fewer than there were.
 func complete(f Fault, r reading.Reading, good map[string]bool) bool {
 	return len(good) == len(r.Devices) && len(good) >= f.GPUs
 }

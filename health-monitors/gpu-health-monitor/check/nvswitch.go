@@ -26,7 +26,7 @@ func watchedSwitch(f Fault, r reading.Reading) (x *reading.NVSwitch, ofSwitch bo
 	return &r.Switches[i], true
 }
 
-// erring tells whether the newest sample of an NVSwitch has the error of a fault, or says that
+// erring reports whether the newest sample of an NVSwitch has the error of a fault, or says that
 // it cannot be read. It bears the time of the error, however long ago that was.
 func erring(f Fault, x reading.NVSwitch) bool {
 	field, ok := reading.OfSwitch(f.Code)
@@ -34,14 +34,14 @@ func erring(f Fault, x reading.NVSwitch) bool {
 	return ok && sampled && (s.Blank || s.Value != 0)
 }
 
-// seesSwitch tells whether DCGM could show a fault of an NVSwitch: it reads the switch, which
+// seesSwitch reports whether DCGM could show a fault of an NVSwitch: it reads the switch, which
 // needs no reset, and does not have the error.
 func (d *deciding) seesSwitch(f Fault, x *reading.NVSwitch) bool {
 	return x != nil && !erring(f, *x) && x.Samples[reading.FieldSwitchReset].Value == 0 &&
 		d.settled(switchKey(x.ID), reading.FieldSwitchReset)
 }
 
-// restarted tells whether only another boot can say that a fault of an NVSwitch is over: DCGM
+// restarted reports whether only another boot can say that a fault of an NVSwitch is over: DCGM
 // watches the switch and has no sample by which the fault would end.
 func (d *deciding) restarted(f Fault, r reading.Reading, good map[string]bool) bool {
 	x, ofSwitch := watchedSwitch(f, r)

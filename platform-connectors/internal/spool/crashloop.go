@@ -22,6 +22,8 @@ const (
 	// died of, and what is in flight now.
 	livesFile    = "lives.json"
 	livesVersion = 1
+	// earlierFlightFile is where a connector of an earlier version noted what is in flight.
+	earlierFlightFile = "in-flight"
 	// isolatedBatch bounds what a read brings in isolation mode: each entry costs a
 	// durable note.
 	isolatedBatch = 32
@@ -57,6 +59,8 @@ type crashLoop struct {
 	end   context.CancelFunc
 	tries []func(record.Record)
 	tried map[uint64]bool // while the guard is taken
+
+	earlier bool // earlierFlightFile is there; guarded by mu once the spool is open
 
 	mu sync.Mutex // guards what follows, and livesFile; taken alone, or last
 	account
@@ -105,16 +109,14 @@ func (v *crashLoop) Load(context.Context) (crashloop.Past, error) {
 }
 
 // takeOverFlight reads what was in flight when a process of an earlier version ended, by
-// the number of its start, and removes the file.
+// the number of its start. The file stays until the account that follows from it is durable
+// (write): from then on its start is not the last one.
 func (s *Spool) takeOverFlight(starts int) (w crashloop.Work, found bool) {
-	path := filepath.Join(s.dir, "in-flight")
-	b, err := os.ReadFile(path)
+	b, err := os.ReadFile(filepath.Join(s.dir, earlierFlightFile))
 	if err != nil {
 		return crashloop.Work{}, false
 	}
-	if err := os.Remove(path); err != nil {
-		s.o.Log.Warn("a file of an earlier version is left", "error", err)
-	}
+	s.crashLoop.earlier = true
 	var of int
 	var index uint64
 	if _, err := fmt.Sscanf(string(b), "%d %d\n", &of, &index); err != nil || of != starts || index == 0 {
@@ -143,6 +145,12 @@ func (v *crashLoop) write(a account) error {
 		return err
 	}
 	v.account = a
+	if v.earlier {
+		if err := os.Remove(filepath.Join(v.spool.dir, earlierFlightFile)); err != nil {
+			v.spool.o.Log.Warn("a file of an earlier version is left", "error", err)
+		}
+		v.earlier = false
+	}
 	return nil
 }
 
