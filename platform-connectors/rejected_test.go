@@ -17,8 +17,8 @@ import (
 
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/report"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/config"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/forwarder"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/nodeconnector"
 )
 
 // objectMonitor is the agent whose policy has a name of another agent.
@@ -27,9 +27,9 @@ const objectMonitor = "kubernetes-object-monitor"
 // runWith runs the connector in this process, on a clock of the test.
 func (p *place) runWith(c clock.WithTicker) {
 	p.t.Helper()
-	daemon.RunForTest(p.t, name, config.Default(), func(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
+	daemon.RunForTest(p.t, "node-connector", nodeconnector.Default(), func(ctx context.Context, d *daemon.Daemon, cfg nodeconnector.Config) error {
 		d.Clock = c
-		return build(ctx, d, cfg)
+		return nodeconnector.Build(ctx, d, cfg)
 	}, p.args...)
 }
 
