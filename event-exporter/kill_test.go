@@ -47,8 +47,8 @@ func addresses(t *testing.T) map[string]string {
 func configure(t *testing.T, dsn, endpoint string, more ...string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.toml")
-	text := fmt.Sprintf("store = %q\nsingle-host = true\n[exporter.metadata]\ncluster = \"test\"\n[exporter.backfill]\nrate_limit = 0\n"+
-		"[exporter.failureHandling]\ninitial_backoff = \"10ms\"\nmax_backoff = \"200ms\"\n[exporter.sink]\nendpoint = %q\n", dsn, endpoint)
+	text := fmt.Sprintf("store = %q\nsingleHost = true\n[exporter.metadata]\ncluster = \"test\"\n[exporter.backfill]\nrateLimit = 0\n"+
+		"[exporter.failureHandling]\ninitialBackoff = \"10ms\"\nmaxBackoff = \"200ms\"\n[exporter.sink]\nendpoint = %q\n", dsn, endpoint)
 	if err := os.WriteFile(file, []byte(text+strings.Join(more, "\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -156,7 +156,7 @@ func TestWhatNeedsARestart(t *testing.T) {
 	before := load(t, "")
 	for text, want := range map[string][]string{
 		"": nil,
-		"defaultBudgets = false\ngpu-node-label = \"a=b\"\n[circuitBreaker]\nnodes = 3\n[[budgets]]\nname = \"n\"\nnodes = 1\n":                                                   nil,
+		"defaultBudgets = false\ngpuNodeLabel = \"a=b\"\n[circuitBreaker]\nnodes = 3\n[[budgets]]\nname = \"n\"\nnodes = 1\n":                                                     nil,
 		"[[ruleSets]]\nenabled = true\nname = \"mine\"\n[[ruleSets.match.any]]\nkind = \"HealthEvent\"\nexpression = \"event.isFatal\"\n[ruleSets.cordon]\nshouldCordon = true\n": nil,
 		"dryRun = false":                           {"dryRun"},
 		"retention = \"1h\"\nworkers = 3":          {"retention", "workers"},
