@@ -49,8 +49,8 @@ func TestPagesNameMetricsThatExist(t *testing.T) {
 	}
 	word, named := regexp.MustCompile(`\b[a-z][a-z0-9]*(_[a-z0-9]+){2,}\b`), 0
 	for file := range strings.FieldsSeq(string(files)) {
-		if file == "cli/convert/names.yaml" {
-			continue // docs/coming-from-nvsentinel.md is written from it
+		if file == "cli/convert/names.yaml" || file == "CHANGELOG.md" {
+			continue // they name what an earlier version had
 		}
 		text, err := os.ReadFile(filepath.Join(cmd.Dir, file))
 		if err != nil {

@@ -165,11 +165,11 @@ func remediation() []Fault {
 		{
 			Name: "fault-remediation/skip-name-stamp", What: "an object is created whose name is nowhere written down",
 			Edits: []overlay.Edit{
-				after(service+"handle.go", "			return d.rehearse(node, step)\n", `		case step.Reason == decision.Stamp:
+				after(service+"reconciler.go", "			return r.rehearse(node, step)\n", `		case step.Reason == decision.Stamp:
 			f.wrote(step)
 			cur, _ := decision.Current(f.view.Records)
 			cur.Attempt.Name = f.view.Node.Name + time.Now().Format("-150405.000000000")
-			_, err = d.create(ctx, f, decision.Step{Create: &decision.Creation{Record: cur.Record, Attempt: cur.Attempt}})
+			_, err = r.create(ctx, f, decision.Step{Create: &decision.Creation{Record: cur.Record, Attempt: cur.Attempt}})
 			step = decision.Step{Reason: decision.Stamp, After: raceWait, Message: "sabotaged"}
 `),
 			},
@@ -185,30 +185,39 @@ func janitor() []Fault {
 		{
 			Name: "janitor/skip-intent", What: "a signal is sent before it is noted, under a new key each time",
 			Edits: []overlay.Edit{
-				{File: service + "effects.go", Old: "	c.kind.begin(p.object, p.node, c.Clock.Now())\n", New: "	c.kind.begin(p.object, nil, c.Clock.Now())\n"},
-				after(service+"reconciler.go", "	v := repair.View{Object: objectFacts(p.object), Node: NodeFacts(p.node), Plugin: p.plugin}\n",
+				{File: service + "claim.go", Old: "f.Begin(p.Object, p.Node, f.Clock.Now())", New: "f.Begin(p.Object, nil, f.Clock.Now())"},
+				viewed(service+"reconciler.go",
 					`	if v.Object.Key == "" && v.Node.Exists {
 		v.Object.Key, v.Object.PreBoot, v.Object.Machine = "none", v.Node.Identity.BootID, v.Node.Identity
 	}
 `),
-				{File: service + "effects.go", Old: "	c.kind.arm(p.object, c.Clock.Now(), leaveBy)\n	if err := c.write(ctx, p.object); err != nil {\n		return err\n	}\n",
-					New: "	c.kind.begin(p.object, p.node, c.Clock.Now())\n	c.kind.arm(p.object, c.Clock.Now(), leaveBy)\n"},
-				{File: service + "effects.go", Old: "Key: p.object.Progress().IdempotencyKey, Force",
+				{File: service + "effects.go", Old: "	c.kind.arm(p.Object, c.Clock.Now(), leaveBy)\n	if err := c.Write(ctx, p); err != nil {\n		return err\n	}\n",
+					New: "	c.kind.begin(p.Object, p.Node, c.Clock.Now())\n	c.kind.arm(p.Object, c.Clock.Now(), leaveBy)\n"},
+				{File: service + "effects.go", Old: "Key: p.Object.Progress().IdempotencyKey, Force",
 					New: "Key: fmt.Sprint(time.Now().UnixNano()), Force"},
 			},
 			Package: tests, Run: "TestIntentIsStoredBeforeTheSignal|TestScripts/rebootnode/crashes",
 		},
 		{
 			Name: "janitor/ignore-session", What: "a repair does not look at its session",
-			Edits: []overlay.Edit{after(service+"reconciler.go", "	v := repair.View{Object: objectFacts(p.object), Node: NodeFacts(p.node), Plugin: p.plugin}\n",
+			Edits: []overlay.Edit{viewed(service+"reconciler.go",
 				"	v.Object.Session = \"\"\n")},
 			Package: tests, Run: "TestScripts/rebootnode/session",
 		},
 		{
 			Name: "janitor/no-claim", What: "a repair does not claim its Node",
-			Edits: []overlay.Edit{after(service+"reconciler.go", "	v := repair.View{Object: objectFacts(p.object), Node: NodeFacts(p.node), Plugin: p.plugin}\n",
+			Edits: []overlay.Edit{viewed(service+"reconciler.go",
 				"	if v.Node.Exists {\n		v.Node.Claim = v.Object.UID\n	}\n")},
 			Package: tests, Run: "TestTwoObjectsRaceForTheClaim",
 		},
+	}
+}
+
+// viewed changes what a repair of RebootNode and TerminateNode is decided on.
+func viewed(file, change string) overlay.Edit {
+	const view = "repair.View{Object: objectFacts(p.Object), Node: c.NodeOfPass(p), Plugin: p.Facts}"
+	return overlay.Edit{
+		File: file, Old: "			return k.next(" + view + ", c.policy, now)\n",
+		New: "			v := " + view + "\n" + change + "			return k.next(v, c.policy, now)\n",
 	}
 }

@@ -28,11 +28,11 @@ func source(t *testing.T, file string) string {
 // feed is only a doorbell: a wrong one would act on nothing and show nowhere.
 func TestEveryServiceReadsItsNamedFeed(t *testing.T) {
 	for file, selector := range map[string]string{
-		"fault-quarantine/internal/reconciler/service.go":  "Store: fatal.Rest(), Selector: record.ProcessableHealthEventInserts(),",
-		"node-drainer/internal/reconciler/service.go":      "Store: rc.records, Selector: record.NodeQuarantineStatus(),",
-		"fault-remediation/internal/reconciler/service.go": "Store: d.Records, Selector: record.QuarantinedAndDrainedNodes(),",
-		"health-events-analyzer/main.go":                   "Store: records, Selector: record.ProcessableNonFatalUnhealthyInserts(),",
-		"event-exporter/internal/delivery/delivery.go":     "Store: ex.Records, Selector: record.AllHealthEventInserts(),",
+		"fault-quarantine/internal/reconciler/service.go":     "Store: fatal.Rest(), Selector: record.ProcessableHealthEventInserts(),",
+		"node-drainer/internal/reconciler/service.go":         "Store: rc.records, Selector: record.NodeQuarantineStatus(),",
+		"fault-remediation/internal/reconciler/reconciler.go": "Store: r.Records, Selector: record.QuarantinedAndDrainedNodes(),",
+		"health-events-analyzer/main.go":                      "Store: records, Selector: record.ProcessableNonFatalUnhealthyInserts(),",
+		"event-exporter/internal/delivery/delivery.go":        "Store: ex.Records, Selector: record.AllHealthEventInserts(),",
 	} {
 		feeds := map[string]int{"health-events-analyzer/main.go": 2}[file] // the second ends what it found
 		if text := source(t, file); strings.Count(text, "consumer.Service{") != max(1, feeds) || !strings.Contains(text, selector) {

@@ -306,10 +306,10 @@ func drain() []Filter {
 func repair() []Filter {
 	const room = "fault-remediation/"
 	return []Filter{
-		{"fault-remediation", "the feed is the named one", room + "internal/reconciler/service.go", "record.QuarantinedAndDrainedNodes()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
+		{"fault-remediation", "the feed is the named one", room + "internal/reconciler/reconciler.go", "record.QuarantinedAndDrainedNodes()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
 		acting("fault-remediation"),
 		{"fault-remediation", "the decision", room + "decision/flight.go", "	v.Records = record.Acting(v.Records)\n", "", "./fault-remediation/decision", "TestPersistOnlyRecordsChangeNoStep"},
-		{"fault-remediation", "the boots that a publisher names", room + "internal/reconciler/selectors.go", "SeqEpoch: epoch, Strategy: record.Process}", "SeqEpoch: epoch}", "./fault-remediation/internal/reconciler", "TestNoObservedBoot"},
+		{"fault-remediation", "the boots that a publisher names", room + "internal/reconciler/observe.go", "SeqEpoch: epoch, Strategy: record.Process}", "SeqEpoch: epoch}", "./fault-remediation/internal/reconciler", "TestNoObservedBoot"},
 	}
 }
 
