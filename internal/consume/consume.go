@@ -66,8 +66,8 @@ type Task struct {
 // different keys in parallel.
 //
 // The handler's answer says what happens next: nil settles what was delivered
-// for the key before the handler started; outcome.Wait asks again soon with the
-// position held; outcome.Park settles and asks again later, at once when the
+// for the key before the handler started; retry.Wait asks again soon with the
+// position held; retry.Park settles and asks again later, at once when the
 // key is enqueued; any other error, and a panic, is tried again with backoff, the
 // position held.
 type Loop[R any] struct {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nvidia/nvsentinel/internal/delay"
+	"github.com/nvidia/nvsentinel/internal/retry"
 )
 
 // read opens the feed, runs the backlog to its end, and then the live feed: what
@@ -130,7 +130,7 @@ func (l *Loop[R]) repeat(ctx context.Context, name string, run func() error) {
 			pause = minBackoff
 		}
 		l.fail(name, err)
-		if !delay.For(ctx, l.Clock, pause) {
+		if !retry.Sleep(ctx, l.Clock, pause) {
 			return
 		}
 		pause = min(2*pause, maxBackoff/2)
@@ -141,7 +141,7 @@ func (l *Loop[R]) repeat(ctx context.Context, name string, run func() error) {
 func (l *Loop[R]) do(ctx context.Context, t Task) {
 	for {
 		l.repeat(ctx, t.Name, func() error { return t.Do(ctx) })
-		if t.Every <= 0 || !delay.For(ctx, l.Clock, t.Every) {
+		if t.Every <= 0 || !retry.Sleep(ctx, l.Clock, t.Every) {
 			return
 		}
 	}
@@ -181,7 +181,7 @@ func (l *Loop[R]) commitLoop(ctx context.Context) {
 			l.fail("commit", err)
 			signal(l.dirty)
 		}
-		if !delay.For(ctx, l.Clock, pause) {
+		if !retry.Sleep(ctx, l.Clock, pause) {
 			return
 		}
 	}

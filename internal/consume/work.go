@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"runtime/debug"
 
-	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/internal/retry"
 )
 
 // work handles keys until the queue is shut down.
@@ -42,13 +42,13 @@ func (l *Loop[R]) handle(ctx context.Context, key string) {
 	l.Metrics.observe(result, l.Clock.Since(began))
 	switch result {
 	case resultWait:
-		d, why, _ := outcome.AsWait(err)
+		d, why, _ := retry.AsWait(err)
 		l.Log.Debug("waiting", "key", key, "why", why, "again", d)
 		l.hold(key, why)
 		l.queue.Forget(key)
 		l.queue.AddAfter(key, max(d, minAgain))
 	case resultPark:
-		d, why, _ := outcome.AsPark(err)
+		d, why, _ := retry.AsPark(err)
 		l.Log.Debug("parked", "key", key, "why", why, "again", d)
 		l.settle(key, upTo)
 		l.queue.Forget(key)
@@ -82,10 +82,10 @@ func resultOf(err error) string {
 	if err == nil {
 		return resultSettled
 	}
-	if _, _, ok := outcome.AsWait(err); ok {
+	if _, _, ok := retry.AsWait(err); ok {
 		return resultWait
 	}
-	if _, _, ok := outcome.AsPark(err); ok {
+	if _, _, ok := retry.AsPark(err); ok {
 		return resultPark
 	}
 	return resultError

@@ -15,7 +15,7 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/nvidia/nvsentinel/internal/delay"
+	"github.com/nvidia/nvsentinel/internal/retry"
 )
 
 // Memory is where the past of a process is kept, by which one record is set aside: a
@@ -185,7 +185,7 @@ func (g *Guard) Announce(ctx context.Context, w Work) error {
 		if err := g.Note(ctx, Work{Key: w.Key}); err != nil {
 			return err
 		}
-		if !delay.For(ctx, g.clock, pause) {
+		if !retry.Sleep(ctx, g.clock, pause) {
 			return ctx.Err()
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/nvidia/nvsentinel/internal/config"
-	"github.com/nvidia/nvsentinel/internal/livefile"
 )
 
 // Files is a configuration that names further files, whose content counts as its
@@ -34,7 +33,7 @@ func Reload[C any](d *Daemon, started C, def func() C, take func(C) error) {
 		return
 	}
 	var restart []string
-	follower := &livefile.Follower{Clock: d.Clock, Files: func() []string { return files }, Take: func() error {
+	follower := &FileFollower{Clock: d.Clock, Files: func() []string { return files }, Take: func() error {
 		_, cfg, err := reread(d.in, def())
 		if err == nil {
 			err = take(cfg)

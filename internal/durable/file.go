@@ -1,4 +1,7 @@
 // Package durable is files that are whole after a power cut.
+//
+// The state that a program keeps in one file is a JSON object with its version: Load and
+// Save.
 package durable
 
 import (

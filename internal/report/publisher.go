@@ -12,8 +12,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
-	"github.com/nvidia/nvsentinel/internal/delay"
-	"github.com/nvidia/nvsentinel/internal/outage"
+	"github.com/nvidia/nvsentinel/internal/retry"
 )
 
 // Bounds of one request.
@@ -62,7 +61,7 @@ type Publisher struct {
 	Log       *slog.Logger
 	Metrics   *Metrics
 
-	outage outage.Outage
+	outage retry.Outage
 }
 
 // Ready says whether the last request was acknowledged, and if not, why. Before
@@ -100,7 +99,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 			pace.Reset()
 			continue
 		}
-		delay.For(ctx, p.Clock, pace.NextBackOff())
+		retry.Sleep(ctx, p.Clock, pace.NextBackOff())
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"strconv"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/ownwrite"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -15,7 +14,7 @@ type Records struct {
 	store.Store
 	Writer record.Writer
 
-	own ownwrite.Filter
+	own OwnWrites
 }
 
 // Write is Update by the writer; news says that somebody else changed one of

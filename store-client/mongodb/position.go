@@ -10,13 +10,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/nvidia/nvsentinel/store-client/internal/offset"
+	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 )
 
 // position is how far a consumer has come: it has everything before the change
 // stream's token, except what a scan still has to read.
 type position struct {
-	offset.Header
+	provider.Header
 	// Count counts what was delivered since the reading began: nobody can compare
 	// tokens.
 	Count int64 `json:"n"`
@@ -31,7 +31,7 @@ type position struct {
 // scan reads by append order what was stored before the change stream was opened:
 // a rescan, or everything.
 type scan struct {
-	offset.Rescan
+	provider.Rescan
 	After int64 `json:"a"`
 	// Opened is when the change stream was opened, in microseconds since 1970.
 	Opened int64 `json:"o,omitempty"`
@@ -40,15 +40,15 @@ type scan struct {
 }
 
 // rescan is the scan after a lost position; its end is not known yet.
-func rescan(mark *time.Time) scan { return scan{Rescan: offset.RescanFrom(mark, 0), Again: true} }
+func rescan(mark *time.Time) scan { return scan{Rescan: provider.RescanFrom(mark, 0), Again: true} }
 
-// Valid implements offset.Position.
+// Valid implements provider.Position.
 func (p position) Valid() bool { return p.Token != "" }
 
-// Rescanning implements offset.Position.
+// Rescanning implements provider.Position.
 func (p position) Rescanning() bool { return p.Scan != nil && p.Scan.Again }
 
-// Beyond implements offset.Position. A token may have moved on although nothing was
+// Beyond implements provider.Position. A token may have moved on although nothing was
 // delivered: then the one that comes later is taken.
 func (p position) Beyond(q position) bool {
 	return p.Count > q.Count || p.Count == q.Count && p.Token != q.Token
@@ -69,16 +69,16 @@ func tokenOf(raw bson.Raw) (string, error) {
 // Losses that only change streams know.
 const (
 	// tokenLost: the server refuses the token: its history is gone.
-	tokenLost offset.Loss = "token-lost"
+	tokenLost provider.Loss = "token-lost"
 	// streamEnded: the collection or the database was dropped, renamed or
 	// restored; what is there now may have come without a change to tell of it.
-	streamEnded offset.Loss = "stream-ended"
+	streamEnded provider.Loss = "stream-ended"
 )
 
 // judge reads a stored line and says why it cannot be resumed, if it cannot.
-func (s *Store) judge(ctx context.Context, l offset.Line, k offset.Kind) (position, offset.Loss, error) {
+func (s *Store) judge(ctx context.Context, l provider.Line, k provider.Kind) (position, provider.Loss, error) {
 	head, err := s.head(ctx)
-	p, why := offset.Judge(l, *s.home.Load(), k, func(p position) bool { return p.Head > head })
+	p, why := provider.Judge(l, *s.home.Load(), k, func(p position) bool { return p.Head > head })
 	return p, why, err
 }
 
@@ -100,26 +100,26 @@ type line struct {
 	At       time.Time  `json:"updatedat"`
 }
 
-// lines implements offset.Lines.
+// lines implements provider.Lines.
 type lines struct{ *Store }
 
 func (s *Store) positions() *mongo.Collection { return s.db.Collection(Positions) }
 
 // Line reads a consumer's line.
-func (ln lines) Line(ctx context.Context, consumer string) (offset.Line, error) {
+func (ln lines) Line(ctx context.Context, consumer string) (provider.Line, error) {
 	var l line
 	err := ln.positions().FindOne(ctx, byID(consumer)).Decode(&l)
 	if errors.Is(err, mongo.ErrNoDocuments) {
-		return offset.Line{}, nil
+		return provider.Line{}, nil
 	}
 	if err != nil {
-		return offset.Line{}, fmt.Errorf("reading the position: %w", err)
+		return provider.Line{}, fmt.Errorf("reading the position: %w", err)
 	}
-	return offset.Line{Stored: true, Text: l.Position, Mark: l.Mark}, nil
+	return provider.Line{Stored: true, Text: l.Position, Mark: l.Mark}, nil
 }
 
 // Swap writes a consumer's line if the old one is there.
-func (ln lines) Swap(ctx context.Context, consumer string, old, with offset.Line) (bool, error) {
+func (ln lines) Swap(ctx context.Context, consumer string, old, with provider.Line) (bool, error) {
 	if err := ln.checkVersion(ctx); err != nil {
 		return false, err
 	}

@@ -10,7 +10,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/store-client/internal/offset"
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 )
 
@@ -40,7 +39,7 @@ func (f *feed) resume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if why != offset.NotLost {
+	if why != provider.NotLost {
 		return f.again(ctx, l, why)
 	}
 	f.at, f.scanned = p, map[string]version{}
@@ -83,7 +82,7 @@ func (f *feed) reopen(ctx context.Context) error {
 }
 
 // lost begins the reading that a lost position asks for.
-func (f *feed) lost(ctx context.Context, why offset.Loss) error {
+func (f *feed) lost(ctx context.Context, why provider.Loss) error {
 	l, err := f.Lines.Line(ctx, f.Name)
 	if err != nil {
 		return err
@@ -118,14 +117,14 @@ func (f *feed) begin(ctx context.Context, r scan, before int64) error {
 	if r.Until, err = f.s.head(ctx); err != nil {
 		return err
 	}
-	f.at = position{Header: offset.Begin(*f.s.home.Load(), f.Kind, before), Token: token, Head: r.Until, Scan: &r}
+	f.at = position{Header: provider.BeginHeader(*f.s.home.Load(), f.Kind, before), Token: token, Head: r.Until, Scan: &r}
 	return nil
 }
 
 // again begins a rescan after a lost position and stores that it began.
-func (f *feed) again(ctx context.Context, l offset.Line, why offset.Loss) error {
+func (f *feed) again(ctx context.Context, l provider.Line, why provider.Loss) error {
 	before := f.at.Reading
-	if p, err := offset.Parse[position](l.Text); err == nil {
+	if p, err := provider.ParsePosition[position](l.Text); err == nil {
 		before = max(before, p.Reading)
 	}
 	if err := f.begin(ctx, rescan(l.Mark), before); err != nil {

@@ -17,7 +17,7 @@ import (
 var schema embed.FS
 
 const (
-	// channel of the notifications, which carry a wake.Cause.
+	// channel of the notifications, which carry a sqlstore.Cause.
 	channel = "nvsentinel_health_events"
 	// schemaLock is the advisory lock under which the schema is brought up to
 	// date and a restored database adopted.

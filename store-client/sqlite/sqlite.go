@@ -18,7 +18,6 @@ import (
 
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 	"github.com/nvidia/nvsentinel/store-client/internal/sqlstore"
-	"github.com/nvidia/nvsentinel/store-client/internal/wake"
 )
 
 //go:embed schema/*.sql
@@ -133,7 +132,7 @@ func dialect(path string, cfg sqlstore.Config) sqlstore.Dialect {
 			}
 			return t.UnixMicro()
 		},
-		Reserve: func(ctx context.Context, tx *sql.Tx, n int, _ []wake.Cause) (sqlstore.Reservation, error) {
+		Reserve: func(ctx context.Context, tx *sql.Tx, n int, _ []sqlstore.Cause) (sqlstore.Reservation, error) {
 			st := sqlstore.Reservation{At: cfg.Clock.Now()}
 			var last int64
 			err := tx.QueryRowContext(ctx, "UPDATE store_counter SET tx = tx + 1, seq = seq + $1 RETURNING history, tx, seq", n).Scan(&st.Server, &st.Tx, &last)
@@ -154,8 +153,8 @@ func dialect(path string, cfg sqlstore.Config) sqlstore.Dialect {
 		},
 		// A file is restored with its counter: its rows stay readable.
 		Adopt: func(context.Context, *sql.DB) error { return nil },
-		Wake: func(ctx context.Context, notify func(...wake.Cause)) {
-			watch(ctx, path, cfg.Clock, cfg.Log, func() { notify(wake.Anything) })
+		Wake: func(ctx context.Context, notify func(...sqlstore.Cause)) {
+			watch(ctx, path, cfg.Clock, cfg.Log, func() { notify(sqlstore.Anything) })
 		},
 	}
 }

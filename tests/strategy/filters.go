@@ -137,7 +137,7 @@ func connector() []Filter {
 		{
 			"platform-connectors", "beyond its node's quota an observation is counted, and makes no fault a repeat", room + "quota/stored.go",
 			"	case !r.Acts():\n		return r, Observed\n", "",
-			"./platform-connectors/quota", "TestDecide",
+			"./platform-connectors/passage", "TestDecide",
 		},
 		{
 			"platform-connectors", "an observed fault that waits is no fatal fault", room + "internal/forwarder/forwarder.go",
@@ -340,7 +340,7 @@ func exporter() []Filter {
 }
 
 func stranded() []Filter {
-	const file, pkg, run = "store-client/stranded/stranded.go", "./store-client/stranded", "TestOf"
+	const file, pkg, run = "store-client/store/stranded.go", "./store-client/store", "TestOf"
 	return []Filter{
 		{"stranded faults", "an open fault that acts", file, "range record.Acting(open) {", "range open {", pkg, run},
 		{"stranded faults", "... whose publisher says PERSIST_ONLY by now", file, "known && !waits && !now.Acts() && now", "known && !waits && now", pkg, run},

@@ -9,8 +9,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/nvidia/nvsentinel/internal/durable"
 	"github.com/nvidia/nvsentinel/platform-connectors/authz"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/statefile"
 )
 
 // ownersVersion is the version of the file's shape.
@@ -37,8 +37,8 @@ type ownersDocument struct {
 func OpenOwners(path string, log *slog.Logger) (*OwnersFile, error) {
 	o := &OwnersFile{path: path}
 	var file ownersDocument
-	_, err := statefile.Load(path, statefile.Versions{Oldest: ownersVersion, Newest: ownersVersion}, &file)
-	if err != nil && !errors.Is(err, statefile.ErrDamaged) {
+	_, err := durable.Load(path, durable.Versions{Oldest: ownersVersion, Newest: ownersVersion}, &file)
+	if err != nil && !errors.Is(err, durable.ErrDamaged) {
 		return nil, err
 	}
 	if err != nil {
@@ -62,7 +62,7 @@ func (o *OwnersFile) Change(ask func(*authz.Owners) (learned bool, err error)) e
 	if err != nil || !learned {
 		return err
 	}
-	if _, err := statefile.Save(o.path, ownersDocument{ownersVersion, next}); err != nil {
+	if _, err := durable.Save(o.path, ownersDocument{ownersVersion, next}); err != nil {
 		return denied(codes.Unavailable, reasonOwners, "the owner of a new check could not be kept on disk, send again: %v", err)
 	}
 	o.owners = next

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	places "github.com/nvidia/nvsentinel/platform-connectors/internal/destination"
+	places "github.com/nvidia/nvsentinel/platform-connectors/internal/upstream"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 

@@ -11,9 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 
-	"github.com/nvidia/nvsentinel/internal/delay"
 	"github.com/nvidia/nvsentinel/internal/nodeclient"
-	"github.com/nvidia/nvsentinel/internal/nodeevent"
+	"github.com/nvidia/nvsentinel/internal/retry"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/spool"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
@@ -53,7 +52,7 @@ func (f *Fatal) Run(ctx context.Context) error {
 			return nil
 		}
 		f.Log.Warn("telling of events that killed the process failed, trying again", "error", err, "after", tellAgain)
-		delay.For(ctx, f.Clock, tellAgain)
+		retry.Sleep(ctx, f.Clock, tellAgain)
 	}
 	return nil
 }
@@ -91,7 +90,7 @@ func (f *Fatal) event(ctx context.Context, text string) error {
 	if node == nil {
 		return errors.New("the Node was not seen yet")
 	}
-	return nodeevent.Count(ctx, f.Client.Events, node, nodeevent.Fault{
+	return nodeclient.CountFault(ctx, f.Client.Events, node, nodeclient.FaultEvent{
 		Component: Component, Reason: "EventSetAside", Message: text, Times: 1, Last: f.Clock.Now(),
 	})
 }

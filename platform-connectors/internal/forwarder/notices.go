@@ -13,7 +13,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/internal/nodeclient"
-	"github.com/nvidia/nvsentinel/internal/nodeevent"
 )
 
 // noticeEvery is the time between two writes of notices.
@@ -135,7 +134,7 @@ func (x *Notices) event(ctx context.Context, one notice, n int) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
-	return nodeevent.Count(ctx, x.Client.Events, node, nodeevent.Fault{
+	return nodeclient.CountFault(ctx, x.Client.Events, node, nodeclient.FaultEvent{
 		Component: Component, Reason: one.reason, Message: one.text(), Times: int32(min(n, 1<<30)), Last: x.Clock.Now(),
 	})
 }

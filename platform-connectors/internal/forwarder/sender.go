@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	places "github.com/nvidia/nvsentinel/platform-connectors/internal/destination"
+	places "github.com/nvidia/nvsentinel/platform-connectors/internal/upstream"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 

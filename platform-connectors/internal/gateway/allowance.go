@@ -10,14 +10,14 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/platform-connectors/quota"
+	"github.com/nvidia/nvsentinel/platform-connectors/passage"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
 // known is what is known to be stored of a connection's records.
 type known struct {
 	mu     sync.Mutex
-	stored quota.Stored
+	stored passage.Stored
 	// missed says that records were stored which it does not know of, by a call within
 	// the quota: what they ended is not known either.
 	missed atomic.Bool
@@ -30,7 +30,7 @@ type allowance struct {
 	node   string
 	now    time.Time
 	// use is what the node has brought, with what this call brings.
-	use  quota.Use
+	use  passage.Use
 	conn *connection
 	// known is the connection's, and locked, while the node is beyond its quota.
 	known *known
@@ -40,7 +40,7 @@ type allowance struct {
 	tardy int64
 	// counted are the records that do not, of so many bytes.
 	counted, bytes int64
-	verdicts       map[quota.Verdict]int
+	verdicts       map[passage.Verdict]int
 }
 
 // allow begins what a call may have stored by a store that it believes to be a server.
@@ -51,14 +51,14 @@ func (g *Gateway) allow(c *call, server string) *allowance {
 	}
 	a := &allowance{quotas: g.Quotas, node: c.caller.Node, now: g.Clock.Now(), use: g.Quotas.use(c.caller.Node), conn: connectionOf(c.ctx)}
 	a.miss()
-	if a.level() > quota.Within {
+	if a.level() > passage.Within {
 		a.begin()
 		s := &a.known.stored
 		if len(metadata.ValueFromIncomingContext(c.ctx, AnewHeader)) > 0 {
 			s.Forget()
 		}
 		if server != "" && s.Server != server {
-			*s = quota.Stored{Server: server}
+			*s = passage.Stored{Server: server}
 		}
 	}
 	return a
@@ -81,7 +81,7 @@ func (a *allowance) begin() {
 
 // miss has a call within the quota say that it stores records nobody remembers.
 func (a *allowance) miss() {
-	if a.conn != nil && a.known == nil && a.level() == quota.Within {
+	if a.conn != nil && a.known == nil && a.level() == passage.Within {
 		a.conn.known.missed.Store(true)
 	}
 }
@@ -93,17 +93,17 @@ func (a *allowance) end() {
 	}
 }
 
-func (a *allowance) level() quota.Level { return a.quotas.Limits.Level(a.use) }
+func (a *allowance) level() passage.Level { return a.quotas.Limits.Level(a.use) }
 
 // decide says what becomes of a record of so many bytes; its error is for the caller and
 // holds for the whole call.
-func (a *allowance) decide(r record.Record, size int64) (record.Record, quota.Verdict, error) {
+func (a *allowance) decide(r record.Record, size int64) (record.Record, passage.Verdict, error) {
 	if a == nil {
-		return r, quota.Store, nil
+		return r, passage.Store, nil
 	}
 	level := a.level()
-	verdict := quota.Store
-	if level > quota.Within {
+	verdict := passage.Store
+	if level > passage.Within {
 		a.begin()
 		r, verdict = a.known.stored.Decide(level, r, a.now)
 	}
@@ -111,7 +111,7 @@ func (a *allowance) decide(r record.Record, size int64) (record.Record, quota.Ve
 	if verdict.Counted() {
 		return r, verdict, nil
 	}
-	if level == quota.Spent {
+	if level == passage.Spent {
 		if wait, ok := a.quotas.trickle.Spend(a.node, 0); !ok {
 			a.known.stored.Forget()
 			return r, verdict, later(wait, "node %s has brought more than twice a day's %d records or %d bytes: its new faults and recoveries are stored at %d bytes a second, "+
@@ -119,18 +119,18 @@ func (a *allowance) decide(r record.Record, size int64) (record.Record, quota.Ve
 		}
 		a.tardy += max(size, leastRecord)
 	}
-	a.use = a.use.Plus(quota.Use{Bytes: size, Records: 1})
+	a.use = a.use.Plus(passage.Use{Bytes: size, Records: 1})
 	a.sizes = append(a.sizes, size)
 	return r, verdict, nil
 }
 
 // count notes a verdict.
-func (a *allowance) count(verdict quota.Verdict, size int64) {
-	if verdict == quota.Store {
+func (a *allowance) count(verdict passage.Verdict, size int64) {
+	if verdict == passage.Store {
 		return
 	}
 	if a.verdicts == nil {
-		a.verdicts = map[quota.Verdict]int{}
+		a.verdicts = map[passage.Verdict]int{}
 	}
 	a.verdicts[verdict]++
 	if verdict.Counted() {
@@ -155,16 +155,16 @@ func (a *allowance) settle(results []store.AppendResult, server string) error {
 	a.miss()
 	if a.known != nil && server != "" {
 		s := &a.known.stored
-		if s.Server != "" && s.Server != server && a.verdicts[quota.Repeat] > 0 {
-			*s = quota.Stored{Server: server}
+		if s.Server != "" && s.Server != server && a.verdicts[passage.Repeat] > 0 {
+			*s = passage.Stored{Server: server}
 			return status.Error(codes.Unavailable, "another store has taken the place of the one before, send again")
 		}
 		s.Server = server
 	}
-	var taken quota.Use
+	var taken passage.Use
 	for i, result := range results {
 		if result == store.Appended {
-			taken = taken.Plus(quota.Use{Bytes: a.sizes[i], Records: 1})
+			taken = taken.Plus(passage.Use{Bytes: a.sizes[i], Records: 1})
 		}
 	}
 	if a.tardy > 0 {

@@ -4,7 +4,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/nvidia/nvsentinel/platform-connectors/passage"
-	"github.com/nvidia/nvsentinel/platform-connectors/quota"
 )
 
 // Metrics of a gateway.
@@ -56,7 +55,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}, []string{"node"}),
 	}
 	m.overQuota.WithLabelValues(droppedLetter)
-	for _, verdict := range quota.Verdicts() {
+	for _, verdict := range passage.Verdicts() {
 		m.overQuota.WithLabelValues(string(verdict))
 	}
 	for _, reason := range RefusedReasons() {

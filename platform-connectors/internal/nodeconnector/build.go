@@ -10,18 +10,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/nvidia/nvsentinel/internal/daemon"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/destination"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/forwarder"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/ingest"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/upstream"
 )
 
 // opening opens where records go, for as long as it takes; it registers its metrics.
-type opening func(ctx context.Context, metrics prometheus.Registerer) (destination.Destination, error)
+type opening func(ctx context.Context, metrics prometheus.Registerer) (upstream.Destination, error)
 
 // Build wires the walk of an event: socket, spool, then gateways and Kubernetes.
 func Build(ctx context.Context, d *daemon.Daemon, cfg Config) error {
-	return build(ctx, d, cfg, func(context.Context, prometheus.Registerer) (destination.Destination, error) {
+	return build(ctx, d, cfg, func(context.Context, prometheus.Registerer) (upstream.Destination, error) {
 		return upstream.Open(cfg.Gateway, d.Log)
 	})
 }

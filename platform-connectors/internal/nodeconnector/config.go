@@ -10,7 +10,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/internal/nodeclient"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/upstream"
-	"github.com/nvidia/nvsentinel/platform-connectors/repeats"
+	"github.com/nvidia/nvsentinel/platform-connectors/pipeline"
 )
 
 // minSpool is room for a few of the largest batches, in bytes.
@@ -79,7 +79,7 @@ func Default() Config {
 	return Config{
 		Socket: "/var/run/nvsentinel.sock", SocketMode: 0o660,
 		SpoolDir: "/var/lib/nvsentinel/platform-connector", SpoolMaxBytes: 256 << 20,
-		RepeatWindow: repeats.MaxWindow, Gateway: upstream.Default(), Shared: DefaultShared(),
+		RepeatWindow: pipeline.MaxWindow, Gateway: upstream.Default(), Shared: DefaultShared(),
 	}
 }
 
@@ -99,8 +99,8 @@ func (c Config) Validate() error {
 	if c.Pipeline != "" && !filepath.IsAbs(c.Pipeline) {
 		problems = append(problems, fmt.Errorf("pipelineConfig (--pipeline-config) %q is not an absolute path", c.Pipeline))
 	}
-	if c.RepeatWindow < 0 || c.RepeatWindow > repeats.MaxWindow {
-		problems = append(problems, fmt.Errorf("repeatWindow (--repeat-window) %s must be between 0s and %s", c.RepeatWindow, repeats.MaxWindow))
+	if c.RepeatWindow < 0 || c.RepeatWindow > pipeline.MaxWindow {
+		problems = append(problems, fmt.Errorf("repeatWindow (--repeat-window) %s must be between 0s and %s", c.RepeatWindow, pipeline.MaxWindow))
 	}
 	if c.SpoolMaxBytes < minSpool {
 		problems = append(problems, fmt.Errorf("spoolMaxBytes (--spool-max-bytes) %d is less than %d", c.SpoolMaxBytes, minSpool))

@@ -11,20 +11,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/cleared"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/nodeclient"
-	"github.com/nvidia/nvsentinel/platform-connectors/delivery"
+	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/authn"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/canary"
-	watch "github.com/nvidia/nvsentinel/platform-connectors/internal/delivery"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/destination"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/forwarder"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/nodecache"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/remind"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/sink"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/spool"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/transform"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/upstream"
 )
 
 // late is the age of the oldest unreleased event from which on the connector is
@@ -63,18 +58,18 @@ func openSpool(d *daemon.Daemon, cfg Config) (queue, error) {
 }
 
 // openNode knows the node's machine; without Kubernetes, only as it was last seen.
-func openNode(d *daemon.Daemon, cfg Config) (node *nodecache.Node, client *nodeclient.Client, err error) {
+func openNode(d *daemon.Daemon, cfg Config) (node *nodeclient.OwnNode, client *nodeclient.Client, err error) {
 	if cfg.Kubernetes {
 		if client, err = nodeclient.Connect(cfg.Kube, "platform-connectors/"+d.Version); err != nil {
 			return nil, nil, err
 		}
 	}
-	node, err = nodecache.Open(cfg.NodeName, filepath.Join(cfg.SpoolDir, "node.json"), client, d.Log)
+	node, err = nodeclient.OpenOwnNode(cfg.NodeName, filepath.Join(cfg.SpoolDir, "node.json"), client, d.Log)
 	return node, client, err
 }
 
-func openRecords(d *daemon.Daemon, cfg Config, open opening, q queue) *destination.Lazy {
-	r := destination.New(func(ctx context.Context) (destination.Destination, error) {
+func openRecords(d *daemon.Daemon, cfg Config, open opening, q queue) *upstream.Lazy {
+	r := upstream.NewLazy(func(ctx context.Context) (upstream.Destination, error) {
 		// An attempt that fails must not leave its metrics registered.
 		own := prometheus.NewRegistry()
 		dest, err := open(ctx, own)
@@ -96,7 +91,7 @@ func openRecords(d *daemon.Daemon, cfg Config, open opening, q queue) *destinati
 }
 
 // openPipeline reads the stages that change events behind the spool.
-func openPipeline(d *daemon.Daemon, cfg Config, node *nodecache.Node, client *nodeclient.Client) (*transform.Runner, error) {
+func openPipeline(d *daemon.Daemon, cfg Config, node *nodeclient.OwnNode, client *nodeclient.Client) (*transform.Runner, error) {
 	stages, err := transform.Open(transform.Options{
 		File: cfg.Pipeline, PersistOnlyToProcess: cfg.PersistOnlyToProcess, ClusterWide: cfg.Publishers.Policy(cfg.NodeName).ClusterAgents(),
 		Clock: d.Clock, Log: d.Log, Metrics: transform.NewMetrics(d.Registry),
@@ -111,22 +106,22 @@ func openPipeline(d *daemon.Daemon, cfg Config, node *nodecache.Node, client *no
 }
 
 // sinkOf is the destination as the sink of records.
-type sinkOf struct{ *destination.Lazy }
+type sinkOf struct{ *upstream.Lazy }
 
 func (s sinkOf) Sink(ctx context.Context) (forwarder.Sink, error) { return s.Wait(ctx) }
 
 func (s sinkOf) Opened() (forwarder.Sink, bool) { return s.Lazy.Opened() }
 
 // past is the destination as what knows the node's past.
-type past struct{ *destination.Lazy }
+type past struct{ *upstream.Lazy }
 
 func (p past) Opened() (sink.History, bool) {
 	dest, _ := p.Lazy.Opened()
-	h, ok := dest.(destination.Historian)
+	h, ok := dest.(upstream.Historian)
 	return h, ok
 }
 
-func newSender(d *daemon.Daemon, q queue, source *destination.Lazy, stages *transform.Runner, notices *forwarder.Notices) *forwarder.Sender {
+func newSender(d *daemon.Daemon, q queue, source *upstream.Lazy, stages *transform.Runner, notices *forwarder.Notices) *forwarder.Sender {
 	return &forwarder.Sender{
 		Source: sinkOf{source}, Transform: stages, Notices: notices, Clock: d.Clock, Log: d.Log,
 		Metrics: forwarder.NewMetrics(d.Registry, q.metrics.DeadLetters.WithLabelValues(spool.DeadRefused)),
@@ -134,14 +129,14 @@ func newSender(d *daemon.Daemon, q queue, source *destination.Lazy, stages *tran
 }
 
 // newNotices tells people what becomes of the node's events.
-func newNotices(d *daemon.Daemon, node *nodecache.Node, client *nodeclient.Client) *forwarder.Notices {
+func newNotices(d *daemon.Daemon, node *nodeclient.OwnNode, client *nodeclient.Client) *forwarder.Notices {
 	n := &forwarder.Notices{Node: node.Object, Client: client, Clock: d.Clock, Log: d.Log}
 	d.Go("notices", n.Run)
 	return n
 }
 
 // newForwarder is made before anybody reads the spool, which tries each event with it.
-func newForwarder(d *daemon.Daemon, q queue, node *nodecache.Node, sender *forwarder.Sender, tally *forwarder.Tally) *forwarder.Forwarder {
+func newForwarder(d *daemon.Daemon, q queue, node *nodeclient.OwnNode, sender *forwarder.Sender, tally *forwarder.Tally) *forwarder.Forwarder {
 	f := &forwarder.Forwarder{
 		Spool: q.spool, Reader: q.stored, Sender: sender, Identity: node.Identity, Tally: tally, Clock: d.Clock, Log: d.Log,
 	}
@@ -158,11 +153,11 @@ func startForwarder(d *daemon.Daemon, f *forwarder.Forwarder) {
 }
 
 // watchDelivery shows that events do not reach the store, or that it is not open.
-func watchDelivery(d *daemon.Daemon, p parts, f *forwarder.Forwarder, records *destination.Lazy, notices *forwarder.Notices) {
-	w := &watch.Watch{
-		Backlog: func() delivery.Backlog {
+func watchDelivery(d *daemon.Daemon, p parts, f *forwarder.Forwarder, records *upstream.Lazy, notices *forwarder.Notices) {
+	w := &sink.DeliveryWatch{
+		Backlog: func() conditions.Backlog {
 			if open, detail := records.Ready(); !open && p.queue.spool.Bytes() > 0 {
-				return delivery.Backlog{Since: d.Clock.Now().Add(-p.queue.spool.Oldest()), Problem: detail}
+				return conditions.Backlog{Since: d.Clock.Now().Add(-p.queue.spool.Oldest()), Problem: detail}
 			}
 			return f.Backlog()
 		},
@@ -182,7 +177,7 @@ func tellOfFatal(d *daemon.Daemon, cfg Config, p parts) {
 }
 
 // newTally counts repeats until the Node says that one of its faults is over.
-func newTally(d *daemon.Daemon, cfg Config, node *nodecache.Node, stages *transform.Runner) *forwarder.Tally {
+func newTally(d *daemon.Daemon, cfg Config, node *nodeclient.OwnNode, stages *transform.Runner) *forwarder.Tally {
 	tally := forwarder.NewTally(cfg.RepeatWindow, &forwarder.Tally{Shape: stages.Change, Clock: d.Clock}, d.Registry)
 	node.OnChange(func() { tally.See(node.Object()) })
 	return tally
@@ -227,7 +222,7 @@ func identityOf(client *nodeclient.Client, log *slog.Logger) func(context.Contex
 // parts are what the Kubernetes sink and those who tell of events need.
 type parts struct {
 	queue   queue
-	node    *nodecache.Node
+	node    *nodeclient.OwnNode
 	history sink.Source
 	client  *nodeclient.Client
 	stages  *transform.Runner
@@ -249,14 +244,14 @@ func startSink(d *daemon.Daemon, cfg Config, p parts) {
 	notify := push.Waker()
 	fold.OnChange(notify)
 	p.node.OnChange(notify)
-	dismissals := &sink.Dismissals{Fold: fold, Path: cleared.Path(cfg.Socket), Node: p.node.Object}
+	dismissals := &sink.Dismissals{Fold: fold, Path: record.ClearedPath(cfg.Socket), Node: p.node.Object}
 	p.node.OnChange(dismissals.Waker())
 	d.Go("dismissals", dismissals.Run)
-	reminder := &remind.Reminder{Node: p.node.Object, Stored: fold.Stored, Source: p.source, Client: p.client, Clock: d.Clock, Log: d.Log}
+	reminder := &forwarder.Reminder{Node: p.node.Object, Stored: fold.Stored, Source: p.source, Client: p.client, Clock: d.Clock, Log: d.Log}
 	reminder.Register(d.Registry)
 	p.node.OnChange(reminder.Waker())
 	d.Go("reminder", reminder.Run)
-	bird := &canary.Canary{NodeName: cfg.NodeName, Socket: cfg.Socket, Node: p.node.Object, Clock: d.Clock, Log: d.Log}
+	bird := &Canary{NodeName: cfg.NodeName, Socket: cfg.Socket, Node: p.node.Object, Clock: d.Clock, Log: d.Log}
 	p.node.OnChange(bird.Waker())
 	d.Go("canary", bird.Run)
 	d.Go("node watch", p.node.Run)

@@ -12,7 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/nvidia/nvsentinel/internal/cleared"
+	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/durable"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
@@ -23,7 +23,7 @@ import (
 type Dismissals struct {
 	Fold *Fold
 	// Path is the file that tells the node's monitors which records were cleared
-	// (cleared.List); empty tells nobody.
+	// (record.ClearedList); empty tells nobody.
 	Path string
 	// Node is the Node as it was seen last, or nil.
 	Node func() *corev1.Node
@@ -78,7 +78,7 @@ func (d *Dismissals) tell(ids []string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("reading the cleared records: %w", err)
 	}
-	have, err := cleared.Parse(data)
+	have, err := record.ParseCleared(data)
 	if err != nil {
 		d.Fold.Log.Warn("the file of cleared records is begun anew", "file", d.Path, "error", err)
 	}

@@ -13,10 +13,10 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
-	"github.com/nvidia/nvsentinel/internal/delay"
+	"github.com/nvidia/nvsentinel/internal/durable"
+	"github.com/nvidia/nvsentinel/internal/retry"
 	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/spool"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/statefile"
 )
 
 const (
@@ -27,8 +27,8 @@ const (
 	// with the spool's, for which publishers wait.
 	pace = 100 * time.Millisecond
 	// diskPace is how many bytes of the file may be written per second.
-	diskPace = 4 << 20
-	retry    = 5 * time.Second
+	diskPace   = 4 << 20
+	retryAfter = 5 * time.Second
 	// rebuildEvery is how often an incomplete set looks for the store.
 	rebuildEvery = 2 * time.Second
 	// historyDeadline bounds the reading of the node's history.
@@ -128,7 +128,7 @@ func (f *Fold) Run(ctx context.Context) error {
 			f.Log.Error("keeping the fault set failed; it is tried again", "error", err)
 		}
 		failing = true
-		delay.For(ctx, f.Clock, retry)
+		retry.Sleep(ctx, f.Clock, retryAfter)
 	}
 	return nil
 }
@@ -253,7 +253,7 @@ func (f *Fold) current() state {
 
 // publish makes a state durable, then visible. The caller holds work.
 func (f *Fold) publish(s state) error {
-	size, err := statefile.Save(f.Path, s)
+	size, err := durable.Save(f.Path, s)
 	if err != nil {
 		return err
 	}

@@ -16,10 +16,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/delay"
 	"github.com/nvidia/nvsentinel/internal/nodeclient"
-	"github.com/nvidia/nvsentinel/internal/nodeevent"
-	"github.com/nvidia/nvsentinel/internal/outage"
+	"github.com/nvidia/nvsentinel/internal/retry"
 	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
 )
 
@@ -79,7 +77,7 @@ type Push struct {
 	Metrics *Metrics
 
 	wake   chan struct{}
-	outage outage.Outage
+	outage retry.Outage
 }
 
 // Waker returns what to call when the set or the Node has changed.
@@ -103,10 +101,10 @@ func (p *Push) Run(ctx context.Context) error {
 		p.note(err)
 		switch {
 		case err != nil:
-			delay.For(ctx, p.Clock, pace.NextBackOff())
+			retry.Sleep(ctx, p.Clock, pace.NextBackOff())
 			continue
 		case wrote:
-			delay.For(ctx, p.Clock, calm)
+			retry.Sleep(ctx, p.Clock, calm)
 		}
 		pace.Reset()
 		select {
@@ -178,8 +176,8 @@ func (p *Push) tell(ctx context.Context, node *corev1.Node, notices []conditions
 	var written []conditions.Notice
 	var failure error
 	for _, n := range notices {
-		fault := nodeevent.Fault{Component: n.Agent, Reason: n.Reason, Message: n.Message, Times: 1, Last: p.Clock.Now()}
-		failure = nodeevent.Count(ctx, p.Client.Events, node, fault)
+		fault := nodeclient.FaultEvent{Component: n.Agent, Reason: n.Reason, Message: n.Message, Times: 1, Last: p.Clock.Now()}
+		failure = nodeclient.CountFault(ctx, p.Client.Events, node, fault)
 		if p.Metrics.Told(failure); failure != nil {
 			break
 		}

@@ -4,8 +4,8 @@
 package sink
 
 import (
+	"github.com/nvidia/nvsentinel/internal/durable"
 	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/statefile"
 )
 
 // stateVersion is the version of the file's shape. In version 1 each name of a
@@ -28,7 +28,7 @@ type state struct {
 // lost or cannot be read is an incomplete, empty set.
 func loadState(path, epoch string, released, committed uint64) (s state, problem string) {
 	fresh := state{Version: stateVersion, Epoch: epoch, Index: released, Set: &conditions.Set{}}
-	switch found, err := statefile.Load(path, statefile.Versions{Oldest: 1, Newest: stateVersion}, &s); {
+	switch found, err := durable.Load(path, durable.Versions{Oldest: 1, Newest: stateVersion}, &s); {
 	case err != nil:
 		return fresh, err.Error()
 	case !found:

@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/livefile"
+	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/platform-connectors/pipeline"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
@@ -27,7 +27,7 @@ type Runner struct {
 	permit  bool // see pipeline.Config.PersistOnlyToProcess
 	wide    []string
 	nodes   Nodes
-	follows *livefile.Follower
+	follows *daemon.FileFollower
 	log     *slog.Logger
 	metrics *Metrics
 
@@ -55,7 +55,7 @@ type Options struct {
 // Open reads and compiles the pipeline. At the start a bad file is an error.
 func Open(o Options) (*Runner, error) {
 	r := &Runner{file: o.File, permit: o.PersistOnlyToProcess, wide: o.ClusterWide, nodes: o.Nodes, log: o.Log, metrics: o.Metrics}
-	r.follows = &livefile.Follower{Files: func() []string { return named(r.file) }, Take: r.take, Told: r.told, Clock: o.Clock}
+	r.follows = &daemon.FileFollower{Files: func() []string { return named(r.file) }, Take: r.take, Told: r.told, Clock: o.Clock}
 	return r, r.follows.Start()
 }
 

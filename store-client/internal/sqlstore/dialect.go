@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/nvidia/nvsentinel/store-client/internal/wake"
 )
 
 // Queryer is what a dialect reads with: a database or one connection of it.
@@ -103,7 +101,7 @@ type Dialect struct {
 	Time func(t *time.Time) any
 	// Reserve reserves n rows' places in the transaction and arranges that the
 	// feeds of all processes are woken when it commits, and told why.
-	Reserve func(ctx context.Context, tx *sql.Tx, n int, causes []wake.Cause) (Reservation, error)
+	Reserve func(ctx context.Context, tx *sql.Tx, n int, causes []Cause) (Reservation, error)
 	// HeadSQL is a query of one row that says how far feeds may read, as its
 	// snapshot shows it; its column next is Head's next. ReadHead scans the row.
 	HeadSQL  string
@@ -115,7 +113,7 @@ type Dialect struct {
 	// readable: their transaction numbers mean nothing here. It is idempotent.
 	Adopt func(ctx context.Context, db *sql.DB) error
 	// Wake calls notify after other processes' writes until the context ends.
-	Wake func(ctx context.Context, notify func(...wake.Cause))
+	Wake func(ctx context.Context, notify func(...Cause))
 }
 
 // Joint is what the statement needs that writes updates of many callers.

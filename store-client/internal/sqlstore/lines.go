@@ -8,33 +8,33 @@ import (
 	"time"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/store-client/internal/offset"
+	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 )
 
-// lines implements offset.Lines.
+// lines implements provider.Lines.
 type lines struct{ *Store }
 
 // Line reads a consumer's line.
-func (l lines) Line(ctx context.Context, consumer string) (offset.Line, error) {
+func (l lines) Line(ctx context.Context, consumer string) (provider.Line, error) {
 	return readLine(ctx, l.db, consumer)
 }
 
-func readLine(ctx context.Context, q Queryer, consumer string) (offset.Line, error) {
-	l := offset.Line{Stored: true}
+func readLine(ctx context.Context, q Queryer, consumer string) (provider.Line, error) {
+	l := provider.Line{Stored: true}
 	var mark instant
 	err := q.QueryRowContext(ctx, "SELECT position, mark FROM feed_positions WHERE consumer = $1", consumer).Scan(&l.Text, &mark)
 	if errors.Is(err, sql.ErrNoRows) {
-		return offset.Line{}, nil
+		return provider.Line{}, nil
 	}
 	if err != nil {
-		return offset.Line{}, fmt.Errorf("reading the position: %w", err)
+		return provider.Line{}, fmt.Errorf("reading the position: %w", err)
 	}
 	l.Mark = mark.t
 	return l, nil
 }
 
 // Swap writes a consumer's line if the old one is there.
-func (l lines) Swap(ctx context.Context, consumer string, old, with offset.Line) (swapped bool, err error) {
+func (l lines) Swap(ctx context.Context, consumer string, old, with provider.Line) (swapped bool, err error) {
 	now := l.Clock.Now()
 	query := "INSERT INTO feed_positions (position, mark, updated_at, consumer) VALUES ($1, $2, $3, $4) ON CONFLICT (consumer) DO NOTHING"
 	args := []any{with.Text, l.Dialect.Time(with.Mark), l.Dialect.Time(&now), consumer}
