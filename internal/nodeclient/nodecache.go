@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/durable"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
 // This part of the package is what the connector's own Node object was last seen to be.
@@ -159,4 +161,33 @@ func (n *OwnNode) lose() {
 func (n *OwnNode) keep(seen record.NodeIdentity) error {
 	_, err := durable.Save(n.path, ownIdentity{identityVersion, seen})
 	return err
+}
+
+// Ends tells when faults of a Node may have ended without a recovery that goes
+// through its connector. It is not safe for concurrent use.
+type Ends struct{ node *corev1.Node }
+
+// See takes the Node as it is now, and says whether since the last time its session
+// is over or another, somebody uncordoned it, or asked to have a fault cleared.
+func (e *Ends) See(node *corev1.Node) bool {
+	if node == nil {
+		return false
+	}
+	before := e.node
+	e.node = node
+	return before != nil && ended(before, node)
+}
+
+func ended(before, now *corev1.Node) bool {
+	session := nodemark.Session(before)
+	if session != "" && session != nodemark.Session(now) ||
+		before.Spec.Unschedulable && !now.Spec.Unschedulable {
+		return true
+	}
+	for key, value := range now.Annotations {
+		if strings.HasPrefix(key, nodemark.ClearPrefix) && before.Annotations[key] != value {
+			return true
+		}
+	}
+	return false
 }

@@ -5,6 +5,9 @@ package retry
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -51,4 +54,62 @@ func (o *Outage) Ready() (bool, string) {
 		return false, o.err.Error()
 	}
 	return true, ""
+}
+
+// MaxWait is the longest time a position is held by one Wait; longer waits are
+// cut to it. Whatever needs longer waits on the world and has to Park.
+const MaxWait = time.Minute
+
+type wait struct {
+	after time.Duration
+	why   string
+}
+
+func (w *wait) Error() string {
+	return fmt.Sprintf("%s (asking again in %s, position held)", w.why, w.after)
+}
+
+type park struct {
+	after time.Duration
+	why   string
+}
+
+func (p *park) Error() string {
+	return fmt.Sprintf("%s (parked, asking again in %s)", p.why, p.after)
+}
+
+// Wait asks for another try after d, at most MaxWait, with the feed's position
+// held: for a lost race or a cold cache.
+func Wait(d time.Duration, why string) error {
+	return &wait{after: min(max(d, 0), MaxWait), why: why}
+}
+
+// raceWait bounds the time that a lost race waits: a try takes some requests to servers,
+// which is what keeps a loser that goes on losing from being a burden.
+const raceWait = 10 * time.Millisecond
+
+// Race asks for another try at once, after somebody else was faster; the moment is
+// random, so that the losers of a race do not meet in the next one.
+func Race(why string) error { return Wait(rand.N(raceWait), why) }
+
+// Park lets the position go: durable state is written, the key is asked again
+// after d, at once when it is enqueued, and found by the backlog after a restart.
+func Park(d time.Duration, why string) error {
+	return &park{after: max(d, 0), why: why}
+}
+
+// AsWait tells whether err, or what it wraps, is a Wait, and its parts.
+func AsWait(err error) (d time.Duration, why string, ok bool) {
+	if e, found := errors.AsType[*wait](err); found {
+		return e.after, e.why, true
+	}
+	return 0, "", false
+}
+
+// AsPark tells whether err, or what it wraps, is a Park, and its parts.
+func AsPark(err error) (d time.Duration, why string, ok bool) {
+	if e, found := errors.AsType[*park](err); found {
+		return e.after, e.why, true
+	}
+	return 0, "", false
 }

@@ -254,23 +254,23 @@ func stores() []Filter {
 			"./store-client/mongodb", "TestTheServerFiltersPersistOnly",
 		},
 		{
-			"the store of a service that acts", "lists", "store-client/store/acting.go",
+			"the store of a service that acts", "lists", "store-client/store/reader.go",
 			"	q.Selector = ofProcess(q.Selector)\n", "", "./store-client/store", "TestActing",
 		},
 		{
-			"the store of a service that acts", "feeds", "store-client/store/acting.go",
+			"the store of a service that acts", "feeds", "store-client/store/reader.go",
 			"Feed(ctx, consumer, ofProcess(s))", "Feed(ctx, consumer, s)", "./store-client/store", "TestActing",
 		},
 		{
-			"the store of a service that acts", "where a feed begins", "store-client/store/acting.go",
+			"the store of a service that acts", "where a feed begins", "store-client/store/reader.go",
 			"ofProcess(s), since)", "s, since)", "./store-client/store", "TestActing",
 		},
 		{
-			"the store of a service that acts", "a selector without a strategy asks for PROCESS", "store-client/store/acting.go",
+			"the store of a service that acts", "a selector without a strategy asks for PROCESS", "store-client/store/reader.go",
 			"		s.Strategy = record.Process\n", "		return s\n", "./store-client/store", "TestActing",
 		},
 		{
-			"the store of a service that acts", "one of another strategy gets nothing", "store-client/store/acting.go",
+			"the store of a service that acts", "one of another strategy gets nothing", "store-client/store/reader.go",
 			", Strategy: record.Process, Any:", ", Any:", "./store-client/store", "TestActing",
 		},
 	}

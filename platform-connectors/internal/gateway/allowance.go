@@ -1,13 +1,16 @@
 package gateway
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/platform-connectors/passage"
@@ -176,4 +179,94 @@ func (a *allowance) settle(results []store.AppendResult, server string) error {
 		a.quotas.Metrics.overQuota.WithLabelValues(string(verdict)).Add(float64(n))
 	}
 	return nil
+}
+
+// Shares bounds what one node brings and asks for at once, so that none keeps the store
+// from the others. What it leaves in the store in a day is bounded by its quota.
+type Shares struct {
+	// PerSecond is what a node may bring in the long run, Burst at once; in bytes.
+	PerSecond, Burst int64
+	Clock            clock.PassiveClock
+
+	mu sync.Mutex
+	of map[string]share
+}
+
+// share is what a node has brought and not worked off yet.
+type share struct {
+	bytes int64
+	at    time.Time
+}
+
+// Spend notes n bytes of a node; false says that it has brought too much before
+// and has to wait, about how long.
+func (s *Shares) Spend(node string, n int64) (wait time.Duration, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.Clock.Now()
+	if s.of == nil {
+		s.of = map[string]share{}
+	}
+	if _, known := s.of[node]; !known && len(s.of) >= maxPeers {
+		for other, o := range s.of {
+			if s.left(o, now) == 0 {
+				delete(s.of, other)
+			}
+		}
+	}
+	bytes := s.left(s.of[node], now)
+	if bytes >= s.Burst {
+		return time.Duration((bytes-s.Burst)/s.PerSecond+1) * time.Second, false
+	}
+	s.of[node] = share{bytes + n, now}
+	return 0, true
+}
+
+// left is what of a share is not worked off at a time.
+func (s *Shares) left(o share, now time.Time) int64 {
+	since := now.Sub(o.at)
+	if since > time.Hour {
+		return 0
+	}
+	return max(o.bytes-int64(since.Seconds()*float64(s.PerSecond)), 0)
+}
+
+// nodeReceives bounds what the calls of one node hold while they are received, in bytes,
+// unless one request alone is larger: a node that sends slowly holds no more.
+const nodeReceives = 2 << 20
+
+// Memory bounds the bytes of requests that a gateway holds, from before they are received
+// until they are answered. Who waits is served in the order of coming.
+type Memory struct {
+	all *semaphore.Weighted
+	// large is the part of all that requests of more than nodeReceives may have
+	// together, so that a few of them never keep all others waiting.
+	large *semaphore.Weighted
+}
+
+// NewMemory bounds the requests to so many bytes, at least MaxMessage.
+func NewMemory(bytes int64) *Memory {
+	return &Memory{all: semaphore.NewWeighted(bytes), large: semaphore.NewWeighted(max(bytes/2, MaxMessage))}
+}
+
+// Acquire waits for n bytes, at most MaxMessage, until ctx ends. The caller releases them.
+func (m *Memory) Acquire(ctx context.Context, n int64) (release func(), err error) {
+	isLarge := n > nodeReceives
+	if isLarge {
+		if err := m.large.Acquire(ctx, n); err != nil {
+			return nil, err
+		}
+	}
+	if err := m.all.Acquire(ctx, n); err != nil {
+		if isLarge {
+			m.large.Release(n)
+		}
+		return nil, err
+	}
+	return func() {
+		m.all.Release(n)
+		if isLarge {
+			m.large.Release(n)
+		}
+	}, nil
 }
