@@ -180,7 +180,7 @@ func (l *Loop[R]) commitLoop(ctx context.Context) {
 		} else {
 			pause = min(max(2*pause, minBackoff), maxBackoff/2)
 			l.fail("commit", err)
-			signal(l.dirty)
+			l.dirty.Call()
 		}
 		if !retry.Sleep(ctx, l.Clock, pause) {
 			return
@@ -311,7 +311,7 @@ func (l *Loop[R]) settle(key string, upTo uint64) {
 	moved := l.tracker.settle(key, upTo)
 	l.mu.Unlock()
 	if moved {
-		signal(l.dirty)
+		l.dirty.Call()
 	}
-	signal(l.shrunk)
+	l.shrunk.Call()
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/internal/config"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
+	"github.com/nvidia/nvsentinel/internal/retry"
 )
 
 // Files is a configuration that names further files, whose content counts as its
@@ -143,16 +144,8 @@ func (f *FileFollower) Start() error {
 
 // Run looks at the files until ctx ends.
 func (f *FileFollower) Run(ctx context.Context) error {
-	ticker := f.Clock.NewTicker(FilesEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C():
-			f.look()
-		}
-	}
+	retry.Every(ctx, f.Clock, FilesEvery, f.look)
+	return nil
 }
 
 // Trouble is why what is on disk is not in force; empty if it is.

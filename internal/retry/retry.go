@@ -1,6 +1,6 @@
 // Package retry is about work that is tried again: the errors with which a handler says when
 // (every other error means "again, with backoff"; package consume carries them out), the
-// wait between two tries, and where a row of failures begins and ends.
+// wait between two tries or for news, and where a row of failures begins and ends.
 package retry
 
 import (
@@ -26,6 +26,35 @@ func Sleep(ctx context.Context, c clock.Clock, d time.Duration) bool {
 		return false
 	case <-timer.C():
 		return ctx.Err() == nil
+	}
+}
+
+// Every calls do after each d until ctx ends.
+func Every(ctx context.Context, c clock.WithTicker, d time.Duration, do func()) {
+	ticker := c.NewTicker(d)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+			do()
+		}
+	}
+}
+
+// Wake is how somebody who waits for news is woken: calls that come before the last one was
+// taken are one.
+type Wake chan struct{}
+
+// NewWake is one that nobody has called.
+func NewWake() Wake { return make(Wake, 1) }
+
+// Call wakes who waits; it never blocks.
+func (w Wake) Call() {
+	select {
+	case w <- struct{}{}:
+	default: // it is woken already
 	}
 }
 

@@ -35,15 +35,9 @@ func (s Sources) Watch(ctx context.Context, node string, c clock.WithTicker, see
 	var watches sync.WaitGroup
 	defer watches.Wait()
 	defer cancel()
-	wake := make(chan struct{}, 1)
-	notify := func() {
-		select {
-		case wake <- struct{}{}:
-		default: // it is woken already
-		}
-	}
+	wake := retry.NewWake()
 	for _, begin := range s.watches(node) {
-		watches.Go(func() { keep(ctx, c, begin, notify, blind) })
+		watches.Go(func() { keep(ctx, c, begin, wake.Call, blind) })
 	}
 	tick := c.NewTicker(StoreEvery)
 	defer tick.Stop()

@@ -103,16 +103,8 @@ func (x *Notices) AddDetail(reason, detail string, n int) {
 
 // Run tells until ctx ends.
 func (x *Notices) Run(ctx context.Context) error {
-	ticker := x.Clock.NewTicker(noticeEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C():
-			x.tell(ctx)
-		}
-	}
+	retry.Every(ctx, x.Clock, noticeEvery, func() { x.tell(ctx) })
+	return nil
 }
 
 func (x *Notices) tell(ctx context.Context) {

@@ -15,6 +15,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/nodeclient"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/retry"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -47,7 +48,7 @@ type Reminder struct {
 	Log    *slog.Logger
 
 	appended, refused prometheus.Counter
-	wake              chan struct{}
+	wake              retry.Wake
 	// done are the ids of faults that the store refused and that are reported.
 	done map[string]bool
 }
@@ -66,13 +67,8 @@ func (r *Reminder) Register(registry prometheus.Registerer) {
 
 // Waker returns what to call when the Node has changed.
 func (r *Reminder) Waker() func() {
-	r.wake = make(chan struct{}, 1)
-	return func() {
-		select {
-		case r.wake <- struct{}{}:
-		default: // it is woken already
-		}
-	}
+	r.wake = retry.NewWake()
+	return r.wake.Call
 }
 
 // Run looks until ctx ends.

@@ -53,7 +53,7 @@ type Quotas struct {
 
 	trickle Shares
 	outage  retry.Outage
-	due     chan struct{}
+	due     retry.Wake
 
 	mu    sync.Mutex
 	day   string
@@ -73,7 +73,7 @@ type usage struct {
 // NewQuotas prepares quotas; without limits nothing is bounded.
 func NewQuotas(q *Quotas) *Quotas {
 	q.trickle = Shares{PerSecond: trickle, Burst: trickleBurst, Clock: q.Clock}
-	q.due, q.nodes = make(chan struct{}, 1), map[string]*usage{}
+	q.due, q.nodes = retry.NewWake(), map[string]*usage{}
 	return q
 }
 
@@ -116,10 +116,7 @@ func (q *Quotas) note(node string, stored passage.Use, counted, bytes int64) {
 		u.counted = u.counted.Add(counted, bytes, q.Clock.Now().UTC())
 	}
 	if q.Limits.Share(passage.Use{Bytes: u.own.Bytes - u.told.Bytes, Records: u.own.Records - u.told.Records}) >= worthTelling {
-		select {
-		case q.due <- struct{}{}:
-		default:
-		}
+		q.due.Call()
 	}
 }
 

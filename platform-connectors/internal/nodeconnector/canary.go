@@ -14,6 +14,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/retry"
 )
 
 // This part of the package sends an event through the front door of the connector itself when
@@ -45,19 +46,14 @@ type Canary struct {
 	Clock clock.PassiveClock
 	Log   *slog.Logger
 
-	wake chan struct{}
+	wake retry.Wake
 	sent string // the last one
 }
 
 // Waker returns what to call when the Node has changed; it comes before Run.
 func (c *Canary) Waker() func() {
-	c.wake = make(chan struct{}, 1)
-	return func() {
-		select {
-		case c.wake <- struct{}{}:
-		default:
-		}
-	}
+	c.wake = retry.NewWake()
+	return c.wake.Call
 }
 
 // Run answers until ctx ends. What is asked for again has the same id, of which the

@@ -15,6 +15,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/durable"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/retry"
 	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
 )
 
@@ -29,18 +30,13 @@ type Dismissals struct {
 	// Node is the Node as it was seen last, or nil.
 	Node func() *corev1.Node
 
-	wake chan struct{}
+	wake retry.Wake
 }
 
 // Waker returns what to call when the Node has changed; it comes before Run.
 func (d *Dismissals) Waker() func() {
-	d.wake = make(chan struct{}, 1)
-	return func() {
-		select {
-		case d.wake <- struct{}{}:
-		default:
-		}
-	}
+	d.wake = retry.NewWake()
+	return d.wake.Call
 }
 
 // Run dismisses until ctx ends. What the disk did not take is tried again when

@@ -77,19 +77,14 @@ type Push struct {
 	Log     *slog.Logger
 	Metrics *Metrics
 
-	wake   chan struct{}
+	wake   retry.Wake
 	outage retry.Outage
 }
 
 // Waker returns what to call when the set or the Node has changed.
 func (p *Push) Waker() func() {
-	p.wake = make(chan struct{}, 1)
-	return func() {
-		select {
-		case p.wake <- struct{}{}:
-		default: // it is woken already
-		}
-	}
+	p.wake = retry.NewWake()
+	return p.wake.Call
 }
 
 // Run compares and writes until ctx ends: whenever it is woken and once a minute.

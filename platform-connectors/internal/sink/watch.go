@@ -58,19 +58,13 @@ func (w *DeliveryWatch) Register(r prometheus.Registerer) {
 
 // Run looks until ctx ends.
 func (w *DeliveryWatch) Run(ctx context.Context) error {
-	ticker := w.Clock.NewTicker(deliveryEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C():
-			err := w.look(ctx)
-			if begins, _ := w.outage.Note(err); begins {
-				w.Log.Warn("writing the condition EventDelivery of the Node failed, trying again", "error", err)
-			}
+	retry.Every(ctx, w.Clock, deliveryEvery, func() {
+		err := w.look(ctx)
+		if begins, _ := w.outage.Note(err); begins {
+			w.Log.Warn("writing the condition EventDelivery of the Node failed, trying again", "error", err)
 		}
-	}
+	})
+	return nil
 }
 
 func (w *DeliveryWatch) look(ctx context.Context) error {

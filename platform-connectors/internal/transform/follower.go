@@ -69,7 +69,7 @@ type Confirmation struct {
 	stands map[standing]time.Time
 
 	obeyed news
-	wake   chan struct{}
+	wake   retry.Wake
 
 	mu     sync.Mutex
 	outage retry.Outage
@@ -86,15 +86,12 @@ type news struct {
 // Waker returns what to call when the rules have changed; it comes before Run. What the
 // store does not have yet is judged again then, as the forwarder judges it.
 func (f *Confirmation) Waker() func() {
-	f.wake = make(chan struct{}, 1)
+	f.wake = retry.NewWake()
 	return func() {
 		f.mu.Lock()
 		f.heard.rules++
 		f.mu.Unlock()
-		select {
-		case f.wake <- struct{}{}:
-		default:
-		}
+		f.wake.Call()
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/retry"
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 )
 
@@ -52,18 +53,18 @@ func ParseCause(text string) Cause {
 // Signal wakes its subscribers; the zero value is ready.
 type Signal struct {
 	mu   sync.Mutex
-	subs map[chan struct{}]func(Cause) bool
+	subs map[retry.Wake]func(Cause) bool
 }
 
 // Subscribe returns a channel that holds a token after every wake-up since it was
 // last read that the subscriber heeds, and the function that ends the subscription.
 // heeds must not block.
 func (s *Signal) Subscribe(heeds func(Cause) bool) (<-chan struct{}, func()) {
-	ch := make(chan struct{}, 1)
+	ch := retry.NewWake()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.subs == nil {
-		s.subs = map[chan struct{}]func(Cause) bool{}
+		s.subs = map[retry.Wake]func(Cause) bool{}
 	}
 	s.subs[ch] = heeds
 	return ch, func() {
@@ -81,10 +82,7 @@ func (s *Signal) Notify(causes ...Cause) {
 		if !slices.ContainsFunc(causes, heeds) {
 			continue
 		}
-		select {
-		case ch <- struct{}{}:
-		default:
-		}
+		ch.Call()
 	}
 }
 
