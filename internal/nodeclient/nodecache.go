@@ -21,9 +21,8 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
-// This part of the package is what the connector's own Node object was last seen to be.
-// It is kept beside the spool, so that events are bound to their
-// machine while the API server is away.
+// OwnNode is what the connector's own Node object was last seen to be. It is kept beside the
+// spool, so that events are bound to their machine while the API server is away.
 
 // stopGrace is how long the watch gets to stop.
 const stopGrace = time.Second

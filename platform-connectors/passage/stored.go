@@ -158,16 +158,16 @@ func whole(r record.Record) (_ record.Record, differs bool) {
 	return r, true
 }
 
-// This part of the package decides what of a node's records is stored when the node has brought more
-// than its quota of the day. It does no I/O and reads no clock.
+// This part of the package decides what of a node's records is stored when the node has
+// brought more than its quota of the day. It does no I/O and reads no clock.
 //
-// Within the quota everything is stored. Beyond it events that are for the record only,
-// and repeats of what is stored, are counted instead; new faults and recoveries are
-// stored as long as a reserve lasts, which is as large as the quota. When that is spent
-// too, faults of a check that differ in what they are about become one fault of the whole
-// check, which only a recovery of the whole check ends; what is new is stored at a
-// trickle, and waits at its node for its turn. So no fault is lost, and a node that says
-// ever new things cannot fill the store.
+// Within the quota everything is stored. Beyond it events that are for the record only, and
+// repeats of what is stored, are counted instead; new faults and recoveries are stored as
+// long as a reserve lasts, which is as large as the quota. When that is spent too, faults of
+// a check that differ in what they are about become one fault of the whole check, which only
+// a recovery of the whole check ends; what is new is stored at a trickle, and waits at its
+// node for its turn. So no fault is lost, and a node that says ever new things cannot fill
+// the store.
 
 // Quota are what a node may bring in one day, counted from midnight UTC. 0 is no bound.
 type Quota struct{ Bytes, Records int64 }

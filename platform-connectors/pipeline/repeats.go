@@ -12,14 +12,14 @@ import (
 )
 
 // This part of the package decides which events of a node are stored at once and which are
-// counted: repeats of an event that was stored within the window. What is counted
-// goes to the store as one record, the newest of them, that says how many it
-// stands for and when they happened. It does no I/O and reads no clock.
+// counted: repeats of an event that was stored within the window. What is counted goes to
+// the store as one record, the newest of them, that says how many it stands for and when
+// they happened. It does no I/O and reads no clock.
 //
-// An event is a repeat only if nothing that anybody decides by differs: it is the
-// same in every field but its id, its time and its place in its publisher's
-// order, its text and metadata included, about the same machine and boot, and the
-// pipeline makes the same of it. Recoveries are never counted.
+// An event is a repeat only if nothing that anybody decides by differs: it is the same in
+// every field but its id, its time and its place in its publisher's order, its text and
+// metadata included, about the same machine and boot, and the pipeline makes the same of it.
+// Recoveries are never counted.
 
 const (
 	// MaxWindow bounds the window: whoever looks for patterns gets to know of a

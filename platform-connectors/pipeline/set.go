@@ -10,10 +10,10 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// This part of the package decides which waiting faults of a node are confirmed: by a
-// second signal, by being reported again, or by standing for long enough. It folds
-// the events of the node's spool, in their order, into a set that is kept durably.
-// It does no I/O and reads no clock.
+// This part of the package decides which waiting faults of a node are confirmed: by a second
+// signal, by being reported again, or by standing for long enough. It folds the events of
+// the node's spool, in their order, into a set that is kept durably. It does no I/O and
+// reads no clock.
 
 // Bounds of a set.
 const (

@@ -19,9 +19,8 @@ import (
 )
 
 // This part of the package remembers in the store what a consumer's process died of, and
-// keeps the records that it is never to look at again. What is set aside is a
-// dead letter; the record itself stays as it is, and who deletes the letter puts
-// it back.
+// keeps the records that it is never to look at again. What is set aside is a dead letter;
+// the record itself stays as it is, and who deletes the letter puts it back.
 
 // AsideSource is that of the dead letters of a consumer whose process died of them;
 // their ids are those of the records.

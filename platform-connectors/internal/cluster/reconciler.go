@@ -25,9 +25,9 @@ import (
 )
 
 // This part of the package shows the faults that cluster-wide publishers reported as
-// conditions of their nodes. It is the work of the leader among the connectors
-// of role cluster, from the store's records alone: what a node's conditions must
-// say is computed whole, whatever enqueued it.
+// conditions of their nodes. It is the work of the leader among the connectors of role
+// cluster, from the store's records alone: what a node's conditions must say is computed
+// whole, whatever enqueued it.
 
 // ConditionRecords is the part of the store that is read.
 type ConditionRecords interface {

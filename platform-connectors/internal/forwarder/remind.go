@@ -19,9 +19,9 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
-// This part of the package tells a store again what it has lost: faults that the node's
-// own Node object names as unknown to the store, and that stand in the
-// connector's durable fault set.
+// This part of the package tells a store again what it has lost: faults that the node's own
+// Node object names as unknown to the store, and that stand in the connector's durable fault
+// set.
 
 const (
 	// again is how often the Node is looked at without any news.

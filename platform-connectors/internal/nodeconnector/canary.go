@@ -17,10 +17,10 @@ import (
 	"github.com/nvidia/nvsentinel/internal/retry"
 )
 
-// This part of the package sends an event through the front door of the connector itself when
-// a person asks for one with nvsentinel canary, so that they see that the way of an
-// event to the store is open, and how long it takes. The event is for the record
-// only, and healthy.
+// This part of the package sends an event through the front door of the connector itself
+// when a person asks for one with nvsentinel canary, so that they see that the way of an
+// event to the store is open, and how long it takes. The event is for the record only, and
+// healthy.
 
 // What a canary is sent as.
 const (

@@ -17,9 +17,9 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
 )
 
-// This part of the package shows on the Node, and in a metric, that events of the node do not reach
-// the store. The connector accepts events all the same: its readiness and its socket do not
-// depend on it.
+// This part of the package shows on the Node, and in a metric, that events of the node do
+// not reach the store. The connector accepts events all the same: its readiness and its
+// socket do not depend on it.
 
 const (
 	// every is the time between two looks.

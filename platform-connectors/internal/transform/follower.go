@@ -18,14 +18,14 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/pipeline"
 )
 
-// This part of the package has waiting faults of the connector's node acted upon once
-// they are confirmed. It follows the spool as a reader of its own and keeps what
-// waits in a file beside it; a confirmation is decided and kept there first, then
-// appended to the spool, from which the store, through whatever stands before it,
-// and the node's conditions get it like every event.
+// This part of the package has waiting faults of the connector's node acted upon once they
+// are confirmed. It follows the spool as a reader of its own and keeps what waits in a file
+// beside it; a confirmation is decided and kept there first, then appended to the spool,
+// from which the store, through whatever stands before it, and the node's conditions get it
+// like every event.
 //
-// After a crash it is appended again: its id follows from the waiting event's, so
-// that spool and store have it once.
+// After a crash it is appended again: its id follows from the waiting event's, so that spool
+// and store have it once.
 
 const (
 	batch = 256
