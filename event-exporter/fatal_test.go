@@ -10,7 +10,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/event-exporter/internal/delivery"
 	"github.com/nvidia/nvsentinel/internal/testkit"
-	"github.com/nvidia/nvsentinel/store-client/aside"
+	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
@@ -45,7 +45,7 @@ func TestARecordThatKillsTheExporter(t *testing.T) {
 	}
 	p.awaitText("/readyz", "live, 0 unsettled")
 	p.stop()
-	letters, err := records.DeadLetters(t.Context(), aside.Source(delivery.Consumer))
+	letters, err := records.DeadLetters(t.Context(), consumer.AsideSource(delivery.Consumer))
 	if err != nil || len(letters) != 1 || letters[0].ID != all[30].ID {
 		t.Errorf("dead letters %+v, %v", letters, err)
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/nvidia/nvsentinel/event-exporter/internal/delivery"
 	"github.com/nvidia/nvsentinel/event-exporter/internal/sender"
 	"github.com/nvidia/nvsentinel/internal/daemon"
-	"github.com/nvidia/nvsentinel/store-client/aside"
 	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
@@ -40,7 +39,7 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		Clock: d.Clock, Log: d.Log, Metrics: delivery.NewMetrics(d.Registry),
 	}
 	service := handler.Service()
-	service.Vet = aside.Of(records, delivery.Consumer, d.Clock).Vetting(nil, handler.Try)
+	service.Vet = consumer.OpenAside(records, delivery.Consumer, d.Clock).Vetting(nil, handler.Try)
 	consumer.Lead(d, consumer.Election{Lease: cfg.Lease, Kubeconfig: cfg.Kubeconfig, Task: "events"}, service)
 	handler.Metrics.Show(handler)
 	d.Ready("receiver", handler.Receiving)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/testkit"
-	"github.com/nvidia/nvsentinel/store-client/aside"
+	"github.com/nvidia/nvsentinel/store-client/consumer"
 )
 
 // TestARecordThatKillsTheService has the process die, as of a memory that does not
@@ -17,7 +17,7 @@ import (
 // served from the fourth life on, that node's other faults once the record is
 // found; it is a dead letter then that names it, and nobody has touched it.
 func TestARecordThatKillsTheService(t *testing.T) {
-	testkit.Long(t, "internal/consume TestARecordThatKillsIsSetAside lives the same lives, store-client/aside keeps the register")
+	testkit.Long(t, "internal/consume TestARecordThatKillsIsSetAside lives the same lives, store-client/consumer keeps the register")
 	s := here(t)
 	s.configure("[circuitBreaker]\npercentage = 100\n" + tainting)
 	names := s.nodes("fatal", 3, nil)
@@ -51,7 +51,7 @@ func TestARecordThatKillsTheService(t *testing.T) {
 		}
 		p.stop()
 	}
-	letters, err := s.store.DeadLetters(t.Context(), aside.Source("fault-quarantine"))
+	letters, err := s.store.DeadLetters(t.Context(), consumer.AsideSource("fault-quarantine"))
 	if err != nil || len(letters) != 1 || letters[0].ID != bad.ID {
 		t.Errorf("dead letters %+v, %v; want one of %s", letters, err, bad.ID)
 	}
@@ -64,7 +64,7 @@ func TestARecordThatKillsTheService(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if _, err := db.ExecContext(t.Context(), "DELETE FROM dead_letters WHERE source = $1", aside.Source("fault-quarantine")); err != nil {
+	if _, err := db.ExecContext(t.Context(), "DELETE FROM dead_letters WHERE source = $1", consumer.AsideSource("fault-quarantine")); err != nil {
 		t.Fatal(err)
 	}
 	p := s.start()

@@ -14,7 +14,6 @@ import (
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/kube"
-	"github.com/nvidia/nvsentinel/store-client/aside"
 	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
@@ -40,7 +39,7 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	d.OnStop("store", func(context.Context) error { return opened.Close() })
 	records := store.Acting(opened)
 	now := cluster.Clock(d.Clock)
-	fatal := aside.Of(records, name, d.Clock)
+	fatal := consumer.OpenAside(records, name, d.Clock)
 	nodes := kube.WatchNodes(cluster.Clientset, kube.Strip)
 	queue := quota.New(nodes.Lister, nodes.Synced, now, cfg.Quota())
 	metrics := reconciler.NewMetrics(d.Registry)

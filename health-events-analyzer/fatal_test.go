@@ -8,7 +8,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/testkit"
-	"github.com/nvidia/nvsentinel/store-client/aside"
+	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
@@ -43,7 +43,7 @@ func TestARecordThatKillsTheAnalyzer(t *testing.T) {
 		return slices.Contains(got, pattern31+"n1 PROCESS") && slices.Contains(got, pattern31+"n2 PROCESS")
 	})
 	_ = process.Process.Kill()
-	letters, err := s.store.DeadLetters(t.Context(), aside.Source(record.AnalyzerAgent))
+	letters, err := s.store.DeadLetters(t.Context(), consumer.AsideSource(record.AnalyzerAgent))
 	if err != nil || len(letters) != 1 || letters[0].ID != fatal.ID || deaths < 5 {
 		t.Errorf("after %d deaths, dead letters %+v, %v", deaths, letters, err)
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/nvidia/nvsentinel/health-events-analyzer/rule"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/report"
-	"github.com/nvidia/nvsentinel/store-client/aside"
 	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
@@ -35,7 +34,7 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		return err
 	}
 	d.OnStop("store", func(context.Context) error { return records.Close() })
-	fatal := aside.Of(records, record.AnalyzerAgent, d.Clock)
+	fatal := consumer.OpenAside(records, record.AnalyzerAgent, d.Clock)
 	judge := matching.New(matching.Options{
 		Records: fatal.Rest(), Connector: protos.NewPlatformConnectorClient(conn), Rules: rules, Strategy: record.Strategy(cfg.Strategy),
 		CachedEvents: cfg.CachedEvents, Clock: d.Clock, Log: d.Log, Metrics: matching.NewMetrics(d.Registry),

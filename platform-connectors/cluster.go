@@ -6,10 +6,8 @@ import (
 	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/clearing"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/cluster"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/config"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/coverage"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/reconciler"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/sink"
 	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
@@ -18,7 +16,7 @@ import (
 // buildCluster wires the connector of the control plane: from the store to the
 // conditions of nodes, by the leader.
 func buildCluster(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
-	cluster, err := kube.Connect(cfg.Kube, name+"/"+d.Version)
+	client, err := kube.Connect(cfg.Kube, name+"/"+d.Version)
 	if err != nil {
 		return err
 	}
@@ -29,12 +27,12 @@ func buildCluster(ctx context.Context, d *daemon.Daemon, cfg config.Config) erro
 		return err
 	}
 	d.OnStop("store", func(context.Context) error { return records.Close() })
-	shown := &reconciler.Reconciler{
-		Agents: cfg.ClusterAgents(), Records: records, Client: cluster.Clientset,
+	shown := &cluster.Conditions{
+		Agents: cfg.ClusterAgents(), Records: records, Client: client.Clientset,
 		Clock: d.Clock, Log: d.Log, Metrics: sink.NewMetrics(d.Registry),
 	}
-	asked := &clearing.Reconciler{Records: records, Client: cluster.Clientset, Clock: d.Clock, Log: d.Log}
-	nodes := kube.WatchNodes(cluster.Clientset, coverage.StripNode)
+	asked := &cluster.Clearing{Records: records, Client: client.Clientset, Clock: d.Clock, Log: d.Log}
+	nodes := kube.WatchNodes(client.Clientset, cluster.StripNode)
 	service := &consumer.Service{
 		Name: name + "-cluster", Metrics: "platform_connector_cluster", Store: records, Selector: shown.Selector(),
 		Reconcile: func(ctx context.Context, node string) error {
@@ -44,11 +42,11 @@ func buildCluster(ctx context.Context, d *daemon.Daemon, cfg config.Config) erro
 			return shown.Handle(ctx, node)
 		},
 		Backlog: shown.Backlog,
-		Sources: []func(context.Context, func(string)) error{nodes.Source(shown.Relevant), nodes.Source(clearing.Relevant)},
+		Sources: []func(context.Context, func(string)) error{nodes.Source(shown.Relevant), nodes.Source(cluster.AsksClearing)},
 	}
 	if cfg.Coverage.Enabled {
-		watch := coverage.New(coverage.Options{
-			Config: cfg.Coverage, Client: cluster.Clientset, Nodes: nodes, Records: records, Clock: d.Clock, Log: d.Log,
+		watch := cluster.NewCoverage(cluster.CoverageOptions{
+			Config: cfg.Coverage, Client: client.Clientset, Nodes: nodes, Records: records, Clock: d.Clock, Log: d.Log,
 		}, d.Registry)
 		service.Tasks = []consume.Task{{Name: "coverage", Do: watch.Run}, {Name: "pod watch", Do: watch.Cache}}
 	}

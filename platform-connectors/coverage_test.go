@@ -16,7 +16,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/kube"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/coverage"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/cluster"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -26,10 +26,10 @@ func TestAnUncoveredNodeIsReported(t *testing.T) {
 	s := newSite(t)
 	s.makeStoreReachable()
 	records, c := s.records(), testclock.NewFakeClock(time.Now())
-	config := coverage.Default()
+	config := cluster.DefaultCoverage()
 	config.Namespace, config.After = s.cluster.Namespace(t), time.Minute
-	nodes := kube.WatchNodes(s.cluster.Client(), coverage.StripNode)
-	watch := coverage.New(coverage.Options{
+	nodes := kube.WatchNodes(s.cluster.Client(), cluster.StripNode)
+	watch := cluster.NewCoverage(cluster.CoverageOptions{
 		Config: config, Client: s.cluster.Client(), Nodes: nodes, Records: records, Clock: c, Log: slog.New(slog.DiscardHandler),
 	}, prometheus.NewRegistry())
 	ctx, cancel := context.WithCancel(t.Context())

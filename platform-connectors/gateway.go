@@ -15,7 +15,6 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/config"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway"
 	"github.com/nvidia/nvsentinel/platform-connectors/passage"
-	"github.com/nvidia/nvsentinel/platform-connectors/quota"
 	"github.com/nvidia/nvsentinel/store-client/remote"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
@@ -63,7 +62,7 @@ func buildGateway(ctx context.Context, d *daemon.Daemon, cfg config.Config) erro
 		Clock: d.Clock, Log: d.Log, Metrics: gateway.NewMetrics(d.Registry),
 	}
 	g.Quotas = gateway.NewQuotas(&gateway.Quotas{
-		Limits: quota.Limits{Bytes: cfg.Gateway.DayBytes, Records: cfg.Gateway.DayRecords}, Gateway: gatewayName(cfg),
+		Limits: passage.Quota{Bytes: cfg.Gateway.DayBytes, Records: cfg.Gateway.DayRecords}, Gateway: gatewayName(cfg),
 		Days: opened, Clock: d.Clock, Log: d.Log, Metrics: g.Metrics,
 	})
 	d.Go("quotas", g.Quotas.Run)

@@ -4,7 +4,10 @@
 package removal
 
 import (
+	"fmt"
+	"io"
 	"slices"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -150,4 +153,135 @@ func (p Plan) Removes() (n int) {
 // Whole says whether everything that was to be removed is.
 func (p Plan) Whole() bool {
 	return !slices.ContainsFunc(p.Items, func(i Item) bool { return i.Remove && i.Outcome != Removed })
+}
+
+// Reason says why an item is removed or left.
+type Reason string
+
+// Reasons of a removal.
+const (
+	// Ours: the suite wrote it, and nothing speaks for it.
+	Ours Reason = "Ours"
+	// Released: its node leaves quarantine, or its repair is given up, as was asked for.
+	Released Reason = "Released"
+	// Asked: it goes with its definition, as was asked for.
+	Asked Reason = "Asked"
+)
+
+// Reasons to leave an item.
+const (
+	InQuarantine     Reason = "InQuarantine"
+	PreExisting      Reason = "PreExisting"
+	OfAPerson        Reason = "OfAPerson"
+	Uncertain        Reason = "Uncertain"
+	ServicesOff      Reason = "ServicesOff"
+	InUse            Reason = "InUse"
+	NotEnded         Reason = "NotEnded"
+	ForeignFinalizer Reason = "ForeignFinalizer"
+	NotAsked         Reason = "NotAsked"
+	ObjectsStay      Reason = "ObjectsStay"
+	Shared           Reason = "Shared"
+	Going            Reason = "Going"
+	Expires          Reason = "Expires"
+	OnTheNode        Reason = "OnTheNode"
+)
+
+// Text is the reason in words.
+func (r Reason) Text() string {
+	switch r {
+	case Ours:
+		return ""
+	case Released:
+		return "as --release-nodes asks"
+	case Asked:
+		return "as --crds asks"
+	case InQuarantine:
+		return "in quarantine, not repaired; --release-nodes takes the node out"
+	case PreExisting:
+		return "it was there before the quarantine, and is somebody else's"
+	case OfAPerson:
+		return "people write it, no service does"
+	case Uncertain:
+		return "it looks like ours, and is not as the services write it: look at it yourself"
+	case ServicesOff:
+		return "GPU services are off the node: set their labels as status.services of the GPUReset says, then remove it by hand"
+	case InUse:
+		return "it is held and renewed"
+	case NotEnded:
+		return "the repair has not ended; --release-nodes gives it up"
+	case ForeignFinalizer:
+		return "somebody else's finalizer holds it"
+	case NotAsked:
+		return "--crds removes it, with all objects of the kind"
+	case ObjectsStay:
+		return "objects of the kind stay"
+	case Shared:
+		return "the kind is medik8s', another operator may use it"
+	case Going:
+		return "it is being removed"
+	case Expires:
+		return "they expire by themselves, within the API server's --event-ttl"
+	case OnTheNode:
+		return "no client of the API server reaches it"
+	}
+	return string(r)
+}
+
+// Write writes the plan as text: every item under its kind, then how many.
+func (p Plan) Write(w io.Writer) error {
+	var b strings.Builder
+	for _, x := range p.Unread {
+		fmt.Fprintf(&b, "! not read: %s\n", x)
+	}
+	for _, x := range p.Running {
+		fmt.Fprintf(&b, "! still runs: %s\n", x)
+	}
+	kind, left := "", 0
+	for _, i := range p.Items {
+		if i.Kind != kind {
+			kind = i.Kind
+			fmt.Fprintf(&b, "%s\n", kind)
+		}
+		if !i.Remove {
+			left++
+		}
+		fmt.Fprintf(&b, "  %s\n", i.text())
+	}
+	fmt.Fprintf(&b, "%d to remove, %d left\n", p.Removes(), left)
+	b.WriteString(foldersText)
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return fmt.Errorf("writing the answer: %w", err)
+	}
+	return nil
+}
+
+// foldersText is how the folders are removed, which this program cannot.
+var foldersText = `The folders, node by node (it needs a privileged pod, which you remove afterwards):
+  kubectl debug node/<node> --profile=sysadmin --image=busybox -- chroot /host rm -rf ` + strings.Join(Folders, " ") + "\n"
+
+func (i Item) text() string {
+	out := "leave   "
+	switch {
+	case i.Outcome != "":
+		out = fmt.Sprintf("%-8s", i.Outcome)
+	case i.Remove:
+		out = "remove  "
+	}
+	if i.Namespace != "" {
+		out += i.Namespace + "/"
+	}
+	out += i.Name
+	if i.Mark != "" {
+		out += "  " + i.Mark
+	}
+	var why []string
+	for _, text := range []string{i.Reason.Text(), i.Note, i.Problem} {
+		if text != "" {
+			why = append(why, text)
+		}
+	}
+	if len(why) > 0 {
+		out += ": " + strings.Join(why, "; ")
+	}
+	return out
 }

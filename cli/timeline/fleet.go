@@ -2,11 +2,13 @@ package timeline
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
 // Fleet is how all nodes stand.
@@ -190,4 +192,146 @@ func told(ph Phase, f FleetFacts) bool {
 	case NeedsHuman, Remediating, Draining, Quarantined, Recovering, Releasing, Unknown:
 	}
 	return true
+}
+
+// Uncovered is a GPU node without a live publisher: no fault of it would be
+// reported.
+type Uncovered struct {
+	Node   string    `json:"node"`
+	Since  time.Time `json:"reported"`
+	Why    string    `json:"why"`
+	Record string    `json:"record"`
+}
+
+// uncoveredNodes are as many as are named.
+const uncoveredNodes = 8
+
+// UncoveredOf are the nodes whose newest report says so, the oldest first; reports
+// are those of record.Coverage, the newest first.
+func UncoveredOf(reports []record.Record) (out []Uncovered) {
+	seen := map[string]bool{}
+	for _, r := range reports {
+		if node := r.Event.NodeName; !seen[node] {
+			seen[node] = true
+			if !r.Event.IsHealthy {
+				out = append(out, Uncovered{node, r.CreatedAt, r.Event.Message, r.ID})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Uncovered) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Node, b.Node)) })
+	return out
+}
+
+// uncovered names the nodes of which nobody would report a fault.
+func (p *page) uncovered(f Fleet) {
+	n := len(f.Uncovered)
+	if n == 0 {
+		return
+	}
+	names := firstOf(f.Uncovered, uncoveredNodes, func(u Uncovered) string {
+		return fmt.Sprintf("%s (reported %s ago)", plain(u.Node), span(f.At.Sub(u.Since)))
+	})
+	p.line("%s", p.paint(Alert, fmt.Sprintf("! %d GPU nodes without a live publisher, no fault of theirs would be seen: %s", n, names)))
+}
+
+// Counted is what of a node's events was counted and not stored, because the node was
+// beyond its quota of the day.
+type Counted struct {
+	Node    string    `json:"node"`
+	Records int64     `json:"records"`
+	Bytes   int64     `json:"bytes"`
+	First   time.Time `json:"first,omitzero"`
+	Last    time.Time `json:"last,omitzero"`
+}
+
+// Undelivered is a node whose connector cannot hand its events to the store.
+type Undelivered struct {
+	Node  string    `json:"node"`
+	Since time.Time `json:"since,omitzero"`
+	Why   string    `json:"why"`
+}
+
+// countedNodes and undeliveredNodes are as many as are named.
+const countedNodes, undeliveredNodes = 8, 8
+
+// counted names the nodes that bring more than their quota.
+func (p *page) counted(f Fleet) {
+	n := len(f.Counted)
+	if n == 0 {
+		return
+	}
+	names := firstOf(f.Counted, countedNodes, func(c Counted) string {
+		return fmt.Sprintf("%s %d (%.1f MB, from %s to %s ago)", plain(c.Node), c.Records, float64(c.Bytes)/1e6, span(f.At.Sub(c.First)), span(f.At.Sub(c.Last)))
+	})
+	p.line("%s", p.paint(Alert, fmt.Sprintf("! %d nodes beyond their quota of the day, events counted and not stored: %s; see docs/gateway.md", n, names)))
+}
+
+// undeliveredOf are the nodes whose connector says so, the longest first.
+func undeliveredOf(nodes []Node) (out []Undelivered) {
+	for _, n := range nodes {
+		for _, c := range n.Conditions {
+			if c.Type == nodemark.EventDelivery {
+				out = append(out, Undelivered{n.Name, c.Since, c.Message})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Undelivered) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Node, b.Node)) })
+	return out
+}
+
+// undelivered names the nodes whose events wait.
+func (p *page) undelivered(f Fleet) {
+	n := len(f.Undelivered)
+	if n == 0 {
+		return
+	}
+	names := firstOf(f.Undelivered, undeliveredNodes, func(u Undelivered) string {
+		return fmt.Sprintf("%s (for %s)", plain(u.Node), span(f.At.Sub(u.Since)))
+	})
+	p.line("%s", p.paint(Alert, fmt.Sprintf("! %d nodes whose events do not reach the store and wait on the node: %s", n, names)))
+	p.line("%s", plain("    "+f.Undelivered[0].Node+": "+f.Undelivered[0].Why))
+}
+
+// Brake is the emergency brake, as the API server shows it.
+type Brake struct {
+	// Read says that it was; Problem why not.
+	Read    bool   `json:"read"`
+	Problem string `json:"problem,omitempty"`
+	// On says that nothing is cordoned, evicted, repaired or signalled.
+	On bool `json:"on"`
+	// Since is when it was switched last, By whom and Reason why, as far as that is
+	// known; By is a tool's name where nobody said more.
+	Since  time.Time `json:"since,omitzero"`
+	By     string    `json:"by,omitempty"`
+	Reason string    `json:"reason,omitempty"`
+}
+
+// brake is the line of the emergency brake, when it is on or could not be read,
+// or off and asked for.
+func (p *page) brake(b Brake, sources []Source, at time.Time, always bool) {
+	switch {
+	case !b.Read && !sources[1].Read: // why is said there
+		p.line("%s", p.paint(Bad, "! emergency brake UNREAD"))
+	case !b.Read:
+		p.line("%s", p.paint(Bad, "! emergency brake UNREAD: "+brief(b.Problem)))
+	case b.On:
+		p.line("%s", p.paint(Bad, "! emergency brake ON"+p.switched(b, at)))
+		p.line("  nothing is cordoned, evicted, repaired or signalled; recoveries and releases go on (docs/brake.md)")
+	case always:
+		p.line("  emergency brake OFF%s", p.switched(b, at))
+	}
+}
+
+func (p *page) switched(b Brake, at time.Time) string {
+	text := ""
+	if !b.Since.IsZero() {
+		text = " since " + p.moment(b.Since) + " (" + span(at.Sub(b.Since)) + ")"
+	}
+	if b.By != "" {
+		text += ", switched by " + b.By
+	}
+	if b.Reason != "" {
+		text += ": " + b.Reason
+	}
+	return brief(text)
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
 // Style is how a text is written.
@@ -147,4 +149,162 @@ func tags(record, object string) string {
 		return ""
 	}
 	return "  [" + plain(strings.Join(out, ", ")) + "]"
+}
+
+// Write writes the timeline as text.
+func (t Timeline) Write(w io.Writer, style Style) error {
+	p := style.page()
+	p.line("%s: %s    (%s, times in %s)", plain(t.Node), p.paint(moodOf(t.Standing.Phase), string(t.Standing.Phase)), p.moment(t.At), p.Zone)
+	if t.Standing.Reason != "" {
+		p.line("  %s", brief(t.Standing.Reason))
+	}
+	p.sources(t.Sources)
+	p.brake(t.Brake, t.Sources, t.At, false)
+	if t.Sighting != nil {
+		p.sighting(*t.Sighting)
+	}
+	p.watched(t)
+	for _, n := range t.Notes {
+		p.line("%s", p.paint(Alert, "! "+brief(n)))
+	}
+	for _, n := range t.Settled {
+		p.line("  %s", brief(n))
+	}
+	p.stays(t)
+	p.groups(t.Others, t.At)
+	return p.writeTo(w)
+}
+
+func (p *page) sighting(n Node) {
+	ready, marks := "Ready", "schedulable"
+	if n.Ready != "True" {
+		ready = "not Ready (" + n.Ready + ")"
+	}
+	if n.Unschedulable {
+		marks = "cordoned"
+	}
+	for _, t := range n.Taints {
+		marks += ", taint " + t.Key + ":" + t.Effect
+	}
+	if n.State != "" {
+		marks += ", state " + string(n.State)
+	}
+	p.line("  Node: %s, %s; boot %s", ready, plain(marks), plain(n.Identity.BootID))
+	for _, c := range n.Conditions {
+		p.line("  condition %s=%s: %s", plain(c.Type), c.Status, brief(c.Message))
+	}
+}
+
+func (p *page) stays(s Timeline) {
+	if len(s.Stays) == 0 && s.Sources[0].Read {
+		p.line("\nNo stay in quarantine is stored.")
+	}
+	for i, stay := range s.Stays {
+		if i == shownStays && !p.All {
+			p.line("\n%d earlier in quarantine; --all shows them.", len(s.Stays)-i)
+			return
+		}
+		p.stay(stay, s.At)
+	}
+}
+
+func (p *page) stay(s Stay, now time.Time) {
+	when := "since an unknown time"
+	switch {
+	case s.Began.IsZero():
+	case s.Ended.IsZero():
+		when = fmt.Sprintf("since %s, for %s", p.moment(s.Began), span(now.Sub(s.Began)))
+	case p.day(s.Began) == p.day(s.Ended):
+		when = fmt.Sprintf("%s to %s, %s", p.moment(s.Began), p.clock(s.Ended.Truncate(time.Second)), span(s.Ended.Sub(s.Began)))
+	default:
+		when = fmt.Sprintf("%s to %s, %s", p.moment(s.Began), p.moment(s.Ended), span(s.Ended.Sub(s.Began)))
+	}
+	p.line("\nIn quarantine %s  [session %s]", when, plain(s.Session))
+	dated := p.dated(s)
+	for i, c := range s.Chains {
+		if i == shownFaults && !p.All {
+			p.line("  and %d more faults; --all shows them", len(s.Chains)-i)
+			return
+		}
+		if len(s.Chains) > 1 {
+			p.line("  fault %d of %d", i+1, len(s.Chains))
+		}
+		p.chain(c, dated)
+	}
+}
+
+// chain writes one fault: when, how long after the step before, what; with the
+// date when the stay has several.
+func (p *page) chain(c Chain, dated bool) {
+	layout := len("15:04:05.000")
+	if dated {
+		layout = len("01-02 15:04:05.000")
+	}
+	var before time.Time
+	for _, s := range c.Steps {
+		at, took := "-", ""
+		if !s.At.IsZero() {
+			at = p.clock(s.At)
+			if dated {
+				at = p.day(s.At)[len("2006-"):] + " " + at
+			}
+			if !before.IsZero() && !s.At.Before(before) {
+				took = "+" + span(s.At.Sub(before))
+			}
+			before = s.At
+		}
+		if s.Kind == Waiting {
+			at = "now"
+		}
+		p.line("  %-*s %8s  %-10s  %s%s", layout, at, took, s.Kind, p.paint(s.Mood, brief(s.Text)), tags(s.Record, s.Object))
+	}
+}
+
+// dated says whether the steps of a stay lie on several days, or on another
+// one than its heading says.
+func (p *page) dated(s Stay) bool {
+	days := map[string]bool{}
+	if !s.Began.IsZero() {
+		days[p.day(s.Began)] = true
+	}
+	for _, c := range s.Chains {
+		for _, x := range c.Steps {
+			if !x.At.IsZero() && x.Kind != Waiting {
+				days[p.day(x.At)] = true
+			}
+		}
+	}
+	return len(days) > 1
+}
+
+func (p *page) groups(groups []Group, now time.Time) {
+	if len(groups) == 0 {
+		return
+	}
+	p.line("\nOther records (nothing was taken out of service for them):")
+	for i, g := range groups {
+		if i == shownGroups && !p.All {
+			p.line("  and %d more kinds; --all shows them", len(groups)-i)
+			return
+		}
+		when := p.moment(g.Last)
+		if g.Count > 1 {
+			when = fmt.Sprintf("%s to %s, %d times", p.moment(g.First), p.moment(g.Last), g.Count)
+		}
+		verdict, mood := g.Reason, Plain
+		if words := explain(record.Reason(g.Reason)); words != "" {
+			verdict += " (" + words + ")"
+		}
+		switch {
+		case g.Strategy != string(record.Process):
+			verdict, mood = g.Strategy+", "+verdict, Alert
+		case g.Reason == string(record.Held) || g.Reason == unjudged:
+			mood = Alert
+		}
+		p.line("  %s  %s: %s%s", when, p.paint(mood, verdict), brief(g.Text), tags(g.Record, ""))
+		p.line("      %s", brief(g.Line))
+		if g.Waits != nil {
+			p.line("      %s", brief(g.Waits.text(now, p.moment)))
+		}
+	}
 }

@@ -10,7 +10,6 @@ import (
 	"cel.dev/cel-go/cel"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/freetext"
 )
 
 // costLimit bounds one evaluation, so that no expression can stall the judge.
@@ -78,8 +77,8 @@ func Warnings(sets []Set) (out []string) {
 	for i, s := range sets {
 		for list, rules := range map[string][]Rule{"all": s.Match.All, "any": s.Match.Any} {
 			for j, r := range rules {
-				if s.Enabled && freetext.ReadsMessage(r.Expression) {
-					out = append(out, fmt.Sprintf("ruleSets[%d] (%q).match.%s[%d].expression %s", i, s.Name, list, j, freetext.Warning))
+				if s.Enabled && record.ReadsMessage(r.Expression) {
+					out = append(out, fmt.Sprintf("ruleSets[%d] (%q).match.%s[%d].expression %s", i, s.Name, list, j, record.MessageWarning))
 				}
 			}
 		}

@@ -5,8 +5,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
-	"github.com/nvidia/nvsentinel/internal/freetext"
 )
 
 // TestRulesOnTextAreWarnedOf: each rule of an enabled set that reads the event's
@@ -20,8 +20,8 @@ func TestRulesOnTextAreWarnedOf(t *testing.T) {
 		{Enabled: true, Name: "c", Match: ruling.Match{Any: []ruling.Rule{code}}},
 	}
 	want := []string{
-		`ruleSets[0] ("a").match.all[1].expression ` + freetext.Warning,
-		`ruleSets[0] ("a").match.any[0].expression ` + freetext.Warning,
+		`ruleSets[0] ("a").match.all[1].expression ` + record.MessageWarning,
+		`ruleSets[0] ("a").match.any[0].expression ` + record.MessageWarning,
 	}
 	if diff := cmp.Diff(want, ruling.Warnings(sets)); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)

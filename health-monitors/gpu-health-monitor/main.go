@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 
+	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/check"
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/internal/config"
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/internal/libdcgm"
@@ -15,7 +16,6 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/internal/clearance"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/outlet"
-	"github.com/nvidia/nvsentinel/internal/cleared"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 )
 
@@ -59,7 +59,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	metrics := watch.NewMetrics(d.Registry)
 	monitor := &watch.Monitor{
 		Policy: policy, Interval: cfg.PollInterval, Outbox: outbox, BootID: bootid.Own(bootid.File(cfg.BootIDPath)), Metrics: metrics,
-		Cleared: clearance.Follow(cleared.Path(cfg.Socket)),
+		Cleared: clearance.Follow(record.ClearedPath(cfg.Socket)),
 		Devices: gpumetadata.Follow(cfg.MetadataPath, func(address string) string { return address }), Clock: d.Clock, Log: d.Log,
 		DCGM: &worker.Process{
 			Command: config.Command, Target: cfg.Target(), Deadline: cfg.CallDeadline, Pause: cfg.ReconnectPause, Clock: d.Clock,

@@ -5,12 +5,12 @@ package main
 import (
 	"context"
 
+	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/bootid"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/clearance"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/outlet"
 	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/internal/config"
 	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/internal/watch"
-	"github.com/nvidia/nvsentinel/internal/cleared"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 )
 
@@ -34,7 +34,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	}
 	monitor := &watch.Monitor{
 		Node: cfg.NodeName, Policy: policy, Interval: cfg.Interval, Cards: tree, Outbox: outbox, BootID: bootid.File(cfg.BootIDPath),
-		Cleared: clearance.Follow(cleared.Path(cfg.Socket)), Clock: d.Clock, Log: d.Log, Metrics: watch.NewMetrics(d.Registry),
+		Cleared: clearance.Follow(record.ClearedPath(cfg.Socket)), Clock: d.Clock, Log: d.Log, Metrics: watch.NewMetrics(d.Registry),
 	}
 	looks := monitor.Rounds()
 	d.Ready("cards", looks.Ready)

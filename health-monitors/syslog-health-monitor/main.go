@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 
+	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/bootid"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/clearance"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
@@ -12,7 +13,6 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/sighting"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/config"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/watch"
-	"github.com/nvidia/nvsentinel/internal/cleared"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 )
 
@@ -33,7 +33,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	log := cfg.OpenLog(d.Clock)
 	d.OnStop("kernel log", func(context.Context) error { return log.Close() })
 	monitor := &watch.Monitor{
-		Policy: policy, Outbox: outbox, Source: log, Cleared: clearance.Follow(cleared.Path(cfg.Socket)), BootID: bootid.File(cfg.BootIDPath),
+		Policy: policy, Outbox: outbox, Source: log, Cleared: clearance.Follow(record.ClearedPath(cfg.Socket)), BootID: bootid.File(cfg.BootIDPath),
 		Devices: gpumetadata.Follow(cfg.MetadataPath, sighting.Address), Clock: d.Clock, Log: d.Log,
 		Metrics: watch.NewMetrics(d.Registry, log.Counts),
 	}

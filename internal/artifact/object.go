@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nvidia/nvsentinel/internal/healthrule"
-	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/internal/retry"
 )
 
 // Resource is where an object is read and written: a dynamic client's resource in a
@@ -95,7 +95,7 @@ func (o Object) Pass(ctx context.Context, p Progress, wanted Definition, now tim
 			return p, d, nil
 		}
 	}
-	return p, Decision{}, outcome.Wait(raceWait, o.Name+" changes faster than it is looked at")
+	return p, Decision{}, retry.Wait(raceWait, o.Name+" changes faster than it is looked at")
 }
 
 // look reads the object; nil is certain absence.

@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/nvidia/nvsentinel/internal/consume"
-	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/internal/retry"
 )
 
 // begin runs a loop in the background; the returned function stops it.
@@ -119,9 +119,9 @@ func TestEnqueueHasPriorityOverEveryDelay(t *testing.T) {
 		l := loop(&tape{keys: []string{"a"}}, func(context.Context, string) error {
 			at = append(at, time.Since(began).Round(time.Second))
 			if len(at) < 3 {
-				return outcome.Park(time.Minute, "pods")
+				return retry.Park(time.Minute, "pods")
 			}
-			return outcome.Park(time.Hour, "pods")
+			return retry.Park(time.Hour, "pods")
 		})
 		stop := begin(t, l)
 		for range 2 {
@@ -245,7 +245,7 @@ func TestReadyTellsWhatIsMissing(t *testing.T) {
 		<-time.After(time.Minute)
 		expect(true, "live, 0 unsettled")
 
-		fault.set(outcome.Wait(time.Second, "node n1 changed meanwhile"))
+		fault.set(retry.Wait(time.Second, "node n1 changed meanwhile"))
 		f.add("n1")
 		<-time.After(59 * time.Second)
 		expect(true, "live, 1 unsettled")
@@ -366,9 +366,9 @@ func TestMetrics(t *testing.T) {
 		l := loop(f, func(_ context.Context, key string) error {
 			switch key {
 			case "stuck":
-				return outcome.Wait(time.Minute, "race")
+				return retry.Wait(time.Minute, "race")
 			case "parked":
-				return outcome.Park(time.Hour, "pods")
+				return retry.Park(time.Hour, "pods")
 			case "slow":
 				<-time.After(2 * time.Hour)
 			}

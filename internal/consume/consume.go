@@ -13,6 +13,8 @@ import (
 
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/internal/retry"
 )
 
 // Defaults and limits of a loop.
@@ -66,8 +68,8 @@ type Task struct {
 // different keys in parallel.
 //
 // The handler's answer says what happens next: nil settles what was delivered
-// for the key before the handler started; outcome.Wait asks again soon with the
-// position held; outcome.Park settles and asks again later, at once when the
+// for the key before the handler started; retry.Wait asks again soon with the
+// position held; retry.Park settles and asks again later, at once when the
 // key is enqueued; any other error, and a panic, is tried again with backoff, the
 // position held.
 type Loop[R any] struct {
@@ -116,8 +118,8 @@ type Loop[R any] struct {
 	Vet *Vetting[R]
 
 	queue  workqueue.TypedRateLimitingInterface[string]
-	dirty  chan struct{} // the committable position has moved
-	shrunk chan struct{} // the tracker has shrunk
+	dirty  retry.Wake // the committable position has moved
+	shrunk retry.Wake // the tracker has shrunk
 
 	limit int // of unsettled deliveries
 
@@ -231,7 +233,7 @@ func (l *Loop[R]) start() {
 	if l.Vet != nil {
 		l.crashLoop = &l.Vet.crashLoop
 	}
-	l.dirty, l.shrunk = make(chan struct{}, 1), make(chan struct{}, 1)
+	l.dirty, l.shrunk = retry.NewWake(), retry.NewWake()
 	l.tracker, l.held, l.trouble = newTracker(), map[string]hold{}, map[string]hold{}
 	l.waiting.byKey = map[string]items[R]{}
 	l.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
@@ -261,13 +263,5 @@ func (l *Loop[R]) Enqueue(key string) {
 	l.once.Do(l.start)
 	if key != "" {
 		l.queue.Add(key)
-	}
-}
-
-// signal wakes the reader of a channel of capacity one.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
 	}
 }

@@ -7,8 +7,7 @@ import (
 	"time"
 
 	"github.com/nvidia/nvsentinel/internal/crashloop"
-	"github.com/nvidia/nvsentinel/internal/delay"
-	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/internal/retry"
 )
 
 // Memory is what a loop remembers across the crashes of its process; it is one of
@@ -113,7 +112,7 @@ func (l *Loop[R]) vetted(ctx context.Context, key string) error {
 		return l.call(ctx, key)
 	}
 	if rest > 0 {
-		return outcome.Wait(rest, suspected)
+		return retry.Wait(rest, suspected)
 	}
 	l.crashLoop.Take()
 	defer l.crashLoop.Give()
@@ -179,7 +178,7 @@ func (l *Loop[R]) admit(ctx context.Context, item R) (key string, err error) {
 	defer l.crashLoop.Give()
 	for err = l.try(ctx, w, item); err != nil; err = l.try(ctx, w, item) {
 		l.fail("memory", err)
-		if !delay.For(ctx, l.Clock, time.Second) {
+		if !retry.Sleep(ctx, l.Clock, time.Second) {
 			return "", ctx.Err() // the next process reads it again
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/internal/consume"
-	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/internal/retry"
 )
 
 // tape is a feed of keys whose position is the index; it resumes after what
@@ -141,9 +141,9 @@ func TestEachResult(t *testing.T) {
 		committed int
 	}{
 		"settled":           {func(int) error { return nil }, 1, 1},
-		"wait then settled": {func(n int) error { return map[bool]error{true: outcome.Wait(time.Second, "race")}[n < 3] }, 3, 1},
-		"waits for ever":    {func(int) error { return outcome.Wait(time.Second, "race") }, 10, 0},
-		"parked":            {func(int) error { return outcome.Park(10*time.Second, "pods") }, 5, 1},
+		"wait then settled": {func(n int) error { return map[bool]error{true: retry.Wait(time.Second, "race")}[n < 3] }, 3, 1},
+		"waits for ever":    {func(int) error { return retry.Wait(time.Second, "race") }, 10, 0},
+		"parked":            {func(int) error { return retry.Park(10*time.Second, "pods") }, 5, 1},
 		"error then fine":   {func(n int) error { return map[bool]error{true: boom}[n < 4] }, 4, 1},
 		"error for ever":    {func(int) error { return boom }, 5, 0},
 		"panic":             {func(n int) error { return map[bool]error{true: panics(n)}[false] }, 3, 0},
@@ -284,7 +284,7 @@ func TestABusyKeyDelaysOthersByOneHandling(t *testing.T) {
 		l := loop(f, func(_ context.Context, key string) error {
 			if key == "busy" {
 				<-time.After(handling)
-				return outcome.Park(time.Millisecond, "more wait")
+				return retry.Park(time.Millisecond, "more wait")
 			}
 			mu.Lock()
 			worst = max(worst, time.Since(delivered[key]))
@@ -316,7 +316,7 @@ func TestABusyKeyDelaysOthersByOneHandling(t *testing.T) {
 func TestASourceWakesAParkedKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, calls := &tape{keys: []string{"n1"}}, 0
-		l := loop(f, func(context.Context, string) error { calls++; return outcome.Park(time.Hour, "pods") })
+		l := loop(f, func(context.Context, string) error { calls++; return retry.Park(time.Hour, "pods") })
 		l.Sources = append(l.Sources, func(ctx context.Context, enqueue func(string)) error {
 			<-time.After(time.Second)
 			enqueue("n1")
@@ -372,11 +372,11 @@ func TestNothingIsSkipped(t *testing.T) {
 				case 0:
 					return errors.New("a fault")
 				case 1:
-					return outcome.Wait(time.Duration(rng.IntN(50))*time.Millisecond, "a race")
+					return retry.Wait(time.Duration(rng.IntN(50))*time.Millisecond, "a race")
 				}
 				settled[key] = seen
 				if rng.IntN(4) == 0 {
-					return outcome.Park(time.Duration(rng.IntN(500))*time.Millisecond, "the world")
+					return retry.Park(time.Duration(rng.IntN(500))*time.Millisecond, "the world")
 				}
 				return nil
 			}

@@ -1,14 +1,24 @@
 package daemon
 
 import (
+	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/internal/config"
-	"github.com/nvidia/nvsentinel/internal/livefile"
+	"github.com/nvidia/nvsentinel/internal/crashpoint"
+	"github.com/nvidia/nvsentinel/internal/retry"
 )
 
 // Files is a configuration that names further files, whose content counts as its
@@ -34,7 +44,7 @@ func Reload[C any](d *Daemon, started C, def func() C, take func(C) error) {
 		return
 	}
 	var restart []string
-	follower := &livefile.Follower{Clock: d.Clock, Files: func() []string { return files }, Take: func() error {
+	follower := &FileFollower{Clock: d.Clock, Files: func() []string { return files }, Take: func() error {
 		_, cfg, err := reread(d.in, def())
 		if err == nil {
 			err = take(cfg)
@@ -99,4 +109,125 @@ func reread[C any](in invocation, cfg C) (string, C, error) {
 		return "", cfg, err
 	}
 	return opts.Basics.File, cfg, bound.Load(opts.Basics.File, in.lookup)
+}
+
+// FilesEvery is how often the files are looked at. They are read and compared instead of
+// watched: a mounted ConfigMap is a link that is exchanged, which no watch of the file
+// sees.
+const FilesEvery = 2 * time.Second
+
+// FileFollower takes the content of files over whenever it has changed, and as long as it
+// is not taken. What is not taken leaves what was before in force.
+type FileFollower struct {
+	// Files names those whose content counts; it is asked at every look. One that
+	// cannot be read is another content.
+	Files func() []string
+	// Take reads the files and takes them over whole, or with an error not at all.
+	// It may be called more often than they change.
+	Take func() error
+	// Told hears once what became of a changed content: nil is taken, else why not.
+	Told  func(error)
+	Clock clock.WithTicker
+
+	seen map[string]string // contents by file; of the task alone
+
+	mu      sync.Mutex
+	trouble string
+}
+
+// Start takes the files over for the first time. Without it the first look of Run
+// does, and says so only if that fails.
+func (f *FileFollower) Start() error {
+	f.compare()
+	return f.Take()
+}
+
+// Run looks at the files until ctx ends.
+func (f *FileFollower) Run(ctx context.Context) error {
+	retry.Every(ctx, f.Clock, FilesEvery, f.look)
+	return nil
+}
+
+// Trouble is why what is on disk is not in force; empty if it is.
+func (f *FileFollower) Trouble() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.trouble
+}
+
+func (f *FileFollower) look() {
+	changed, more := f.compare()
+	before, now := f.Trouble(), ""
+	if !changed && !more && before == "" {
+		return
+	}
+	err := f.Take()
+	if err != nil {
+		now = err.Error()
+	}
+	f.mu.Lock()
+	f.trouble = now
+	f.mu.Unlock()
+	if changed || now != before {
+		f.Told(err)
+	}
+}
+
+// compare reads the files: changed are contents of before, more are files that were
+// not among them.
+func (f *FileFollower) compare() (changed, more bool) {
+	if f.seen == nil {
+		f.seen = map[string]string{}
+	}
+	for _, file := range f.Files() {
+		text, err := os.ReadFile(file)
+		now := fmt.Sprintf("%v\x00%s", err, text)
+		before, known := f.seen[file]
+		changed, more = changed || known && before != now, more || !known
+		f.seen[file] = now
+	}
+	return changed, more
+}
+
+// Job is a program that does one thing and ends, handed to its run function.
+type Job struct {
+	// Name of the program and Version of the build.
+	Name, Version string
+	Log           *slog.Logger
+	Clock         clock.WithTicker
+}
+
+// Once is the whole of the main function of a program that does one thing and ends: it
+// reads flags and the configuration over the defaults def, runs, and exits. Unlike
+// Main's, its end by a signal is no success: who started it, such as a Kubernetes Job,
+// would take what was not done for done.
+func Once[C any](name string, def C, run func(ctx context.Context, j *Job, cfg C) error) {
+	ctx, release := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	context.AfterFunc(ctx, release)
+	limitMemory()
+	in := invocation{name: name, args: os.Args[1:], stdout: os.Stdout, stderr: os.Stderr, lookup: os.LookupEnv}
+	os.Exit(once(ctx, in, def, run))
+}
+
+// once runs one invocation and returns its exit code.
+func once[C any](ctx context.Context, in invocation, def C, run func(ctx context.Context, j *Job, cfg C) error) int {
+	opts, cfg := defaultBasics(in.lookup), def
+	code, done := configure(in, &opts, &opts, &cfg)
+	if done {
+		return code
+	}
+	log, err := newLogger(in.stderr, opts)
+	if err != nil {
+		fmt.Fprintf(in.stderr, "%s: %v\n", in.name, err)
+		return exitUsage
+	}
+	log = log.With("service", in.name)
+	j := &Job{Name: in.name, Version: Version(), Log: log, Clock: crashpoint.Clock(clock.RealClock{})}
+	err = guard(ctx, func(ctx context.Context) error { return run(ctx, j, cfg) })
+	if err != nil {
+		log.Error("program failed", "error", err, "interrupted", ctx.Err() != nil && errors.Is(err, context.Canceled))
+		return exitFailed
+	}
+	log.Info("program is done")
+	return exitStopped
 }

@@ -12,8 +12,6 @@ import (
 	"time"
 
 	clocktesting "k8s.io/utils/clock/testing"
-
-	"github.com/nvidia/nvsentinel/internal/livefile"
 )
 
 // TestReload changes the file of a running service: valid content is taken over
@@ -61,7 +59,7 @@ func TestReload(t *testing.T) {
 	failed := func(want string) {
 		t.Helper()
 		for deadline := time.Now().Add(2 * time.Minute); ; {
-			clock.Step(livefile.Every)
+			clock.Step(FilesEvery)
 			if _, text := get("/metrics"); strings.Contains(text, "nvs_config_reload_failed "+want) {
 				return
 			}
@@ -78,7 +76,7 @@ func TestReload(t *testing.T) {
 			case s := <-taken:
 				return s
 			case <-time.After(10 * time.Millisecond):
-				clock.Step(livefile.Every)
+				clock.Step(FilesEvery)
 			case <-deadline:
 				t.Fatal("nothing was taken over")
 			}

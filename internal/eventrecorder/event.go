@@ -9,14 +9,14 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/tools/record/util"
 
-	"github.com/nvidia/nvsentinel/internal/nodeevent"
+	"github.com/nvidia/nvsentinel/internal/nodeclient"
 )
 
 // maxMessage bounds the message of an Event, in bytes.
 const maxMessage = 1024
 
 // Node is a Node as the object of an Event.
-func Node(name string) corev1.ObjectReference { return nodeevent.About(name) }
+func Node(name string) corev1.ObjectReference { return nodeclient.NodeReference(name) }
 
 // correlate makes an Event and compares it with those before; nil is none to be
 // written.

@@ -3,10 +3,15 @@ package kube
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	listers "k8s.io/client-go/listers/core/v1"
@@ -128,4 +133,69 @@ func nodeOf(x any) *corev1.Node {
 		return &corev1.Node{}
 	}
 	return node
+}
+
+// Strip is the transform of a cache that any label or annotation may be read from: it
+// drops who wrote which field of an object, and of a Node the status that no service
+// reads, which is most of it. Conditions and the machine's identity stay.
+func Strip(object any) (any, error) {
+	if accessor, err := meta.Accessor(object); err == nil {
+		accessor.SetManagedFields(nil)
+	}
+	if node, ok := object.(*corev1.Node); ok {
+		node.Status = corev1.NodeStatus{
+			Conditions: node.Status.Conditions,
+			NodeInfo:   corev1.NodeSystemInfo{SystemUUID: node.Status.NodeInfo.SystemUUID, BootID: node.Status.NodeInfo.BootID},
+		}
+	}
+	return object, nil
+}
+
+// StripToMarks is the transform of a cache of Nodes from which nothing is read but our
+// own marks, and what Strip leaves beside labels and annotations.
+func StripToMarks(object any) (any, error) {
+	if node, ok := object.(*corev1.Node); ok {
+		node.Labels, node.Annotations = ours(node.Labels), ours(node.Annotations)
+		node.Spec.PodCIDRs = nil
+	}
+	return Strip(object)
+}
+
+// ours are the entries whose keys are below nvidia.com, as those of nodemark are, or in
+// no domain, as those that fault-quarantine's annotations have kept from their beginning.
+// One of the others stays where there is none: PatchNode adds to a map that is there, and
+// would make one that is not.
+func ours(all map[string]string) map[string]string {
+	if len(all) == 0 {
+		return nil
+	}
+	out := map[string]string{}
+	for key, value := range all {
+		if domain, _, has := strings.Cut(key, "/"); !has || strings.HasSuffix(domain, ".nvidia.com") {
+			out[key] = value
+		}
+	}
+	if len(out) == 0 {
+		least := slices.Min(slices.Collect(maps.Keys(all)))
+		out[least] = all[least]
+	}
+	return out
+}
+
+// Packed is an object as a large cache keeps it: what a cache asks of it, and the rest as
+// bytes, which are decoded when they are needed. A decoded object takes several times
+// their memory, in maps and strings of its own, and most objects of a cache are never
+// looked at. A transform of an informer makes it.
+type Packed struct {
+	Namespace, Name string
+	// Version is the object's resource version: an informer tells of no change without one.
+	Version string
+	// Node is the node that a pod is bound to, for an index; empty for other objects.
+	Node string
+	Raw  []byte
+}
+
+// GetObjectMeta is what meta.Accessor finds: namespace, name and resource version.
+func (p *Packed) GetObjectMeta() metav1.Object {
+	return &metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, ResourceVersion: p.Version}
 }

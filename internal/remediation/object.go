@@ -67,7 +67,6 @@ const (
 
 // Find says what an object turns out to be.
 func (o Object) Find() Finding {
-	gone := o.Presence == Absent || o.UID != o.Known
 	switch {
 	case o.Presence == Unread && o.Known == "":
 		return Hindered
@@ -75,16 +74,16 @@ func (o Object) Find() Finding {
 		return Known
 	case o.Refused:
 		return Refused
-	case o.Known != "" && gone && !o.Again:
+	case o.Presence == Present && o.Known != "" && o.UID == o.Known:
+		return Known
+	case o.Known != "" && !o.Again:
 		return Lost
 	case o.Presence == Absent:
 		return Missing
-	case gone && !o.Ours:
-		return Taken
-	case gone:
+	case o.Ours:
 		return Found
 	}
-	return Known
+	return Taken
 }
 
 // Outcome is what follows from the health of an object.
@@ -112,7 +111,7 @@ type Verdict struct {
 
 // Patience is how long an object may be without a verdict.
 type Patience struct {
-	// Since is when that began; zero is now.
+	// Since is when that began. It has to be set: the time since the zero time is over.
 	Since time.Time
 	// Timeout of 0 waits for ever.
 	Timeout time.Duration
@@ -129,9 +128,6 @@ func (p Patience) Judge(health healthrule.Result, now time.Time) Verdict {
 	case healthrule.Unknown:
 		if p.Timeout <= 0 {
 			break
-		}
-		if p.Since.IsZero() {
-			p.Since = now
 		}
 		age := Elapsed(p.Since, p.Timeout, now)
 		if v.Health = health.After(age, p.Timeout); v.Health.State == healthrule.Unhealthy {

@@ -3,8 +3,10 @@ package conditions
 import (
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
@@ -107,3 +109,32 @@ func line(parts []string, e record.Event, limit int) string {
 
 // cut shortens s to at most limit bytes, between runes.
 func cut(s string, limit int) string { return strings.ToValidUTF8(s[:min(len(s), limit)], "") }
+
+// Changes returns the conditions to write so that the Node has the desired
+// ones: those that are missing or differ in status, reason or message. The
+// transition time moves only with the status. Nothing else on the Node counts.
+func Changes(have, desired []corev1.NodeCondition, now time.Time) []corev1.NodeCondition {
+	var out []corev1.NodeCondition
+	for _, want := range desired {
+		i := slices.IndexFunc(have, func(c corev1.NodeCondition) bool { return c.Type == want.Type })
+		if i >= 0 && have[i].Status == want.Status && have[i].Reason == want.Reason && have[i].Message == want.Message {
+			continue
+		}
+		want.LastHeartbeatTime = metav1.NewTime(now)
+		want.LastTransitionTime = metav1.NewTime(now)
+		if i >= 0 && have[i].Status == want.Status && !have[i].LastTransitionTime.IsZero() {
+			want.LastTransitionTime = have[i].LastTransitionTime
+		}
+		out = append(out, want)
+	}
+	return out
+}
+
+// Faulty keeps the conditions that report a fault. It is what may be written
+// while the set is not known to be complete: a fault that was seen stands, but
+// what was not seen may be more than what was.
+func Faulty(desired []corev1.NodeCondition) []corev1.NodeCondition {
+	return slices.DeleteFunc(slices.Clone(desired), func(c corev1.NodeCondition) bool {
+		return c.Status != corev1.ConditionTrue
+	})
+}

@@ -15,7 +15,7 @@ import (
 // the document of one of this version.
 func brought(t *testing.T, change func(doc map[string]any), edit ...func(*record.Record)) record.Record {
 	t.Helper()
-	doc, err := record.AppendJSON(nil, fault(edit...))
+	doc, err := record.AppendJSON(nil, sentFault(edit...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestWhatIsUnknownPasses(t *testing.T) {
 func TestNoStatusByAnotherName(t *testing.T) {
 	stamped := `{"session":"s","nodequarantined":"Quarantined"}`
 	for _, doc := range []string{`"HEALTHEVENTSTATUS":` + stamped + `,"healtheventstatus":{`, `"healtheventstatus":{},"HEALTHEVENTSTATUS":{`} {
-		text, err := record.AppendJSON(nil, fault())
+		text, err := record.AppendJSON(nil, sentFault())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,7 +24,7 @@ func policy() Policy {
 		authz.Agent{Name: "local", Account: "system:serviceaccount:nvsentinel:local"})}
 }
 
-func fault(edit ...func(*record.Record)) record.Record {
+func sentFault(edit ...func(*record.Record)) record.Record {
 	id := uuid.Must(uuid.NewV7()).String()
 	r := record.Record{
 		ID: id, CreatedAt: now.Add(-time.Hour), Node: record.NodeIdentity{UID: "uid"}, Seq: 7, SeqEpoch: "e",
@@ -79,7 +79,7 @@ func TestPass(t *testing.T) {
 		"a verdict":                          {node, func(r *record.Record) { r.Status.QuarantineVerdict = &record.Verdict{Reason: record.Matched} }, Stamped},
 		"a cleared fault":                    {node, func(r *record.Record) { r.Status.Faults = []record.Fault{{Key: "x"}} }, Stamped},
 		"a revision":                         {node, func(r *record.Record) { r.Revision = 3 }, Stamped},
-		"an id that can be guessed":          {node, func(r *record.Record) { derived(r); *r = fault(func(f *record.Record) { f.ID = r.ID }) }, BadID},
+		"an id that can be guessed":          {node, func(r *record.Record) { derived(r); *r = sentFault(func(f *record.Record) { f.ID = r.ID }) }, BadID},
 		"an id that is none":                 {node, func(r *record.Record) { r.ID = "../x" }, BadID},
 		"an id in another form":              {node, func(r *record.Record) { r.ID = strings.ToUpper(r.ID) }, BadID},
 		"no agent":                           {node, func(r *record.Record) { r.Event.Agent = "" }, Malformed},
@@ -100,7 +100,7 @@ func TestPass(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			in := fault(tc.edit)
+			in := sentFault(tc.edit)
 			got, refusal := policy().Pass(tc.caller, in, now)
 			if tc.want != "" {
 				if refusal == nil || refusal.Reason != tc.want {
@@ -122,7 +122,7 @@ func TestPass(t *testing.T) {
 // and lists are cut; its content stays the same, so that it is known again.
 func TestWhatIsStoredIsMadeHere(t *testing.T) {
 	past := now.Add(-time.Hour)
-	in := fault(func(r *record.Record) {
+	in := sentFault(func(r *record.Record) {
 		r.Append, r.ExpireAt, r.CreatedAt, r.Seq, r.SeqEpoch = 99, &past, now.AddDate(50, 0, 0), 1<<63, "other"
 		for range 5000 {
 			r.Event.ErrorCode = append(r.Event.ErrorCode, "x")
@@ -138,7 +138,7 @@ func TestWhatIsStoredIsMadeHere(t *testing.T) {
 	if record.Content(got) != record.Content(in) {
 		t.Error("its content is another one")
 	}
-	quiet, refusal := policy().Pass(Caller{Node: "gpu-7"}, fault(func(r *record.Record) {
+	quiet, refusal := policy().Pass(Caller{Node: "gpu-7"}, sentFault(func(r *record.Record) {
 		r.Event.ProcessingStrategy, r.ExpireAt = record.PersistOnly, &past
 	}), now)
 	if refusal != nil || !quiet.ExpireAt.Equal(now.Add(record.Retention)) {

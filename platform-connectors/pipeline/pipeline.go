@@ -10,7 +10,6 @@ import (
 	"cel.dev/cel-go/ext"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/freetext"
 	"github.com/nvidia/nvsentinel/platform-connectors/admission"
 )
 
@@ -115,16 +114,16 @@ func (p *Pipeline) Warnings() (out []string) {
 			"remove the stage", StageRetired))
 	}
 	for i, r := range p.config.Overrides.Rules {
-		if p.config.Overrides.Enabled && r.Override.acts() && freetext.ReadsMessage(r.When) {
-			out = append(out, fmt.Sprintf("%s: rules[%d] (%q).when %s", StageOverrides, i, r.Name, freetext.Warning))
+		if p.config.Overrides.Enabled && r.Override.acts() && record.ReadsMessage(r.When) {
+			out = append(out, fmt.Sprintf("%s: rules[%d] (%q).when %s", StageOverrides, i, r.Name, record.MessageWarning))
 		}
 	}
 	if !p.Confirms() {
 		return out
 	}
 	for i, r := range p.config.Confirmation.Rules {
-		if freetext.ReadsMessage(r.Second) {
-			out = append(out, fmt.Sprintf("%s: rules[%d] (%q).second %s", StageConfirmation, i, r.Name, freetext.Warning))
+		if record.ReadsMessage(r.Second) {
+			out = append(out, fmt.Sprintf("%s: rules[%d] (%q).second %s", StageConfirmation, i, r.Name, record.MessageWarning))
 		}
 	}
 	return out

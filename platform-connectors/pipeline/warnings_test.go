@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/nvidia/nvsentinel/internal/freetext"
+	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
 // TestRulesOnTextAreWarnedOf: of those that make more of an event than its publisher,
@@ -38,7 +38,7 @@ func TestRulesOnTextAreWarnedOf(t *testing.T) {
 		`OverrideTransformer: rules[0] ("fatal").when `, `OverrideTransformer: rules[1] ("healthy").when `, `OverrideTransformer: rules[2] ("action").when `,
 		`OverrideTransformer: rules[3] ("acted upon").when `, `Confirmation: rules[0] ("second").second `,
 	} {
-		want = append(want, at+freetext.Warning)
+		want = append(want, at+record.MessageWarning)
 	}
 	if diff := cmp.Diff(want, p.Warnings()); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)

@@ -2,6 +2,9 @@
 // opens its change feed when it leads, reads what is left to do, reconciles one node
 // at a time, commits what is settled, and closes the feed. A service brings the
 // reconciler and what else makes it look.
+//
+// Of the records that it writes a consumer is told again: OwnWrites tells these from other
+// news.
 package consumer
 
 import (
@@ -16,7 +19,6 @@ import (
 	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/lease"
-	"github.com/nvidia/nvsentinel/store-client/aside"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -110,7 +112,7 @@ func (s *Service) Loop(d *daemon.Daemon) *consume.Loop[record.Record] {
 	s.log = d.Log
 	vet := s.Vet
 	if vet == nil {
-		vet = aside.Of(s.Store, s.Name, d.Clock).Vetting(nil, nil)
+		vet = OpenAside(s.Store, s.Name, d.Clock).Vetting(nil, nil)
 	}
 	s.loop = &consume.Loop[record.Record]{
 		Name: s.Name, Open: s.open, Key: s.key, Handle: s.Reconcile, Items: s.Items, Weight: s.Weight, Pace: s.Pace, Backlog: s.Backlog, Sources: s.Sources, Tasks: s.Tasks,

@@ -17,7 +17,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/store-client/internal/offset"
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 )
 
@@ -65,8 +64,8 @@ func updated() bson.D {
 // TestRefusedTokens: the server's refusals of a token begin a reading again
 // that is counted; an election is survived behind the same token.
 func TestRefusedTokens(t *testing.T) {
-	old := position{Header: offset.Begin("here", offset.Inserts, 0), Count: 5, Token: "old", Head: 3}
-	stored := bson.D{{Key: "_id", Value: "c"}, {Key: "position", Value: offset.Text(old)}}
+	old := position{Header: provider.BeginHeader("here", provider.Inserts, 0), Count: 5, Token: "old", Head: 3}
+	stored := bson.D{{Key: "_id", Value: "c"}, {Key: "position", Value: provider.PositionText(old)}}
 	head := batch(state, bson.D{{Key: "_id", Value: "append"}, {Key: "n", Value: int64(9)}})
 	for _, tt := range []struct {
 		code   int32
@@ -111,8 +110,8 @@ func TestRefusedTokens(t *testing.T) {
 // one at the present and reads what is there.
 func TestAnEndedStreamIsNotSilence(t *testing.T) {
 	at := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	old := position{Header: offset.Begin("here", offset.Inserts, 0), Count: 5, Token: "old", Head: 3}
-	line := bson.D{{Key: "_id", Value: "c"}, {Key: "position", Value: offset.Text(old)}}
+	old := position{Header: provider.BeginHeader("here", provider.Inserts, 0), Count: 5, Token: "old", Head: 3}
+	line := bson.D{{Key: "_id", Value: "c"}, {Key: "position", Value: provider.PositionText(old)}}
 	head := batch(state, bson.D{{Key: "_id", Value: "append"}, {Key: "n", Value: int64(9)}})
 	restored := record.Record{ID: "restored", Append: 4, CreatedAt: at, Event: record.Event{NodeName: "n", ProcessingStrategy: record.Process}}
 	doc, err := encode(restored, at, at)

@@ -13,7 +13,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/store-client/internal/offset"
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
@@ -41,7 +40,7 @@ var (
 // change stream was opened, where the consumer has not got it, then the
 // stream. Next is for one goroutine; Commit may be called from others.
 type feed struct {
-	offset.Consumer[position]
+	provider.Consumer[position]
 	s        *Store
 	selector record.Selector
 
@@ -77,8 +76,8 @@ func (s *Store) Feed(ctx context.Context, consumer string, selector record.Selec
 // newFeed is a feed that is not opened.
 func newFeed(s *Store, consumer string, selector record.Selector) *feed {
 	return &feed{
-		Consumer: offset.Consumer[position]{
-			Name: consumer, Kind: offset.KindOf(selector), Lines: lines{s}, Clock: s.Clock, Log: s.Log, Metrics: s.Metrics,
+		Consumer: provider.Consumer[position]{
+			Name: consumer, Kind: provider.KindOf(selector), Lines: lines{s}, Clock: s.Clock, Log: s.Log, Metrics: s.Metrics,
 		},
 		s: s, selector: selector, closed: make(chan struct{}),
 	}
@@ -126,7 +125,7 @@ func (f *feed) Next(ctx context.Context) (record.Record, string, error) {
 
 // time is when what the feed follows happened to a record.
 func (f *feed) time(doc stored) time.Time {
-	if f.Kind == offset.Inserts {
+	if f.Kind == provider.Inserts {
 		return doc.StoredAt
 	}
 	return doc.ChangedAt
@@ -192,7 +191,7 @@ func (f *feed) past(doc stored) bool {
 		return false
 	}
 	is := versionOf(doc)
-	last := f.Kind == offset.Inserts || is.revision >= of.revision
+	last := f.Kind == provider.Inserts || is.revision >= of.revision
 	past := is.append == of.append && is.storedAt.Equal(of.storedAt) && is.revision <= of.revision
 	if last || !past {
 		delete(f.scanned, doc.ID)
@@ -214,14 +213,14 @@ func (f *feed) page(ctx context.Context) ([]stored, error) {
 }
 
 // unread selects what a scan still has to read.
-func unread(selector record.Selector, k offset.Kind, r scan) bson.D {
+func unread(selector record.Selector, k provider.Kind, r scan) bson.D {
 	where := bson.D{{Key: "append", Value: bson.D{{Key: "$gt", Value: r.After}, {Key: "$lte", Value: r.Until}}}}
 	and := bson.A{where, filter(selector, "")}
 	if r.Again {
 		or := bson.A{bson.D{{Key: "isfinished", Value: false}}}
 		if since, ok := r.SinceTime(); ok {
 			field := "changedat"
-			if k == offset.Inserts {
+			if k == provider.Inserts {
 				field = "storedat"
 			}
 			or = append(or, bson.D{{Key: field, Value: bson.D{{Key: "$gte", Value: since}}}})

@@ -11,7 +11,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/store-client/internal/offset"
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
@@ -114,7 +113,7 @@ func (r *reader) left(ctx context.Context, f *feed, lag *store.Lag) (*scan, stri
 	var rest scan
 	if l.Stored {
 		p, why, err := r.s.judge(ctx, l, f.Kind)
-		if err != nil || why == offset.NotLost {
+		if err != nil || why == provider.NotLost {
 			return p.Scan, p.Token, err
 		}
 		lag.Lost, rest = string(why), rescan(l.Mark)

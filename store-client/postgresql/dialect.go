@@ -13,9 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/nvidia/nvsentinel/internal/delay"
+	"github.com/nvidia/nvsentinel/internal/retry"
 	"github.com/nvidia/nvsentinel/store-client/internal/sqlstore"
-	"github.com/nvidia/nvsentinel/store-client/internal/wake"
 )
 
 // home names the server and database whose transaction numbers rows bear; a
@@ -69,7 +68,7 @@ func dialect(conf *pgx.ConnConfig, cfg sqlstore.Config) sqlstore.Dialect {
 			}
 			return *t
 		},
-		Reserve: func(ctx context.Context, tx *sql.Tx, n int, causes []wake.Cause) (sqlstore.Reservation, error) {
+		Reserve: func(ctx context.Context, tx *sql.Tx, n int, causes []sqlstore.Cause) (sqlstore.Reservation, error) {
 			said := make([]string, len(causes))
 			for i, c := range causes {
 				said[i] = c.String()
@@ -87,7 +86,7 @@ func dialect(conf *pgx.ConnConfig, cfg sqlstore.Config) sqlstore.Dialect {
 			return who, err
 		},
 		Adopt: adopt,
-		Wake: func(ctx context.Context, notify func(...wake.Cause)) {
+		Wake: func(ctx context.Context, notify func(...sqlstore.Cause)) {
 			listen(ctx, conf, cfg, notify)
 		},
 	}
@@ -169,15 +168,15 @@ func adopt(ctx context.Context, db *sql.DB) error {
 
 // listen wakes at every notification. After a lost connection it wakes too:
 // what was notified meanwhile was not heard.
-func listen(ctx context.Context, conf *pgx.ConnConfig, cfg sqlstore.Config, notify func(...wake.Cause)) {
+func listen(ctx context.Context, conf *pgx.ConnConfig, cfg sqlstore.Config, notify func(...sqlstore.Cause)) {
 	for ctx.Err() == nil {
 		err := hear(ctx, conf, notify)
 		if ctx.Err() != nil {
 			return
 		}
 		cfg.Log.Warn("listening for notifications; feeds poll meanwhile", "error", err)
-		notify(wake.Anything)
-		delay.For(ctx, cfg.Clock, time.Second)
+		notify(sqlstore.Anything)
+		retry.Sleep(ctx, cfg.Clock, time.Second)
 	}
 }
 
@@ -185,7 +184,7 @@ func listen(ctx context.Context, conf *pgx.ConnConfig, cfg sqlstore.Config, noti
 // still lives.
 const silence = 30 * time.Second
 
-func hear(ctx context.Context, conf *pgx.ConnConfig, notify func(...wake.Cause)) error {
+func hear(ctx context.Context, conf *pgx.ConnConfig, notify func(...sqlstore.Cause)) error {
 	conn, err := pgx.ConnectConfig(ctx, conf.Copy())
 	if err != nil {
 		return fmt.Errorf("connecting: %w", err)
@@ -194,14 +193,14 @@ func hear(ctx context.Context, conf *pgx.ConnConfig, notify func(...wake.Cause))
 	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
-	notify(wake.Anything)
+	notify(sqlstore.Anything)
 	for {
 		quiet, cancel := context.WithTimeout(ctx, silence)
 		n, err := conn.WaitForNotification(quiet)
 		cancel()
 		switch {
 		case err == nil:
-			notify(wake.Parse(n.Payload))
+			notify(sqlstore.ParseCause(n.Payload))
 		case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
 			alive, cancel := context.WithTimeout(ctx, silence)
 			err := conn.Ping(alive)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 	"github.com/nvidia/nvsentinel/store-client/internal/sqlstore"
 )
@@ -17,7 +18,7 @@ import (
 var schema embed.FS
 
 const (
-	// channel of the notifications, which carry a wake.Cause.
+	// channel of the notifications, which carry a sqlstore.Cause.
 	channel = "nvsentinel_health_events"
 	// schemaLock is the advisory lock under which the schema is brought up to
 	// date and a restored database adopted.
@@ -159,4 +160,86 @@ func locked(ctx context.Context, db *sql.DB, f func(tx *sql.Tx) error) error {
 		return fmt.Errorf("committing: %w", err)
 	}
 	return nil
+}
+
+// queryMaintenances says whether the account may keep what providers announce.
+const queryMaintenances = `SELECT COALESCE(bool_and(has_table_privilege(to_regclass(t), right_name)), false)
+FROM unnest('{maintenance_events,maintenance_providers}'::text[]) AS t, unnest('{SELECT,INSERT,UPDATE,DELETE}'::text[]) AS right_name
+WHERE to_regclass('maintenance_events') IS NOT NULL`
+
+// OpenMaintenances connects to the database at dsn for what providers announce, with
+// an account that needs no right to another table (see roles/maintenance_role.sql).
+// It makes no tables and waits for a service that does.
+func OpenMaintenances(ctx context.Context, dsn string, cfg sqlstore.Config) (*sqlstore.Store, error) {
+	p, err := parse(dsn)
+	if err != nil {
+		return nil, err
+	}
+	db := p.open(p.limits.few())
+	if err := checkMaintenances(ctx, db, p.unsafe); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the database: %w", p.hint(err)), db.Close())
+	}
+	if p.clear {
+		cfg.Log.Warn(provider.ClearText, "mend_with", "sslmode=verify-full")
+	}
+	cfg.Dialect = dialect(p.conn, cfg)
+	return sqlstore.New(db, cfg), nil
+}
+
+func checkMaintenances(ctx context.Context, db *sql.DB, unsafe bool) error {
+	if err := checkServer(ctx, db, unsafe); err != nil {
+		return err
+	}
+	var may bool
+	if err := db.QueryRowContext(ctx, queryMaintenances).Scan(&may); err != nil {
+		return fmt.Errorf("reading what the account may do: %w", err)
+	}
+	if !may {
+		return errors.New("the account may not keep maintenances: has a service of this version made the tables, and has maintenance_role.sql been run since?")
+	}
+	return nil
+}
+
+// Pipeline is what a feed asks the server for: the rows of health_events for
+// which Where holds. It is to PostgreSQL what a change stream's $match is to
+// MongoDB.
+type Pipeline struct {
+	// Where is a condition on the columns of health_events; $1 and so on are Args.
+	Where string
+	Args  []any
+	// InsertsOnly: rows come in the order of their insertions, each once.
+	// Otherwise in the order of their last changes, again after each.
+	InsertsOnly bool
+}
+
+// PipelineOf is the pipeline of a selector.
+func PipelineOf(s record.Selector) Pipeline {
+	where, args := sqlstore.Condition(s)
+	return Pipeline{Where: where, Args: args, InsertsOnly: s.InsertsOnly}
+}
+
+// BuildAllHealthEventInsertsPipeline is what the exporter follows.
+func BuildAllHealthEventInsertsPipeline() Pipeline {
+	return PipelineOf(record.AllHealthEventInserts())
+}
+
+// BuildProcessableHealthEventInsertsPipeline is what fault-quarantine follows.
+func BuildProcessableHealthEventInsertsPipeline() Pipeline {
+	return PipelineOf(record.ProcessableHealthEventInserts())
+}
+
+// BuildProcessableNonFatalUnhealthyInsertsPipeline is what the analyzer
+// follows. Despite its public name it does not test isFatal.
+func BuildProcessableNonFatalUnhealthyInsertsPipeline() Pipeline {
+	return PipelineOf(record.ProcessableNonFatalUnhealthyInserts())
+}
+
+// BuildNodeQuarantineStatusPipeline is what node-drainer follows.
+func BuildNodeQuarantineStatusPipeline() Pipeline {
+	return PipelineOf(record.NodeQuarantineStatus())
+}
+
+// BuildQuarantinedAndDrainedNodesPipeline is what fault-remediation follows.
+func BuildQuarantinedAndDrainedNodesPipeline() Pipeline {
+	return PipelineOf(record.QuarantinedAndDrainedNodes())
 }

@@ -8,17 +8,19 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
+	"k8s.io/utils/clock"
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 	"github.com/nvidia/nvsentinel/store-client/internal/sqlstore"
-	"github.com/nvidia/nvsentinel/store-client/internal/wake"
 )
 
 //go:embed schema/*.sql
@@ -133,7 +135,7 @@ func dialect(path string, cfg sqlstore.Config) sqlstore.Dialect {
 			}
 			return t.UnixMicro()
 		},
-		Reserve: func(ctx context.Context, tx *sql.Tx, n int, _ []wake.Cause) (sqlstore.Reservation, error) {
+		Reserve: func(ctx context.Context, tx *sql.Tx, n int, _ []sqlstore.Cause) (sqlstore.Reservation, error) {
 			st := sqlstore.Reservation{At: cfg.Clock.Now()}
 			var last int64
 			err := tx.QueryRowContext(ctx, "UPDATE store_counter SET tx = tx + 1, seq = seq + $1 RETURNING history, tx, seq", n).Scan(&st.Server, &st.Tx, &last)
@@ -154,8 +156,62 @@ func dialect(path string, cfg sqlstore.Config) sqlstore.Dialect {
 		},
 		// A file is restored with its counter: its rows stay readable.
 		Adopt: func(context.Context, *sql.DB) error { return nil },
-		Wake: func(ctx context.Context, notify func(...wake.Cause)) {
-			watch(ctx, path, cfg.Clock, cfg.Log, func() { notify(wake.Anything) })
+		Wake: func(ctx context.Context, notify func(...sqlstore.Cause)) {
+			watch(ctx, path, cfg.Clock, cfg.Log, func() { notify(sqlstore.Anything) })
 		},
+	}
+}
+
+// A write to the log is seen before its commit is: the log is flushed first.
+// So a write wakes at once and again after growing delays.
+const (
+	firstEcho = 5 * time.Millisecond
+	lastEcho  = 200 * time.Millisecond
+)
+
+// watch wakes after writes to the file's write-ahead log until ctx ends. If the
+// file cannot be watched, the feeds' polling is left.
+func watch(ctx context.Context, path string, clk clock.Clock, log *slog.Logger, notify func()) {
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		log.Warn("watching the database file; feeds poll instead", "error", err)
+		return
+	}
+	defer w.Close()
+	// The folder, because the log is removed and made anew.
+	if err := w.Add(filepath.Dir(path)); err != nil {
+		log.Warn("watching the database file; feeds poll instead", "error", err)
+		return
+	}
+	notify() // what was written before was not heard
+	var echo <-chan time.Time
+	delay := firstEcho
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case ev, ok := <-w.Events:
+			if !ok {
+				return
+			}
+			if ev.Name == path+"-wal" {
+				notify()
+				delay = firstEcho
+				echo = clk.After(delay)
+			}
+		case <-echo:
+			notify()
+			echo = nil
+			if delay < lastEcho {
+				delay *= 3
+				echo = clk.After(delay)
+			}
+		case err, ok := <-w.Errors:
+			if !ok {
+				return
+			}
+			log.Warn("watching the database file", "error", err)
+			notify()
+		}
 	}
 }

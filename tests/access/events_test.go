@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/internal/eventrecorder"
-	"github.com/nvidia/nvsentinel/internal/nodeevent"
+	"github.com/nvidia/nvsentinel/internal/nodeclient"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
@@ -161,7 +161,7 @@ func TestConnectorTellsAboutItsNode(t *testing.T) {
 	at := time.Now()
 	tell := func(node *corev1.Node, message string) error {
 		at = at.Add(time.Second)
-		return nodeevent.Count(t.Context(), connector.CoreV1().Events("default"), node, nodeevent.Fault{
+		return nodeclient.CountFault(t.Context(), connector.CoreV1().Events("default"), node, nodeclient.FaultEvent{
 			Component: "gpu-health-monitor", Reason: "GpuInforomWatch", Message: message, Times: 1, Last: at,
 		})
 	}
@@ -185,10 +185,10 @@ func TestTheClustersConnectorTellsAboutAnyNode(t *testing.T) {
 	connector := w.account(t, "platform-connectors-cluster")
 	at := time.Now()
 	for i, node := range []*corev1.Node{w.plain(t, "any"), w.plain(t, "other")} {
-		f := nodeevent.Fault{Component: "kubernetes-object-monitor", Reason: "PolicyIsNotHealthy", Message: "m", Times: 2}
+		f := nodeclient.FaultEvent{Component: "kubernetes-object-monitor", Reason: "PolicyIsNotHealthy", Message: "m", Times: 2}
 		for _, last := range []time.Time{at, at, at.Add(time.Minute)} {
 			f.Last = last
-			if err := nodeevent.Count(t.Context(), connector.CoreV1().Events("default"), node, f); err != nil {
+			if err := nodeclient.CountFault(t.Context(), connector.CoreV1().Events("default"), node, f); err != nil {
 				t.Fatalf("node %d: %v", i, err)
 			}
 		}

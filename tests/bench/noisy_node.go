@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/nvidia/nvsentinel/api/protos"
-	"github.com/nvidia/nvsentinel/platform-connectors/quota"
+	"github.com/nvidia/nvsentinel/platform-connectors/passage"
 )
 
 const (
@@ -121,7 +121,7 @@ func (n *noise) counts(ctx context.Context, conn *pgx.Conn) (t tally, err error)
 		return t, fmt.Errorf("counting the noisy node's records: %w", err)
 	}
 	address := said(n.gate.Log, "serving probes and metrics")
-	for _, v := range quota.Verdicts() {
+	for _, v := range passage.Verdicts() {
 		if !v.Counted() {
 			continue
 		}

@@ -161,6 +161,8 @@ func (b *braking) attributed(run *v1alpha1.RepairRun) {
 
 // slots are the uids of the objects that were ever seen, by the slot that they fill.
 type slots struct {
+	// of names the slot that an object fills; empty is none.
+	of   func(*unstructured.Unstructured) string
 	mu   sync.Mutex
 	uids map[string]map[string]bool
 }
@@ -168,7 +170,18 @@ type slots struct {
 // watchSlots sees the objects of some kinds from now on.
 func (b *braking) watchSlots(kinds ...schema.GroupVersionResource) *slots {
 	b.Helper()
-	s := &slots{uids: map[string]map[string]bool{}}
+	return b.watchUIDs(func(o *unstructured.Unstructured) string { return o.GetAnnotations()[artifact.SlotAnnotation] }, kinds...)
+}
+
+// watchNames has each name of a kind be a slot.
+func (b *braking) watchNames(kinds ...schema.GroupVersionResource) *slots {
+	b.Helper()
+	return b.watchUIDs(func(o *unstructured.Unstructured) string { return o.GetKind() + " " + o.GetName() }, kinds...)
+}
+
+func (b *braking) watchUIDs(of func(*unstructured.Unstructured) string, kinds ...schema.GroupVersionResource) *slots {
+	b.Helper()
+	s := &slots{of: of, uids: map[string]map[string]bool{}}
 	ctx, cancel := context.WithCancel(b.Context())
 	var watches sync.WaitGroup
 	b.Cleanup(func() { cancel(); watches.Wait() })
@@ -186,11 +199,11 @@ func (s *slots) watch(ctx context.Context, objects dynamic.ResourceInterface) {
 		}
 		for e := range w.ResultChan() {
 			o, ok := e.Object.(*unstructured.Unstructured)
-			if !ok || o.GetAnnotations()[artifact.SlotAnnotation] == "" {
+			if !ok || s.of(o) == "" {
 				continue
 			}
 			s.mu.Lock()
-			slot := o.GetAnnotations()[artifact.SlotAnnotation]
+			slot := s.of(o)
 			if s.uids[slot] == nil {
 				s.uids[slot] = map[string]bool{}
 			}

@@ -59,11 +59,11 @@ func WithCgo(root, out string) gobuild.Batch {
 	return b
 }
 
-// Earlier is the services of the demo of another commit, whose source root is. Where it is
-// in a folder of its own that lasts, what was built once is not built again; packages of
-// modules are compiled as for all others.
+// Earlier is the services of the demo and node-health-check of another commit, whose source
+// root is. Where it is in a folder of its own that lasts, what was built once is not built
+// again; packages of modules are compiled as for all others.
 func Earlier(root, out string) gobuild.Batch {
-	b := batch("services of an earlier commit", root, out, ofDemo)
+	b := batch("services of an earlier commit", root, out, ofDemo, []string{"./node-health-check"})
 	b.Once = true
 	return b
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-events-analyzer/decision"
 	"github.com/nvidia/nvsentinel/health-events-analyzer/rule"
-	"github.com/nvidia/nvsentinel/platform-connectors/repeats"
+	"github.com/nvidia/nvsentinel/platform-connectors/pipeline"
 )
 
 var start = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
@@ -108,7 +108,7 @@ func (a *analysis) take(now time.Time, records ...record.Record) {
 // the connector counts them. It says how many records that had.
 func story(events []record.Record) (each, counted *analysis, rows int) {
 	each, counted = newAnalysis(), newAnalysis()
-	c := repeats.New(repeats.MaxWindow)
+	c := pipeline.NewRepeats(pipeline.MaxWindow)
 	store := func(now time.Time, records []record.Record) {
 		rows += len(records)
 		counted.take(now, records...)
@@ -121,7 +121,7 @@ func story(events []record.Record) (each, counted *analysis, rows int) {
 		store(now, c.Take(now, uint64(i)+1, r, r.Event))
 		each.take(now, r)
 	}
-	end := events[len(events)-1].CreatedAt.Add(repeats.MaxWindow)
+	end := events[len(events)-1].CreatedAt.Add(pipeline.MaxWindow)
 	store(end, c.Flush(end))
 	return each, counted, rows
 }
@@ -140,7 +140,7 @@ func TestTheShippedRulesSeeEveryRepeat(t *testing.T) {
 				if diff := cmp.Diff(each.found, counted.found); diff != "" {
 					t.Errorf("%d of %v, %v apart (-each +counted):\n%s", n, k, apart, diff)
 				}
-				if most := 2 + int(time.Duration(n)*apart/repeats.MaxWindow); n > most && rows > most {
+				if most := 2 + int(time.Duration(n)*apart/pipeline.MaxWindow); n > most && rows > most {
 					t.Errorf("%d of %v, %v apart, are %d records", n, k, apart, rows)
 				}
 				maps.Copy(fired, each.found)

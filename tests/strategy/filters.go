@@ -137,7 +137,7 @@ func connector() []Filter {
 		{
 			"platform-connectors", "beyond its node's quota an observation is counted, and makes no fault a repeat", room + "quota/stored.go",
 			"	case !r.Acts():\n		return r, Observed\n", "",
-			"./platform-connectors/quota", "TestDecide",
+			"./platform-connectors/passage", "TestDecide",
 		},
 		{
 			"platform-connectors", "an observed fault that waits is no fatal fault", room + "internal/forwarder/forwarder.go",
@@ -254,23 +254,23 @@ func stores() []Filter {
 			"./store-client/mongodb", "TestTheServerFiltersPersistOnly",
 		},
 		{
-			"the store of a service that acts", "lists", "store-client/store/acting.go",
+			"the store of a service that acts", "lists", "store-client/store/reader.go",
 			"	q.Selector = ofProcess(q.Selector)\n", "", "./store-client/store", "TestActing",
 		},
 		{
-			"the store of a service that acts", "feeds", "store-client/store/acting.go",
+			"the store of a service that acts", "feeds", "store-client/store/reader.go",
 			"Feed(ctx, consumer, ofProcess(s))", "Feed(ctx, consumer, s)", "./store-client/store", "TestActing",
 		},
 		{
-			"the store of a service that acts", "where a feed begins", "store-client/store/acting.go",
+			"the store of a service that acts", "where a feed begins", "store-client/store/reader.go",
 			"ofProcess(s), since)", "s, since)", "./store-client/store", "TestActing",
 		},
 		{
-			"the store of a service that acts", "a selector without a strategy asks for PROCESS", "store-client/store/acting.go",
+			"the store of a service that acts", "a selector without a strategy asks for PROCESS", "store-client/store/reader.go",
 			"		s.Strategy = record.Process\n", "		return s\n", "./store-client/store", "TestActing",
 		},
 		{
-			"the store of a service that acts", "one of another strategy gets nothing", "store-client/store/acting.go",
+			"the store of a service that acts", "one of another strategy gets nothing", "store-client/store/reader.go",
 			", Strategy: record.Process, Any:", ", Any:", "./store-client/store", "TestActing",
 		},
 	}
@@ -340,7 +340,7 @@ func exporter() []Filter {
 }
 
 func stranded() []Filter {
-	const file, pkg, run = "store-client/stranded/stranded.go", "./store-client/stranded", "TestOf"
+	const file, pkg, run = "store-client/store/stranded.go", "./store-client/store", "TestOf"
 	return []Filter{
 		{"stranded faults", "an open fault that acts", file, "range record.Acting(open) {", "range open {", pkg, run},
 		{"stranded faults", "... whose publisher says PERSIST_ONLY by now", file, "known && !waits && !now.Acts() && now", "known && !waits && now", pkg, run},

@@ -2,13 +2,18 @@ package command
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/nvidia/nvsentinel/data-models/fault"
 	"github.com/nvidia/nvsentinel/data-models/record"
@@ -152,4 +157,110 @@ func (c clearing) condition(node *corev1.Node) corev1.NodeCondition {
 		return corev1.NodeCondition{}
 	}
 	return node.Status.Conditions[i]
+}
+
+func releaseCommand(o *options, code *int) *cobra.Command {
+	var reason string
+	var patience time.Duration
+	c := &cobra.Command{
+		Use:   "release <node>",
+		Short: "Release a node from quarantine, in your name: its open faults are over",
+		Long: `Release a node from quarantine: its open faults end, drain and repair stop, and every
+mark of the session is removed, also while a repair object is active. It writes an
+annotation with your user name on the Node, by your own rights (patch nodes), which
+fault-quarantine follows and removes. A service account is refused. Needs no store.
+It waits until the session has ended.
+` + exitCodes,
+		Example: "  nvsentinel release gpu-1 --reason \"GPU 3 replaced, ticket 4711\"",
+		Args:    exactly(1),
+		RunE: func(c *cobra.Command, args []string) (err error) {
+			*code, err = o.release(c.Context(), args[0], reason, patience)
+			return err
+		},
+	}
+	c.Flags().StringVar(&reason, "reason", "", "why, for the Event about it")
+	c.Flags().DurationVar(&patience, "wait", time.Minute, "how long to wait for the end of the session")
+	return c
+}
+
+func (o *options) release(ctx context.Context, name, reason string, patience time.Duration) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	rc, err := o.kube()
+	if err != nil {
+		return 0, coded{err, ExitFailed}
+	}
+	cluster, err := kube.ForConfig(rc, kube.Config{}, o.agent()) // one that may write
+	if err != nil {
+		return 0, coded{err, ExitFailed}
+	}
+	node, err := kube.ReadNode(ctx, cluster.Clientset, name)
+	if err != nil {
+		return 0, coded{err, ExitFailed}
+	}
+	session := nodemark.Session(node)
+	if session == "" {
+		return 0, coded{fmt.Errorf("node %s is not in quarantine: it bears no session; nvsentinel why %s says what keeps it", name, name), ExitFailed}
+	}
+	me, err := userName(ctx, cluster)
+	if err != nil {
+		return 0, coded{err, ExitFailed}
+	}
+	key, value := nodemark.Request{Session: session, By: me, Reason: reason}.Annotation()
+	if err := annotate(ctx, cluster, name, key, &value); err != nil {
+		return 0, coded{fmt.Errorf("asking for the release of node %s: %w", name, err), ExitFailed}
+	}
+	fmt.Fprintf(o.program.Out, "asked for in the name of %s\n", me)
+	err = until(ctx, func(ctx context.Context) (bool, error) {
+		node, err := kube.ReadNode(ctx, cluster.Clientset, name)
+		if errors.Is(err, kube.ErrGone) {
+			return true, nil
+		}
+		return err == nil && nodemark.Session(node) != session, err
+	})
+	if err != nil {
+		return ExitPartial, coded{fmt.Errorf("session %s has not ended yet; the annotation %s stays, and is followed when fault-quarantine is there: %w", session, key, err), ExitPartial}
+	}
+	fmt.Fprintf(o.program.Out, "session %s has ended\n", session)
+	return ExitWhole, nil
+}
+
+// What a person asks for by an annotation of a Node is written here.
+
+// userName is the caller's name, as the API server knows it.
+func userName(ctx context.Context, cluster *kube.Client) (string, error) {
+	me, err := cluster.Clientset.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("asking the API server for your user name: %w", err)
+	}
+	return me.Status.UserInfo.Username, nil
+}
+
+// annotate writes one annotation of a Node; nil removes it.
+func annotate(ctx context.Context, cluster *kube.Client, node, key string, value *string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}})
+	if err != nil {
+		return err
+	}
+	_, err = cluster.Clientset.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{})
+	return err
+}
+
+// askEvery is how often is looked for what is waited for.
+const askEvery = 200 * time.Millisecond
+
+// until asks until cond holds or ctx ends; the last problem is told.
+func until(ctx context.Context, cond func(context.Context) (bool, error)) error {
+	var last error
+	err := wait.PollUntilContextCancel(ctx, askEvery, true, func(ctx context.Context) (bool, error) {
+		ok, err := cond(ctx)
+		if err != nil {
+			last = err
+		}
+		return ok, nil
+	})
+	if err != nil {
+		return errors.Join(context.Cause(ctx), last)
+	}
+	return nil
 }

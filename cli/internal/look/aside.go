@@ -11,8 +11,7 @@ import (
 	"github.com/nvidia/nvsentinel/cli/timeline"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/crashloop"
-	"github.com/nvidia/nvsentinel/store-client/aside"
-	"github.com/nvidia/nvsentinel/store-client/nodeuse"
+	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -20,7 +19,7 @@ import (
 // error is of those services that could not be asked for.
 func (s Sources) aside(ctx context.Context) (out []timeline.SetAside, err error) {
 	for _, f := range feeds {
-		deadLetters, problem := s.Records.DeadLetters(ctx, aside.Source(f.name))
+		deadLetters, problem := s.Records.DeadLetters(ctx, consumer.AsideSource(f.name))
 		err = errors.Join(err, problem)
 		for _, l := range deadLetters {
 			var at crashloop.Work
@@ -30,7 +29,7 @@ func (s Sources) aside(ctx context.Context) (out []timeline.SetAside, err error)
 			out = append(out, timeline.SetAside{Consumer: f.name, Record: l.ID, Key: at.Key, At: l.At})
 		}
 	}
-	suspects, problem := aside.Suspects(ctx, s.Records)
+	suspects, problem := consumer.Suspects(ctx, s.Records)
 	for _, x := range suspects {
 		out = append(out, timeline.SetAside{Consumer: x.Consumer, Key: x.Key, Deaths: x.Deaths, At: x.At})
 	}
@@ -59,21 +58,21 @@ func (s Sources) undecodable(ctx context.Context) (ids []string, err error) {
 
 // counted is what gateways have counted of nodes on the newest day of each node.
 func (s Sources) counted(ctx context.Context) ([]timeline.Counted, error) {
-	days, err := nodeuse.Read(ctx, s.Records)
+	days, err := store.ReadUse(ctx, s.Records)
 	return sum(days), err
 }
 
 // sum adds up what gateways have counted of each node on its newest day; the nodes of most
 // events are first.
-func sum(days []nodeuse.Day) (out []timeline.Counted) {
-	newest, of := map[string]string{}, map[string]nodeuse.Counted{}
+func sum(days []store.UseDay) (out []timeline.Counted) {
+	newest, of := map[string]string{}, map[string]store.CountedUse{}
 	for _, d := range days {
 		for node, n := range d.Nodes {
 			if n.Counted.Records == 0 || d.Day < newest[node] {
 				continue
 			}
 			if d.Day > newest[node] {
-				newest[node], of[node] = d.Day, nodeuse.Counted{}
+				newest[node], of[node] = d.Day, store.CountedUse{}
 			}
 			of[node] = of[node].Plus(n.Counted)
 		}

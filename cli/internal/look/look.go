@@ -15,7 +15,6 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/store-client/store"
-	"github.com/nvidia/nvsentinel/store-client/stranded"
 )
 
 // Sources are where facts come from. A source that could not be opened is nil,
@@ -177,7 +176,7 @@ var actingFaults = record.Selector{Name: "JudgedFaults", Strategy: record.Proces
 
 // stranded are the open faults whose publisher says PERSIST_ONLY by now.
 func (s Sources) stranded(ctx context.Context, open []record.Record) ([]timeline.Stranded, error) {
-	found, err := stranded.Find(ctx, s.Records, open)
+	found, err := store.FindStranded(ctx, s.Records, open)
 	var out []timeline.Stranded
 	for _, f := range found {
 		e := f.Open.Event

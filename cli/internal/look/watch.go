@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/clock"
 
-	"github.com/nvidia/nvsentinel/internal/delay"
+	"github.com/nvidia/nvsentinel/internal/retry"
 )
 
 const (
@@ -35,15 +35,9 @@ func (s Sources) Watch(ctx context.Context, node string, c clock.WithTicker, see
 	var watches sync.WaitGroup
 	defer watches.Wait()
 	defer cancel()
-	wake := make(chan struct{}, 1)
-	notify := func() {
-		select {
-		case wake <- struct{}{}:
-		default: // it is woken already
-		}
-	}
+	wake := retry.NewWake()
 	for _, begin := range s.watches(node) {
-		watches.Go(func() { keep(ctx, c, begin, notify, blind) })
+		watches.Go(func() { keep(ctx, c, begin, wake.Call, blind) })
 	}
 	tick := c.NewTicker(StoreEvery)
 	defer tick.Stop()
@@ -57,7 +51,7 @@ func (s Sources) Watch(ctx context.Context, node string, c clock.WithTicker, see
 		if err := see(); err != nil {
 			return err
 		}
-		if !delay.For(ctx, c, calm) {
+		if !retry.Sleep(ctx, c, calm) {
 			return nil
 		}
 	}
@@ -110,6 +104,6 @@ func keep(ctx context.Context, c clock.Clock, start begin, notify func(), blind 
 			blind(errors.Join(errors.New("not watched, looked at with the store"), err))
 			said = true
 		}
-		delay.For(ctx, c, again)
+		retry.Sleep(ctx, c, again)
 	}
 }

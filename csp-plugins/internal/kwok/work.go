@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/nvidia/nvsentinel/internal/delay"
+	"github.com/nvidia/nvsentinel/internal/retry"
 )
 
 // retryAfter is how long a failed step waits for its next try.
@@ -85,7 +85,7 @@ func (p *Plugin) carryOut(ctx context.Context, j *job) bool {
 			}
 		}
 		p.Log.Warn("a request is held up", "node", j.Node, "request", j.RequestID, "error", err)
-		if !delay.For(ctx, p.Clock, retryAfter) {
+		if !retry.Sleep(ctx, p.Clock, retryAfter) {
 			return false
 		}
 	}
@@ -153,7 +153,7 @@ func (p *Plugin) down(ctx context.Context, j *job) error {
 			return err
 		}
 	}
-	if !delay.For(ctx, p.Clock, j.offAt.Add(p.RebootTime).Sub(p.Clock.Now())) {
+	if !retry.Sleep(ctx, p.Clock, j.offAt.Add(p.RebootTime).Sub(p.Clock.Now())) {
 		return ctx.Err()
 	}
 	return nil

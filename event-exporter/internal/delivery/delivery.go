@@ -20,7 +20,7 @@ import (
 	"github.com/nvidia/nvsentinel/event-exporter/internal/sender"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/lease"
-	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/internal/retry"
 	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
@@ -102,10 +102,10 @@ func (ex *Exporter) Send(ctx context.Context, name string, records []record.Reco
 func (ex *Exporter) mayGo(one *partition) error {
 	now := ex.Clock.Now()
 	if until, why, tripped := ex.breaker.tripped(now); tripped {
-		return outcome.Wait(until.Sub(now), why)
+		return retry.Wait(until.Sub(now), why)
 	}
 	if one.notBefore.After(now) {
-		return outcome.Wait(one.notBefore.Sub(now), one.why)
+		return retry.Wait(one.notBefore.Sub(now), one.why)
 	}
 	return nil
 }
@@ -122,7 +122,7 @@ func (ex *Exporter) deliver(ctx context.Context, one *partition, batch []record.
 	fenced, cancel := lease.Fence(ctx)
 	defer cancel()
 	if fenced.Err() != nil {
-		return 0, outcome.Wait(time.Second, "the lease is not renewed")
+		return 0, retry.Wait(time.Second, "the lease is not renewed")
 	}
 	began := ex.Clock.Now()
 	result := ex.Receiver.Send(fenced, events)
@@ -210,7 +210,7 @@ func (ex *Exporter) pause(one *partition, v decision.Verdict, detail string) err
 	if v.Everyone {
 		ex.breaker.trip(until, why, v.Do == decision.Pause)
 	}
-	return outcome.Wait(wait, why)
+	return retry.Wait(wait, why)
 }
 
 // bury keeps an event that the receiver will never take as a dead letter.

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/delay"
+	"github.com/nvidia/nvsentinel/internal/retry"
 )
 
 // catchUpAge is how old a record is that is sent at the bounded rate: one of
@@ -83,7 +83,7 @@ func (ex *Exporter) pace(ctx context.Context, r record.Record) {
 	}
 	ex.turn.hold(r.CreatedAt)
 	defer ex.turn.hold(time.Time{})
-	delay.For(ctx, ex.Clock, ex.turn.limit.ReserveN(now, 1).DelayFrom(now))
+	retry.Sleep(ctx, ex.Clock, ex.turn.limit.ReserveN(now, 1).DelayFrom(now))
 }
 
 // weight is about what a record takes in memory.

@@ -5,8 +5,8 @@ import (
 
 	"github.com/nvidia/nvsentinel/internal/crashloop"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	"github.com/nvidia/nvsentinel/internal/outcome"
-	"github.com/nvidia/nvsentinel/store-client/aside"
+	"github.com/nvidia/nvsentinel/internal/retry"
+	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
@@ -25,7 +25,7 @@ func TestWhatIsSetAsideReleasesNothing(t *testing.T) {
 	}
 	before := storetest.MustGet(t, s, f.ID)
 	d.Try(t.Context(), before)
-	register := aside.Of(s, "fault-quarantine", d.Clock)
+	register := consumer.OpenAside(s, "fault-quarantine", d.Clock)
 	if err := register.SetAside(t.Context(), crashloop.Work{Key: "n1", Record: f.ID}); err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestWhatIsSetAsideReleasesNothing(t *testing.T) {
 			storetest.MustAppend(t, s, event(2, true, ""))
 		}
 		if err := d.Handle(t.Context(), "n1"); err != nil {
-			if _, _, parked := outcome.AsPark(err); !parked {
+			if _, _, parked := retry.AsPark(err); !parked {
 				t.Fatal(err)
 			}
 		}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/brake"
-	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/internal/retry"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
@@ -42,12 +42,12 @@ func TestTheBrakeStopsCordons(t *testing.T) {
 	f := event(1, false, "79", "GPU-1")
 	storetest.MustAppend(t, s, f)
 	d.Brake = brake.New(fake.NewClientset(), "", slog.New(slog.DiscardHandler))
-	if _, _, waits := outcome.AsWait(d.Handle(t.Context(), "n1")); !waits || storetest.MustGet(t, s, f.ID).Judged() {
+	if _, _, waits := retry.AsWait(d.Handle(t.Context(), "n1")); !waits || storetest.MustGet(t, s, f.ID).Judged() {
 		t.Errorf("waits for the brake to be read %v; verdict %s", waits, storetest.MustGet(t, s, f.ID).Reason())
 	}
 	on := braked(t)
 	d.Brake = on
-	if _, _, parked := outcome.AsPark(d.Handle(t.Context(), "n1")); !parked || nodes.patches > 0 {
+	if _, _, parked := retry.AsPark(d.Handle(t.Context(), "n1")); !parked || nodes.patches > 0 {
 		t.Errorf("parked %v, %d patches", parked, nodes.patches)
 	}
 	if r := storetest.MustGet(t, s, f.ID); r.Reason() != record.Held || !strings.Contains(r.Status.QuarantineVerdict.Detail, "emergency brake") {
@@ -60,7 +60,7 @@ func TestTheBrakeStopsCordons(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.Brake = on // the verdict is written, the mark is not
-	if _, why, parked := outcome.AsPark(d.Handle(t.Context(), "n1")); !parked || nodes.patches > 0 || !strings.Contains(why, "emergency brake") {
+	if _, why, parked := retry.AsPark(d.Handle(t.Context(), "n1")); !parked || nodes.patches > 0 || !strings.Contains(why, "emergency brake") {
 		t.Errorf("parked %v: %q, %d patches", parked, why, nodes.patches)
 	}
 	d.Brake = nil
@@ -111,7 +111,7 @@ func TestALetGoBrakeIsHeardPastAnOutage(t *testing.T) {
 	}
 	held := newReconciler(t, s, &books{node: newNode()})
 	held.Brake = on
-	if _, _, parked := outcome.AsPark(held.Handle(t.Context(), "n1")); !parked {
+	if _, _, parked := retry.AsPark(held.Handle(t.Context(), "n1")); !parked {
 		t.Fatal("not held by the brake")
 	}
 	enqueued := make(chan string, 8)

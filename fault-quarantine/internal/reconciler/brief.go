@@ -7,7 +7,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-quarantine/decision"
-	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/internal/retry"
 )
 
 // open reads the open records page by page, the first of them whole, and the others
@@ -52,7 +52,7 @@ func (rc *Reconciler) readWhole(ctx context.Context, brief record.Record) (recor
 		return full, fmt.Errorf("reading open fault %s of node %s whole: %w", brief.ID, brief.Event.NodeName, err)
 	}
 	if full.Revision != brief.Revision {
-		return full, outcome.Wait(0, "another writer changed a record of the node")
+		return full, retry.Wait(0, "another writer changed a record of the node")
 	}
 	return full, nil
 }

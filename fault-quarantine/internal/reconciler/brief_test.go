@@ -12,7 +12,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-quarantine/internal/reconciler"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/internal/retry"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
@@ -35,8 +35,8 @@ func settleNode(t *testing.T, d *reconciler.Reconciler) {
 		if err == nil {
 			return
 		}
-		pause, _, parked := outcome.AsPark(err)
-		if _, _, waits := outcome.AsWait(err); !waits && !parked {
+		pause, _, parked := retry.AsPark(err)
+		if _, _, waits := retry.AsWait(err); !waits && !parked {
 			t.Fatal(err)
 		}
 		if parked && pause > time.Second {

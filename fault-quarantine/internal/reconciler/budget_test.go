@@ -20,7 +20,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/internal/retry"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
@@ -115,7 +115,7 @@ func TestALeaderThatWritesLate(t *testing.T) {
 			t.Errorf("the second leader: %v", err)
 		}
 	}}
-	if _, _, wait := outcome.AsWait(first.Handle(t.Context(), "n1")); !wait {
+	if _, _, wait := retry.AsWait(first.Handle(t.Context(), "n1")); !wait {
 		t.Error("the first leader's write was not refused")
 	}
 	if r := storetest.MustGet(t, s, one.ID); r.Judged() || !clean(nodes, "n1") {
@@ -143,7 +143,7 @@ func TestWhatWasWrittenCounts(t *testing.T) {
 	if enqueued := backlog(t, second); !slices.Contains(enqueued, "n1") || !slices.Contains(enqueued, "n2") {
 		t.Errorf("enqueued %v", enqueued)
 	}
-	if _, why, parked := outcome.AsPark(second.Handle(t.Context(), "n2")); !parked || why != string(record.Held) {
+	if _, why, parked := retry.AsPark(second.Handle(t.Context(), "n2")); !parked || why != string(record.Held) {
 		t.Errorf("the second node is not held: %q", why)
 	}
 	if notes := nodes.nodes["n2"].notes; !slices.Equal(notes, []string{"QuarantineHeld"}) {
@@ -218,7 +218,7 @@ func TestAStaleCache(t *testing.T) {
 		f := faultOf(fmt.Sprintf("stale-%d", i))
 		storetest.MustAppend(t, s, f)
 		ids = append(ids, f.ID)
-		_, _, parked := outcome.AsPark(d.Handle(t.Context(), f.Event.NodeName))
+		_, _, parked := retry.AsPark(d.Handle(t.Context(), f.Event.NodeName))
 		if held := i >= 2; parked != held {
 			t.Errorf("node %d: held is %v", i, parked)
 		}
@@ -260,7 +260,7 @@ func TestARuleThatFailsIsTold(t *testing.T) {
 	f := event(1, false, "79", "GPU-1")
 	nodes.node.Labels = map[string]string{"slots": "8"}
 	storetest.MustAppend(t, s, f)
-	if _, why, parked := outcome.AsPark(d.Handle(t.Context(), "n1")); !parked || why != "RuleNotEvaluated" {
+	if _, why, parked := retry.AsPark(d.Handle(t.Context(), "n1")); !parked || why != "RuleNotEvaluated" {
 		t.Errorf("parked %v: %q", parked, why)
 	}
 	if storetest.MustGet(t, s, f.ID).Judged() || !slices.Equal(nodes.notes, []string{"RuleNotEvaluated"}) {

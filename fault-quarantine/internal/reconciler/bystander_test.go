@@ -16,7 +16,7 @@ import (
 	"github.com/nvidia/nvsentinel/fault-quarantine/internal/reconciler"
 	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/internal/retry"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
@@ -121,7 +121,7 @@ func TestBystandersReleaseNothing(t *testing.T) {
 func (w *watched) look(t *testing.T, d *reconciler.Reconciler, b *books, now time.Time) {
 	t.Helper()
 	was := b.node.Spec.Unschedulable
-	after, _, parked := outcome.AsPark(d.Handle(t.Context(), w.name))
+	after, _, parked := retry.AsPark(d.Handle(t.Context(), w.name))
 	w.again = time.Time{}
 	if parked {
 		w.again = now.Add(after)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/kube"
-	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/internal/retry"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
@@ -43,7 +43,7 @@ func TestACachedNodeIsEnoughForItsFirstFault(t *testing.T) {
 		fault.Node = kube.NodeIdentity(cached)
 		storetest.MustAppend(t, s, fault)
 		err := d.Handle(t.Context(), "n1")
-		if _, _, waits := outcome.AsWait(err); waits != moved {
+		if _, _, waits := retry.AsWait(err); waits != moved {
 			t.Fatalf("moved %t: %v", moved, err)
 		}
 		if moved {

@@ -16,7 +16,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/internal/retry"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
@@ -66,7 +66,7 @@ func TestOnARealAPIServer(t *testing.T) {
 func TestALostRaceIsLookedAtAgain(t *testing.T) {
 	d := newReconciler(t, storetest.SQLite(t), &books{node: newNode(), fail: fmt.Errorf("node n1: %w", kube.ErrConflict)})
 	err := d.Handle(t.Context(), "n1")
-	if _, why, waits := outcome.AsWait(err); !waits || !strings.Contains(why, "changed meanwhile") {
+	if _, why, waits := retry.AsWait(err); !waits || !strings.Contains(why, "changed meanwhile") {
 		t.Errorf("Handle = %v, want another look soon", err)
 	}
 }
@@ -97,7 +97,7 @@ func TestAChangeDuringTheMarkingIsSeen(t *testing.T) {
 	d = newReconciler(t, s, meddled{nodes, func(was, is *corev1.Node) { concerned = append(concerned, d.Concerns(was, is)) }})
 	f := event(1, false, "79", "GPU-1")
 	storetest.MustAppend(t, s, f)
-	if _, _, wait := outcome.AsWait(d.Handle(t.Context(), "n1")); !wait {
+	if _, _, wait := retry.AsWait(d.Handle(t.Context(), "n1")); !wait {
 		t.Error("somebody uncordoned the node while it was marked, and nobody looks again")
 	}
 	if slices.Contains(concerned, true) {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/internal/retry"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
@@ -37,7 +37,7 @@ func TestAKeptLemonWaitsForAPerson(t *testing.T) {
 			}
 			storetest.MustAppend(t, d.Store, event(2, true, ""))
 			for range 2 {
-				if _, why, parked := outcome.AsPark(d.Handle(t.Context(), "n1")); !parked || why != "LemonKept" {
+				if _, why, parked := retry.AsPark(d.Handle(t.Context(), "n1")); !parked || why != "LemonKept" {
 					t.Errorf("parked %v: %q", parked, why)
 				}
 				if !nodes.node.Spec.Unschedulable || !slices.Contains(nodes.notes, "LemonKept") {

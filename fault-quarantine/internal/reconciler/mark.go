@@ -12,7 +12,7 @@ import (
 	"github.com/nvidia/nvsentinel/fault-quarantine/decision"
 	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/internal/retry"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -45,7 +45,7 @@ func (rc *Reconciler) mark(ctx context.Context, node *corev1.Node, j decision.Ju
 	}
 	now := rc.Clock.Now()
 	if why, on := rc.Brake.On(); on && rc.adds(node, desired, now) {
-		return node, outcome.Park(rc.Brake.Wait(), why)
+		return node, retry.Park(rc.Brake.Wait(), why)
 	}
 	after, news, err := rc.patch(ctx, node, func(n *corev1.Node) { rc.apply(n, desired, now) })
 	if err != nil {
@@ -56,7 +56,7 @@ func (rc *Reconciler) mark(ctx context.Context, node *corev1.Node, j decision.Ju
 	if err := rc.finish(ctx, j, written, now); err != nil || !news {
 		return after, err
 	}
-	return after, outcome.Wait(0, "the node changed while it was marked")
+	return after, retry.Wait(0, "the node changed while it was marked")
 }
 
 // apply brings a Node to what is desired. A cordon of ours brings its taint

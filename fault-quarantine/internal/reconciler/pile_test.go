@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/internal/retry"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/store-client/pgtest"
 	"github.com/nvidia/nvsentinel/store-client/store"
@@ -59,7 +59,7 @@ func piles(t *testing.T, s store.Store, n int, each time.Duration) int {
 	}
 	looks := 1
 	for err := d.Handle(t.Context(), "n1"); err != nil; looks++ {
-		if _, _, parked := outcome.AsPark(err); !parked || looks > n {
+		if _, _, parked := retry.AsPark(err); !parked || looks > n {
 			t.Fatalf("look %d: %v", looks, err)
 		}
 		if looks == 1 { // the other nodes are not held up by it
@@ -108,7 +108,7 @@ func TestRecoveriesBehindALookCount(t *testing.T) {
 	storetest.MustAppend(t, s, f)
 	storetest.MustAppend(t, s, noise(1500)...)
 	storetest.MustAppend(t, s, event(2000, true, "", "GPU-1"))
-	if _, _, parked := outcome.AsPark(d.Handle(t.Context(), "n1")); !parked {
+	if _, _, parked := retry.AsPark(d.Handle(t.Context(), "n1")); !parked {
 		t.Fatal("one look judged all")
 	}
 	if r := storetest.MustGet(t, s, f.ID); r.Reason() != record.Superseded || nodes.patches > 0 {
@@ -129,7 +129,7 @@ func TestFaultsThatWaitHoldNothingUp(t *testing.T) {
 	f := event(1, false, "79", "GPU-1")
 	storetest.MustAppend(t, s, f)
 	for range 4 {
-		if _, _, parked := outcome.AsPark(d.Handle(t.Context(), "n1")); !parked {
+		if _, _, parked := retry.AsPark(d.Handle(t.Context(), "n1")); !parked {
 			t.Fatal("the node is not parked")
 		}
 	}
@@ -221,7 +221,7 @@ func TestAPileOfLargeRecordsIsReadInPages(t *testing.T) {
 	storetest.MustAppend(t, s, append(pile, f)...)
 	looks := 0
 	for parked := true; parked; looks++ {
-		_, _, parked = outcome.AsPark(d.Handle(t.Context(), "n1"))
+		_, _, parked = retry.AsPark(d.Handle(t.Context(), "n1"))
 	}
 	if r := storetest.MustGet(t, s, f.ID); r.Reason() != record.Matched || !nodes.node.Spec.Unschedulable {
 		t.Errorf("the fault behind them is %q", r.Reason())
@@ -245,7 +245,7 @@ func TestALookReadsNoWeeksOfRecoveries(t *testing.T) {
 		}
 		storetest.MustAppend(t, s, part...)
 		for { // until all are judged
-			if _, _, parked := outcome.AsPark(d.Handle(t.Context(), "n1")); !parked {
+			if _, _, parked := retry.AsPark(d.Handle(t.Context(), "n1")); !parked {
 				break
 			}
 		}

@@ -25,8 +25,8 @@ import (
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	"github.com/nvidia/nvsentinel/internal/outcome"
-	"github.com/nvidia/nvsentinel/internal/ownwrite"
+	"github.com/nvidia/nvsentinel/internal/retry"
+	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -73,7 +73,7 @@ type Reconciler struct {
 	waits     waits
 	cursors   cursors
 	contested contested
-	ownWrites ownwrite.Filter
+	ownWrites consumer.OwnWrites
 	whole     int // stands for maxWhole in tests
 }
 
@@ -107,7 +107,7 @@ const waitForBudget = 200 * time.Millisecond
 func (rc *Reconciler) Handle(ctx context.Context, name string) error {
 	err := rc.handle(ctx, name)
 	if errors.Is(err, kube.ErrConflict) {
-		err = outcome.Race(err.Error())
+		err = retry.Race(err.Error())
 	}
 	if !expected(err) {
 		rc.Quota.Leave(name)
@@ -117,8 +117,8 @@ func (rc *Reconciler) Handle(ctx context.Context, name string) error {
 
 // expected says whether the work is done or waits for something known.
 func expected(err error) bool {
-	_, _, wait := outcome.AsWait(err)
-	_, _, park := outcome.AsPark(err)
+	_, _, wait := retry.AsWait(err)
+	_, _, park := retry.AsPark(err)
 	return err == nil || wait || park
 }
 
@@ -164,11 +164,11 @@ func (rc *Reconciler) requeueSoon(name string, seen facts, j decision.Judgement)
 	switch {
 	case !seen.more:
 		rc.cursors.end(name)
-		return outcome.Park(waitForNode, "some records of the node cannot be judged now")
+		return retry.Park(waitForNode, "some records of the node cannot be judged now")
 	case len(j.Changed) == 0:
 		rc.cursors.skip(name, latest(unjudgedOf(seen.view.Pending)))
 	}
-	return outcome.Park(soon, "more records of the node wait to be judged")
+	return retry.Park(soon, "more records of the node wait to be judged")
 }
 
 // judge has the decision made, with a place in the budget for a session that
@@ -180,7 +180,7 @@ func (rc *Reconciler) judge(seen facts) (decision.Judgement, error) {
 		return judgement, nil
 	}
 	if rc.Brake.Unread() {
-		return judgement, outcome.Wait(waitForBudget, "the emergency brake is not read yet")
+		return judgement, retry.Wait(waitForBudget, "the emergency brake is not read yet")
 	}
 	if why, on := rc.Brake.On(); on {
 		policy.Hold = why
@@ -189,7 +189,7 @@ func (rc *Reconciler) judge(seen facts) (decision.Judgement, error) {
 	c := budget.Candidate{Name: node.Name, Labels: node.Labels, InSession: nodemark.Session(node) != "", Order: judgement.Opens.Append}
 	granted, why, err := rc.Quota.Take(c, judgement.Opens.ID)
 	if errors.Is(err, quota.ErrNotOpen) {
-		return judgement, outcome.Wait(waitForBudget, err.Error())
+		return judgement, retry.Wait(waitForBudget, err.Error())
 	}
 	if err != nil || granted {
 		return judgement, err
@@ -216,11 +216,11 @@ func (rc *Reconciler) requeue(ctx context.Context, name string, node *corev1.Nod
 	mend := rc.mendWait(node)
 	switch {
 	case mend > 0:
-		return outcome.Park(mend, "a mark of the session is lifted; it was restored a moment ago")
+		return retry.Park(mend, "a mark of the session is lifted; it was restored a moment ago")
 	case j.Waiting != "":
-		return outcome.Park(waitForNode, j.Waiting)
+		return retry.Park(waitForNode, j.Waiting)
 	case j.Held != nil:
-		return outcome.Park(waitForQuota, string(record.Held))
+		return retry.Park(waitForQuota, string(record.Held))
 	}
 	return nil
 }
@@ -291,7 +291,7 @@ func (rc *Reconciler) update(ctx context.Context, changes []store.Change) ([]rec
 	}
 	after, err := rc.Store.Update(ctx, record.FaultQuarantine, changes)
 	if errors.Is(err, store.ErrConflict) {
-		return nil, outcome.Wait(0, "another writer changed a record of the node")
+		return nil, retry.Wait(0, "another writer changed a record of the node")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("writing verdicts: %w", err)

@@ -27,7 +27,7 @@ import (
 	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/internal/retry"
 	"github.com/nvidia/nvsentinel/store-client/pgtest"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
@@ -186,7 +186,7 @@ func TestARecoveryWaitsForAChain(t *testing.T) {
 	}
 	stamp(func(*record.Attempt) {})
 	storetest.MustAppend(t, s, event(2, true, ""))
-	if _, why, parked := outcome.AsPark(d.Handle(t.Context(), "n1")); !parked || why != decision.WaitRepair || !nodes.node.Spec.Unschedulable {
+	if _, why, parked := retry.AsPark(d.Handle(t.Context(), "n1")); !parked || why != decision.WaitRepair || !nodes.node.Spec.Unschedulable {
 		t.Errorf("parked %v, %q, %+v", parked, why, nodes.node.Spec)
 	}
 	labelled := func() *corev1.Node {
@@ -252,7 +252,7 @@ func TestUnknownIsNotAbsent(t *testing.T) {
 		t.Error("a read error settled the node")
 	}
 	nodes.node, nodes.fail = nil, nil
-	if _, _, parked := outcome.AsPark(d.Handle(t.Context(), "n1")); !parked {
+	if _, _, parked := retry.AsPark(d.Handle(t.Context(), "n1")); !parked {
 		t.Error("a deleted Node with open faults is not parked")
 	}
 	if !record.Open(storetest.MustGet(t, s, f.ID)) {

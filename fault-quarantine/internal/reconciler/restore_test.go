@@ -15,7 +15,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-quarantine/internal/reconciler"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/internal/retry"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/store-client/mongotest"
 	"github.com/nvidia/nvsentinel/store-client/pgtest"
@@ -114,7 +114,7 @@ func (f fleetInLife) look() {
 	f.t.Helper()
 	for name := range f.nodes.nodes {
 		err := f.d.Handle(f.t.Context(), name)
-		if _, _, parked := outcome.AsPark(err); err != nil && !parked {
+		if _, _, parked := retry.AsPark(err); err != nil && !parked {
 			f.t.Fatal(err)
 		}
 	}

@@ -6,13 +6,12 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/kube"
-	"github.com/nvidia/nvsentinel/store-client/aside"
 	"github.com/nvidia/nvsentinel/store-client/consumer"
 )
 
 // Service is the reconciler as a consumer of the store: what is new is judged, and judged
 // again when the Nodes, the budget or the emergency brake change.
-func (rc *Reconciler) Service(name string, workers int, nodes *kube.Nodes, fatal *aside.Register) *consumer.Service {
+func (rc *Reconciler) Service(name string, workers int, nodes *kube.Nodes, fatal *consumer.Aside) *consumer.Service {
 	vet := fatal.Vetting(Present, rc.Try)
 	vet.Tell = rc.Tell
 	return &consumer.Service{

@@ -7,7 +7,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/consume"
-	"github.com/nvidia/nvsentinel/store-client/stranded"
+	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
 // strandedEvery is how often stranded faults are looked for.
@@ -36,7 +36,7 @@ func (rc *Reconciler) reportStranded(ctx context.Context, reported map[string]bo
 	if err != nil {
 		return err
 	}
-	found, err := stranded.Find(ctx, rc.Said, open)
+	found, err := store.FindStranded(ctx, rc.Said, open)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (rc *Reconciler) reportStranded(ctx context.Context, reported map[string]bo
 	return nil
 }
 
-func (rc *Reconciler) noteStranded(ctx context.Context, f stranded.Fault) error {
+func (rc *Reconciler) noteStranded(ctx context.Context, f store.Stranded) error {
 	e := f.Open.Event
 	node, err := rc.Nodes.Read(ctx, e.NodeName)
 	if err != nil || node == nil {

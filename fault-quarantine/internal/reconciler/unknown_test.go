@@ -12,7 +12,7 @@ import (
 	"github.com/nvidia/nvsentinel/fault-quarantine/internal/reconciler"
 	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/internal/retry"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
@@ -20,7 +20,7 @@ import (
 // unknown handles a node whose session the store does not know.
 func unknown(t *testing.T, d *reconciler.Reconciler, nodes *books) {
 	t.Helper()
-	if _, why, parked := outcome.AsPark(d.Handle(t.Context(), "n1")); !parked || why != "SessionUnknown" {
+	if _, why, parked := retry.AsPark(d.Handle(t.Context(), "n1")); !parked || why != "SessionUnknown" {
 		t.Errorf("parked %v: %q", parked, why)
 	}
 	if n := nodes.node; !n.Spec.Unschedulable || nodemark.Session(n) == "" || n.Annotations[nodemark.UnknownAnnotation] == "" {
@@ -80,11 +80,11 @@ func TestAForgottenSessionKeepsItsPlace(t *testing.T) {
 	emptied := storetest.SQLite(t)
 	d = replica(t, emptied, nodes)
 	backlog(t, d)
-	if _, why, _ := outcome.AsPark(d.Handle(t.Context(), "n1")); why != "SessionUnknown" {
+	if _, why, _ := retry.AsPark(d.Handle(t.Context(), "n1")); why != "SessionUnknown" {
 		t.Errorf("waits for %q", why)
 	}
 	storetest.MustAppend(t, emptied, mine, other)
-	_, why, parked := outcome.AsPark(d.Handle(t.Context(), "n2"))
+	_, why, parked := retry.AsPark(d.Handle(t.Context(), "n2"))
 	if !parked || why != string(record.Held) || !clean(nodes, "n2") {
 		t.Errorf("the other node waits for %q: %v", why, parked)
 	}
@@ -118,7 +118,7 @@ func TestAnUnreadableFaultIsNoProof(t *testing.T) {
 		t.Fatal(err)
 	}
 	storetest.MustAppend(t, s, fresh)
-	if _, why, _ := outcome.AsPark(d.Handle(t.Context(), "n1")); why != "SessionUnknown" || clean(nodes, "n1") {
+	if _, why, _ := retry.AsPark(d.Handle(t.Context(), "n1")); why != "SessionUnknown" || clean(nodes, "n1") {
 		t.Errorf("waits for %q, out of service: %t", why, !clean(nodes, "n1"))
 	}
 	if r := storetest.MustGet(t, s, fresh.ID); r.Reason() != record.Matched {
@@ -186,7 +186,7 @@ func TestAnOlderStoreQuarantinesNobody(t *testing.T) {
 			for i := range nodes.node.Status.Conditions {
 				nodes.node.Status.Conditions[i].LastTransitionTime.Time = d.Clock.Now().Add(1e9)
 			}
-			_, why, _ := outcome.AsPark(d.Handle(t.Context(), "n1"))
+			_, why, _ := retry.AsPark(d.Handle(t.Context(), "n1"))
 			r := storetest.MustGet(t, s, f.ID)
 			if nodes.patches != patches || record.Open(r) != (name == "silent") || (why == "SessionUnknown") != (name == "silent") {
 				t.Errorf("%d patches, %q, the fault is %+v", nodes.patches-patches, why, r.Status.Faults)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-remediation/decision"
-	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/internal/retry"
 )
 
 var errAway = errors.New("the API server is away")
@@ -51,7 +51,7 @@ func TestAPIServerAway(t *testing.T) {
 				if err == nil {
 					t.Fatal("Handle = nil while the API server is away")
 				}
-				if _, why, parked := outcome.AsPark(err); parked {
+				if _, why, parked := retry.AsPark(err); parked {
 					t.Fatalf("parked (%s) while the API server is away, want another try", why)
 				}
 			}
@@ -143,7 +143,7 @@ func TestStaleNode(t *testing.T) {
 		return nil, nil
 	})
 	err := b.Handle(t.Context(), b.node)
-	if _, _, waits := outcome.AsWait(err); !waits {
+	if _, _, waits := retry.AsWait(err); !waits {
 		t.Errorf("Handle = %v, want another look after the conflict", err)
 	}
 	if n := len(b.objects()); n != 0 {

@@ -30,7 +30,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/internal/retry"
 	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
@@ -272,7 +272,7 @@ func (b *bench) finish(o *unstructured.Unstructured, conditionType, status, reas
 func (b *bench) parks(why decision.Reason) {
 	b.t.Helper()
 	err := b.Handle(b.t.Context(), b.node)
-	if _, text, ok := outcome.AsPark(err); !ok || !strings.HasPrefix(text, string(why)+":") {
+	if _, text, ok := retry.AsPark(err); !ok || !strings.HasPrefix(text, string(why)+":") {
 		b.t.Fatalf("Handle = %v, want parked: %s", err, why)
 	}
 }

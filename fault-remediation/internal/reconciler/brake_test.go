@@ -10,7 +10,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-remediation/decision"
 	"github.com/nvidia/nvsentinel/internal/brake"
-	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/internal/retry"
 )
 
 // TestTheBrakeStopsRepairObjects: none is created while the brake is on, here
@@ -19,7 +19,7 @@ func TestTheBrakeStopsRepairObjects(t *testing.T) {
 	b := newBench(t)
 	b.fault("r1", record.ActionRestartVM)
 	b.Brake = brake.New(fake.NewClientset(), "", slog.New(slog.DiscardHandler))
-	_, why, parked := outcome.AsPark(b.Handle(t.Context(), b.node))
+	_, why, parked := retry.AsPark(b.Handle(t.Context(), b.node))
 	if rem := b.record("r1").Status.Remediation; !parked || !strings.Contains(why, "emergency brake") || rem.Attempts[0].UID != "" {
 		t.Errorf("parked %v: %q, %+v", parked, why, rem)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-remediation/decision"
-	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/internal/retry"
 )
 
 // calls notes what the reconciler asks the API server from now on.
@@ -80,7 +80,7 @@ func TestACachedNodeIsEnoughForTheFirstRepair(t *testing.T) {
 	b.Cached = func(string) *corev1.Node { return cached }
 	b.patchNode(`{"spec":{"unschedulable":false}}`)
 	calls := b.calls()
-	if _, _, waits := outcome.AsWait(b.Handle(t.Context(), b.node)); !waits {
+	if _, _, waits := retry.AsWait(b.Handle(t.Context(), b.node)); !waits {
 		t.Error("no lost race")
 	}
 	if got, want := calls(), []string{"PATCH nodes"}; !slices.Equal(got, want) || len(b.objects()) != 0 {

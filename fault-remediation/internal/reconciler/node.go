@@ -10,7 +10,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/internal/retry"
 )
 
 // Reasons of our Events about Nodes.
@@ -56,7 +56,7 @@ func (r *Reconciler) mark(ctx context.Context, f *facts, step decision.Step) err
 	case errors.Is(err, kube.ErrGone):
 		return nil
 	case errors.Is(err, kube.ErrConflict):
-		return outcome.Race(err.Error())
+		return retry.Race(err.Error())
 	}
 	if err == nil {
 		seen := f.view.Node.Kubelet

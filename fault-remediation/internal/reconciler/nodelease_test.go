@@ -13,7 +13,7 @@ import (
 	"github.com/nvidia/nvsentinel/fault-remediation/decision"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodelease"
-	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/internal/retry"
 )
 
 // TestANodeOfAnotherRemediator: while somebody else has the node's lease no repair
@@ -34,7 +34,7 @@ func TestANodeOfAnotherRemediator(t *testing.T) {
 	if err := b.Leases.Take(t.Context(), node, "NodeHealthCheck-workers", time.Hour, nil); err != nil {
 		t.Fatal(err)
 	}
-	again, why, parked := outcome.AsPark(b.Handle(t.Context(), b.node))
+	again, why, parked := retry.AsPark(b.Handle(t.Context(), b.node))
 	if rem := b.record("r1").Status.Remediation; !parked || again != 30*time.Second || !strings.Contains(why, "NodeHealthCheck-workers") || rem.Attempts[0].UID != "" {
 		t.Errorf("parked %v for %s: %q, %+v", parked, again, why, rem)
 	}

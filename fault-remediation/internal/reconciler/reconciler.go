@@ -24,8 +24,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/kubelet"
 	"github.com/nvidia/nvsentinel/internal/nodelease"
-	"github.com/nvidia/nvsentinel/internal/outcome"
-	"github.com/nvidia/nvsentinel/internal/ownwrite"
+	"github.com/nvidia/nvsentinel/internal/retry"
 	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
@@ -53,7 +52,7 @@ type Reconciler struct {
 	// Leases are those that remediators of nodes share; nil takes none.
 	Leases *nodelease.Claims
 
-	objects ownwrite.Filter // of repair objects, by namespace and name
+	objects consumer.OwnWrites // of repair objects, by namespace and name
 	// kubelets are those that may be dead although their Nodes say Ready.
 	kubelets kubelet.Watches
 	// taken is when this reconciler took the lease of a node last, by its name: for half of
@@ -105,7 +104,7 @@ func (r *Reconciler) Handle(ctx context.Context, node string) error {
 		}
 		reserved = reserve(f, step)
 	}
-	return outcome.Wait(raceWait, "node "+node+" changes faster than it is repaired")
+	return retry.Wait(raceWait, "node "+node+" changes faster than it is repaired")
 }
 
 // do has the reserved object created, and records that it exists. What becomes of
@@ -189,7 +188,7 @@ func (r *Reconciler) rest(ctx context.Context, f *facts, step decision.Step) err
 	crashpoint.Here("fault-remediation/done")
 	r.Metrics.waiting(step.Reason)
 	if step.After > 0 {
-		return outcome.Park(step.After, fmt.Sprintf("%s: %s", step.Reason, step.Message))
+		return retry.Park(step.After, fmt.Sprintf("%s: %s", step.Reason, step.Message))
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/nvidia/nvsentinel/fault-remediation/decision"
 	"github.com/nvidia/nvsentinel/fault-remediation/internal/reconciler"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/internal/retry"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -306,10 +306,10 @@ func TestTwoReconcilersOneObject(t *testing.T) {
 		both.Go(func() {
 			for range 10 {
 				err := d.Handle(t.Context(), b.node)
-				if _, _, ok := outcome.AsPark(err); ok {
+				if _, _, ok := retry.AsPark(err); ok {
 					return
 				}
-				if _, _, ok := outcome.AsWait(err); !ok {
+				if _, _, ok := retry.AsWait(err); !ok {
 					t.Errorf("Handle = %v", err)
 					return
 				}

@@ -46,3 +46,21 @@ func TestARunThatDidNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestARunWithStepsOfAnotherShape: whether such steps have made an object is not known, so
+// that the run counts as an attempt.
+func TestARunWithStepsOfAnotherShape(t *testing.T) {
+	for name, steps := range map[string]any{
+		"an object by its name": []any{map[string]any{"name": "one", "object": "RebootNode gpu-1-x"}},
+		"a number for its uid":  []any{map[string]any{"name": "one", "object": map[string]any{"kind": "RebootNode", "name": "gpu-1-x", "uid": int64(1)}}},
+	} {
+		var got decision.Object
+		runFacts(&got, &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{
+			"steps":      steps,
+			"conditions": []any{map[string]any{"type": "Succeeded", "status": "False", "reason": "SessionOver"}},
+		}}})
+		if got.Unsent || got.SessionOver {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}

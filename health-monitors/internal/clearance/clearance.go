@@ -1,5 +1,5 @@
 // Package clearance follows the file in which a node's connector tells its
-// monitors which records people cleared (cleared.List).
+// monitors which records people cleared (record.ClearedList).
 package clearance
 
 import (
@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/cleared"
 )
 
 // fileBytes bounds the file: as many records of 36 characters as it has, and
@@ -91,7 +90,7 @@ func (f *File) read() (IDs, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading what people cleared: %w", err)
 	}
-	told, err := cleared.Parse(data)
+	told, err := record.ParseCleared(data)
 	if err != nil {
 		return nil, fmt.Errorf("file of what people cleared is not believed: %w", err)
 	}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	v1 "github.com/nvidia/nvsentinel/api/csp/v1"
-	"github.com/nvidia/nvsentinel/internal/delay"
+	"github.com/nvidia/nvsentinel/internal/retry"
 )
 
 // Pace of the health checks.
@@ -61,7 +61,7 @@ func (w *Watch) Run(ctx context.Context) error {
 		if now := w.plugin.Health(ctx); ctx.Err() == nil {
 			w.note(now)
 		}
-		if !delay.For(ctx, w.clock, healthInterval) {
+		if !retry.Sleep(ctx, w.clock, healthInterval) {
 			return nil
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/delay"
+	"github.com/nvidia/nvsentinel/internal/retry"
 	"github.com/nvidia/nvsentinel/node-drainer/decision"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
@@ -138,7 +138,7 @@ func (c *cordons) source(ctx context.Context, enqueue func(node string)) error {
 		case <-c.news:
 		}
 		for waits := true; waits; {
-			if !delay.For(ctx, c.clock, unjudgedEvery) {
+			if !retry.Sleep(ctx, c.clock, unjudgedEvery) {
 				return nil
 			}
 			c.look(ctx)

@@ -18,7 +18,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/lease"
-	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/internal/retry"
 	"github.com/nvidia/nvsentinel/node-drainer/decision"
 )
 
@@ -74,7 +74,7 @@ func (e *evictor) one(ctx context.Context, seen facts, step decision.Step, pod *
 		return fmt.Errorf("leading no more: %w", err)
 	}
 	if why, on := e.brake.On(); on {
-		return outcome.Park(e.brake.Wait(), why)
+		return retry.Park(e.brake.Wait(), why)
 	}
 	call, cancel := context.WithTimeout(fenced, callLimit)
 	defer cancel()

@@ -15,7 +15,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/internal/retry"
 	"github.com/nvidia/nvsentinel/node-drainer/decision"
 	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/store"
@@ -93,7 +93,7 @@ func TestAChangeRightAfterAStampIsLookedAt(t *testing.T) {
 					t.Errorf("%s is enqueued while its record is written", key)
 				}
 			}
-			_, why, parked := outcome.AsPark(d.Handle(t.Context(), "n"))
+			_, why, parked := retry.AsPark(d.Handle(t.Context(), "n"))
 			if !parked || why != string(decision.KeepingEmpty) {
 				t.Errorf("parked %t: %q, want to keep the node empty", parked, why)
 			}
@@ -109,7 +109,7 @@ func TestAChangeRightAfterAStampIsLookedAt(t *testing.T) {
 func TestALostRaceForARecordIsTriedAgainSoon(t *testing.T) {
 	d, records := quarantined(t)
 	d.records.Store = raced{records}
-	if _, why, waits := outcome.AsWait(d.Handle(t.Context(), "n")); !waits {
+	if _, why, waits := retry.AsWait(d.Handle(t.Context(), "n")); !waits {
 		t.Errorf("%q, want a wait", why)
 	}
 	if records.record.Status.UserPodsEvictionStatus.Status != record.EvictionUnset {

@@ -19,7 +19,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/kube"
-	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/internal/retry"
 	"github.com/nvidia/nvsentinel/node-drainer/decision"
 	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/store"
@@ -96,24 +96,24 @@ type facts struct {
 // Handle takes a node's steps until its drain has to wait.
 func (rc *Reconciler) Handle(ctx context.Context, node string) error {
 	if ok, detail := rc.cluster.Synced(); !ok {
-		return outcome.Wait(time.Second, detail)
+		return retry.Wait(time.Second, detail)
 	}
 	notes := rc.tracker.open(node)
 	if !rc.config.DryRun && rc.cluster.session(node) != "" && rc.cordons.standBack(ctx, node, notes) {
-		return outcome.Park(decision.StandBackFor, "the faults of other nodes are judged and marked first")
+		return retry.Park(decision.StandBackFor, "the faults of other nodes are judged and marked first")
 	}
 	for range maxSteps {
 		step, ends, err := rc.step(ctx, node, notes)
 		switch {
 		case lostRace(err):
-			return outcome.Race(err.Error())
+			return retry.Race(err.Error())
 		case err != nil:
 			return err
 		case ends:
 			return rc.requeue(node, step)
 		}
 	}
-	return outcome.Wait(0, "more steps to take")
+	return retry.Wait(0, "more steps to take")
 }
 
 // step takes one step: it observes, decides, acts, and updates the status of the
@@ -254,7 +254,7 @@ func (rc *Reconciler) requeue(node string, step decision.Step) error {
 		rc.tracker.close(node)
 		return nil
 	}
-	return outcome.Park(step.Until.Sub(rc.clock.Now()), string(step.Why))
+	return retry.Park(step.Until.Sub(rc.clock.Now()), string(step.Why))
 }
 
 // lostRace says whether somebody else changed the Node or a record after it was

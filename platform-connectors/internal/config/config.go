@@ -11,7 +11,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/lease"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/coverage"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/cluster"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/nodeconnector"
 	"github.com/nvidia/nvsentinel/store-client/remote"
@@ -39,7 +39,7 @@ type Config struct {
 	// Lease lets one of several connectors of role cluster act.
 	Lease lease.Config `toml:"leaderElection"`
 	// Coverage is what role cluster looks for besides.
-	Coverage coverage.Config `toml:"coverage"`
+	Coverage cluster.CoverageConfig `toml:"coverage"`
 }
 
 // Gateway is what role gateway listens with.
@@ -81,7 +81,7 @@ type Gateway struct {
 // Default is the configuration without a file.
 func Default() Config {
 	return Config{
-		Shared: nodeconnector.DefaultShared(), Lease: lease.Default(), Coverage: coverage.Default(),
+		Shared: nodeconnector.DefaultShared(), Lease: lease.Default(), Coverage: cluster.DefaultCoverage(),
 		Gateway: Gateway{
 			Listen: ":8443", CertFile: "/etc/nvsentinel/gateway/tls.crt", KeyFile: "/etc/nvsentinel/gateway/tls.key",
 			Audience: gateway.Audience, VerdictLife: 5 * time.Minute, Reviews: 16, PerNode: 4, NodeBytes: 2 << 20, DayBytes: 64 << 20, DayRecords: 20000,

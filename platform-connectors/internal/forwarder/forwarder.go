@@ -15,11 +15,11 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
-	"github.com/nvidia/nvsentinel/internal/outage"
-	"github.com/nvidia/nvsentinel/platform-connectors/delivery"
-	places "github.com/nvidia/nvsentinel/platform-connectors/internal/destination"
+	"github.com/nvidia/nvsentinel/internal/retry"
+	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/spool"
-	"github.com/nvidia/nvsentinel/platform-connectors/repeats"
+	places "github.com/nvidia/nvsentinel/platform-connectors/internal/upstream"
+	"github.com/nvidia/nvsentinel/platform-connectors/pipeline"
 )
 
 // Bounds of one step.
@@ -60,10 +60,10 @@ type Forwarder struct {
 	ready *outgoing // of step, until the sink has it
 	anew  bool      // of the next that is not empty
 
-	outage outage.Outage
+	outage retry.Outage
 
 	mu   sync.Mutex
-	wait delivery.Backlog
+	wait conditions.Backlog
 }
 
 // batch is what the spool holds after a place.
@@ -174,7 +174,7 @@ func unlessEnded(ctx context.Context, err error) error {
 }
 
 // Backlog is what the sink has not taken yet of what was begun to be sent.
-func (r *Forwarder) Backlog() delivery.Backlog {
+func (r *Forwarder) Backlog() conditions.Backlog {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.wait
@@ -184,7 +184,7 @@ func (r *Forwarder) Backlog() delivery.Backlog {
 func (r *Forwarder) begin(records []record.Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.wait = delivery.Backlog{Since: r.Clock.Now(), Delivered: r.wait.Delivered, Fatal: slices.ContainsFunc(records, func(x record.Record) bool {
+	r.wait = conditions.Backlog{Since: r.Clock.Now(), Delivered: r.wait.Delivered, Fatal: slices.ContainsFunc(records, func(x record.Record) bool {
 		return x.Acts() && x.IsFault() && x.Event.IsFatal
 	})}
 }
@@ -193,7 +193,7 @@ func (r *Forwarder) end(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err == nil {
-		r.wait = delivery.Backlog{Delivered: r.wait.Delivered || !r.wait.Since.IsZero()}
+		r.wait = conditions.Backlog{Delivered: r.wait.Delivered || !r.wait.Since.IsZero()}
 	} else if !r.wait.Since.IsZero() {
 		r.wait.Problem = err.Error()
 	}
@@ -254,7 +254,7 @@ func (r *Forwarder) Try(rec record.Record) {
 	cancel()
 	entries := []spool.Entry{{Index: 1, Record: rec}}
 	out := r.complete(entries)
-	alone := Tally{Shape: r.Tally.Shape, Clock: r.Clock, counter: repeats.New(repeats.MaxWindow)}
+	alone := Tally{Shape: r.Tally.Shape, Clock: r.Clock, counter: pipeline.NewRepeats(pipeline.MaxWindow)}
 	records, _ := alone.take(ctx, entries, out)
 	_, _ = json.Marshal(records) // one that cannot be sent is found when it is
 }

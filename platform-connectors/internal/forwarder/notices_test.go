@@ -23,8 +23,8 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/nodeclient"
-	"github.com/nvidia/nvsentinel/platform-connectors/delivery"
-	places "github.com/nvidia/nvsentinel/platform-connectors/internal/destination"
+	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
+	places "github.com/nvidia/nvsentinel/platform-connectors/internal/upstream"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -147,7 +147,7 @@ func TestWhatWaitsIsKnown(t *testing.T) {
 			e := &q.entries[1].Record.Event
 			e.IsFatal, e.ProcessingStrategy, e.IsHealthy = true, tc.strategy, tc.healthy
 			r := newForwarder(q, q, b, 0)
-			if got := r.Backlog(); got != (delivery.Backlog{}) {
+			if got := r.Backlog(); got != (conditions.Backlog{}) {
 				t.Errorf("before the first: %+v", got)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -161,7 +161,7 @@ func TestWhatWaitsIsKnown(t *testing.T) {
 			}
 			time.Sleep(5 * time.Minute)
 			synctest.Wait()
-			if got := r.Backlog(); got != (delivery.Backlog{Delivered: true}) || len(b.stored) != 2 {
+			if got := r.Backlog(); got != (conditions.Backlog{Delivered: true}) || len(b.stored) != 2 {
 				t.Errorf("when it is back: %+v", got)
 			}
 		})

@@ -10,9 +10,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/nodecache"
+	"github.com/nvidia/nvsentinel/internal/nodeclient"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/spool"
-	"github.com/nvidia/nvsentinel/platform-connectors/repeats"
+	"github.com/nvidia/nvsentinel/platform-connectors/pipeline"
 )
 
 // Tally counts repeats on their way from the spool to the sink. What is counted is
@@ -23,17 +23,17 @@ type Tally struct {
 	Shape func(context.Context, record.Record) record.Record
 	Clock clock.Clock
 
-	counter *repeats.Counter // of the forwarder
+	counter *pipeline.Repeats // of the forwarder
 	events  prometheus.Counter
 
 	mu       sync.Mutex
-	ends     nodecache.Ends
+	ends     nodeclient.Ends
 	released bool // since the last take
 }
 
 // NewTally counts the repeats of a window; 0 counts none.
 func NewTally(window time.Duration, t *Tally, r prometheus.Registerer) *Tally {
-	t.counter = repeats.New(window)
+	t.counter = pipeline.NewRepeats(window)
 	t.events = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "platform_connector_repeats_counted_total",
 		Help: "Repeats that have no record of their own: the record of a later one counts them.",

@@ -1,23 +1,26 @@
 package gateway
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/platform-connectors/quota"
+	"github.com/nvidia/nvsentinel/platform-connectors/passage"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
 // known is what is known to be stored of a connection's records.
 type known struct {
 	mu     sync.Mutex
-	stored quota.Stored
+	stored passage.Stored
 	// missed says that records were stored which it does not know of, by a call within
 	// the quota: what they ended is not known either.
 	missed atomic.Bool
@@ -30,7 +33,7 @@ type allowance struct {
 	node   string
 	now    time.Time
 	// use is what the node has brought, with what this call brings.
-	use  quota.Use
+	use  passage.Use
 	conn *connection
 	// known is the connection's, and locked, while the node is beyond its quota.
 	known *known
@@ -40,7 +43,7 @@ type allowance struct {
 	tardy int64
 	// counted are the records that do not, of so many bytes.
 	counted, bytes int64
-	verdicts       map[quota.Verdict]int
+	verdicts       map[passage.Verdict]int
 }
 
 // allow begins what a call may have stored by a store that it believes to be a server.
@@ -51,14 +54,14 @@ func (g *Gateway) allow(c *call, server string) *allowance {
 	}
 	a := &allowance{quotas: g.Quotas, node: c.caller.Node, now: g.Clock.Now(), use: g.Quotas.use(c.caller.Node), conn: connectionOf(c.ctx)}
 	a.miss()
-	if a.level() > quota.Within {
+	if a.level() > passage.Within {
 		a.begin()
 		s := &a.known.stored
 		if len(metadata.ValueFromIncomingContext(c.ctx, AnewHeader)) > 0 {
 			s.Forget()
 		}
 		if server != "" && s.Server != server {
-			*s = quota.Stored{Server: server}
+			*s = passage.Stored{Server: server}
 		}
 	}
 	return a
@@ -81,7 +84,7 @@ func (a *allowance) begin() {
 
 // miss has a call within the quota say that it stores records nobody remembers.
 func (a *allowance) miss() {
-	if a.conn != nil && a.known == nil && a.level() == quota.Within {
+	if a.conn != nil && a.known == nil && a.level() == passage.Within {
 		a.conn.known.missed.Store(true)
 	}
 }
@@ -93,17 +96,17 @@ func (a *allowance) end() {
 	}
 }
 
-func (a *allowance) level() quota.Level { return a.quotas.Limits.Level(a.use) }
+func (a *allowance) level() passage.Level { return a.quotas.Limits.Level(a.use) }
 
 // decide says what becomes of a record of so many bytes; its error is for the caller and
 // holds for the whole call.
-func (a *allowance) decide(r record.Record, size int64) (record.Record, quota.Verdict, error) {
+func (a *allowance) decide(r record.Record, size int64) (record.Record, passage.Verdict, error) {
 	if a == nil {
-		return r, quota.Store, nil
+		return r, passage.Store, nil
 	}
 	level := a.level()
-	verdict := quota.Store
-	if level > quota.Within {
+	verdict := passage.Store
+	if level > passage.Within {
 		a.begin()
 		r, verdict = a.known.stored.Decide(level, r, a.now)
 	}
@@ -111,7 +114,7 @@ func (a *allowance) decide(r record.Record, size int64) (record.Record, quota.Ve
 	if verdict.Counted() {
 		return r, verdict, nil
 	}
-	if level == quota.Spent {
+	if level == passage.Spent {
 		if wait, ok := a.quotas.trickle.Spend(a.node, 0); !ok {
 			a.known.stored.Forget()
 			return r, verdict, later(wait, "node %s has brought more than twice a day's %d records or %d bytes: its new faults and recoveries are stored at %d bytes a second, "+
@@ -119,18 +122,18 @@ func (a *allowance) decide(r record.Record, size int64) (record.Record, quota.Ve
 		}
 		a.tardy += max(size, leastRecord)
 	}
-	a.use = a.use.Plus(quota.Use{Bytes: size, Records: 1})
+	a.use = a.use.Plus(passage.Use{Bytes: size, Records: 1})
 	a.sizes = append(a.sizes, size)
 	return r, verdict, nil
 }
 
 // count notes a verdict.
-func (a *allowance) count(verdict quota.Verdict, size int64) {
-	if verdict == quota.Store {
+func (a *allowance) count(verdict passage.Verdict, size int64) {
+	if verdict == passage.Store {
 		return
 	}
 	if a.verdicts == nil {
-		a.verdicts = map[quota.Verdict]int{}
+		a.verdicts = map[passage.Verdict]int{}
 	}
 	a.verdicts[verdict]++
 	if verdict.Counted() {
@@ -155,16 +158,16 @@ func (a *allowance) settle(results []store.AppendResult, server string) error {
 	a.miss()
 	if a.known != nil && server != "" {
 		s := &a.known.stored
-		if s.Server != "" && s.Server != server && a.verdicts[quota.Repeat] > 0 {
-			*s = quota.Stored{Server: server}
+		if s.Server != "" && s.Server != server && a.verdicts[passage.Repeat] > 0 {
+			*s = passage.Stored{Server: server}
 			return status.Error(codes.Unavailable, "another store has taken the place of the one before, send again")
 		}
 		s.Server = server
 	}
-	var taken quota.Use
+	var taken passage.Use
 	for i, result := range results {
 		if result == store.Appended {
-			taken = taken.Plus(quota.Use{Bytes: a.sizes[i], Records: 1})
+			taken = taken.Plus(passage.Use{Bytes: a.sizes[i], Records: 1})
 		}
 	}
 	if a.tardy > 0 {
@@ -176,4 +179,94 @@ func (a *allowance) settle(results []store.AppendResult, server string) error {
 		a.quotas.Metrics.overQuota.WithLabelValues(string(verdict)).Add(float64(n))
 	}
 	return nil
+}
+
+// Shares bounds what one node brings and asks for at once, so that none keeps the store
+// from the others. What it leaves in the store in a day is bounded by its quota.
+type Shares struct {
+	// PerSecond is what a node may bring in the long run, Burst at once; in bytes.
+	PerSecond, Burst int64
+	Clock            clock.PassiveClock
+
+	mu sync.Mutex
+	of map[string]share
+}
+
+// share is what a node has brought and not worked off yet.
+type share struct {
+	bytes int64
+	at    time.Time
+}
+
+// Spend notes n bytes of a node; false says that it has brought too much before
+// and has to wait, about how long.
+func (s *Shares) Spend(node string, n int64) (wait time.Duration, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.Clock.Now()
+	if s.of == nil {
+		s.of = map[string]share{}
+	}
+	if _, known := s.of[node]; !known && len(s.of) >= maxPeers {
+		for other, o := range s.of {
+			if s.left(o, now) == 0 {
+				delete(s.of, other)
+			}
+		}
+	}
+	bytes := s.left(s.of[node], now)
+	if bytes >= s.Burst {
+		return time.Duration((bytes-s.Burst)/s.PerSecond+1) * time.Second, false
+	}
+	s.of[node] = share{bytes + n, now}
+	return 0, true
+}
+
+// left is what of a share is not worked off at a time.
+func (s *Shares) left(o share, now time.Time) int64 {
+	since := now.Sub(o.at)
+	if since > time.Hour {
+		return 0
+	}
+	return max(o.bytes-int64(since.Seconds()*float64(s.PerSecond)), 0)
+}
+
+// nodeReceives bounds what the calls of one node hold while they are received, in bytes,
+// unless one request alone is larger: a node that sends slowly holds no more.
+const nodeReceives = 2 << 20
+
+// Memory bounds the bytes of requests that a gateway holds, from before they are received
+// until they are answered. Who waits is served in the order of coming.
+type Memory struct {
+	all *semaphore.Weighted
+	// large is the part of all that requests of more than nodeReceives may have
+	// together, so that a few of them never keep all others waiting.
+	large *semaphore.Weighted
+}
+
+// NewMemory bounds the requests to so many bytes, at least MaxMessage.
+func NewMemory(bytes int64) *Memory {
+	return &Memory{all: semaphore.NewWeighted(bytes), large: semaphore.NewWeighted(max(bytes/2, MaxMessage))}
+}
+
+// Acquire waits for n bytes, at most MaxMessage, until ctx ends. The caller releases them.
+func (m *Memory) Acquire(ctx context.Context, n int64) (release func(), err error) {
+	isLarge := n > nodeReceives
+	if isLarge {
+		if err := m.large.Acquire(ctx, n); err != nil {
+			return nil, err
+		}
+	}
+	if err := m.all.Acquire(ctx, n); err != nil {
+		if isLarge {
+			m.large.Release(n)
+		}
+		return nil, err
+	}
+	return func() {
+		m.all.Release(n)
+		if isLarge {
+			m.large.Release(n)
+		}
+	}, nil
 }

@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/internal/retry"
 )
 
 // Bounds of connections.
@@ -226,18 +228,11 @@ func (s *connections) known(c *connection) {
 
 // watch ends connections on which nobody has shown a valid token in time, until ctx ends.
 func (s *connections) watch(ctx context.Context) {
-	ticker := s.clock.NewTicker(sweep)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C():
-			for _, c := range s.overdue() {
-				_ = c.Close()
-			}
+	retry.Every(ctx, s.clock, sweep, func() {
+		for _, c := range s.overdue() {
+			_ = c.Close()
 		}
-	}
+	})
 }
 
 func (s *connections) overdue() []*connection {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/platform-connectors/passage"
-	"github.com/nvidia/nvsentinel/platform-connectors/quota"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -76,7 +75,7 @@ func (m *Metrics) Calls(name string) (n int) {
 }
 
 // OverQuota is how many records were counted or changed by a verdict.
-func (m *Metrics) OverQuota(verdict quota.Verdict) int {
+func (m *Metrics) OverQuota(verdict passage.Verdict) int {
 	return int(testutil.ToFloat64(m.overQuota.WithLabelValues(string(verdict))))
 }
 

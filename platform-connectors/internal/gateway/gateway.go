@@ -20,10 +20,9 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/authn"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/destination"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/protos"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/upstream"
 	"github.com/nvidia/nvsentinel/platform-connectors/passage"
-	"github.com/nvidia/nvsentinel/platform-connectors/quota"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -135,7 +134,7 @@ func (g *Gateway) append(c *call, q *protos.AppendRequest) (*protos.AppendRespon
 	for i, result := range results {
 		s.of[i].Outcome = outcomeOf(result)
 		if result == store.Refused {
-			s.of[i].Problem = destination.OtherContent
+			s.of[i].Problem = upstream.OtherContent
 		}
 	}
 	return s.answer, nil
@@ -251,7 +250,7 @@ func (g *Gateway) dead(c *call, q *protos.DeadRequest) (*protos.DeadResponse, er
 	if err != nil {
 		return nil, g.away(err)
 	}
-	g.Quotas.note(c.caller.Node, quota.Use{Bytes: size, Records: 1}, 0, 0)
+	g.Quotas.note(c.caller.Node, passage.Use{Bytes: size, Records: 1}, 0, 0)
 	dropped, err := g.Store.TrimDeadLetters(ctx, bound, now)
 	if err != nil {
 		return nil, g.away(err)
@@ -268,7 +267,7 @@ func (g *Gateway) history(c *call, q *protos.HistoryRequest) (*protos.HistoryRes
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, patience)
 	defer cancel()
-	page, err := destination.History(ctx, g.Store, c.caller.Node, q.GetAfter(), historyPage)
+	page, err := upstream.History(ctx, g.Store, c.caller.Node, q.GetAfter(), historyPage)
 	if err != nil {
 		return nil, g.away(err)
 	}

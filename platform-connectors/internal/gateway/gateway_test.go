@@ -17,9 +17,9 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/authn"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/destination"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway/gatewaytest"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/upstream"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
@@ -121,7 +121,7 @@ func TestARefusedRecordIsToldWithItsProblem(t *testing.T) {
 	other := stored
 	other.Event.Message = "another"
 	told := map[string]string{}
-	ctx := destination.Listen(t.Context(), func(id, problem string) { told[id] = problem })
+	ctx := upstream.Listen(t.Context(), func(id, problem string) { told[id] = problem })
 	results, err := h.connector(of("gpu-7")).Append(ctx, []record.Record{stored, long, foreign, other})
 	want := []store.AppendResult{store.Appended, store.Appended, store.Refused, store.Refused}
 	if diff := cmp.Diff(want, results); err != nil || diff != "" {
@@ -129,7 +129,7 @@ func TestARefusedRecordIsToldWithItsProblem(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]string{
 		foreign.ID: `the record is about node "gpu-8", and its connector is that of "gpu-7"`,
-		other.ID:   destination.OtherContent,
+		other.ID:   upstream.OtherContent,
 	}, told); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}

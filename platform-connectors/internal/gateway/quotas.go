@@ -12,10 +12,9 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/nvidia/nvsentinel/internal/delay"
-	"github.com/nvidia/nvsentinel/internal/outage"
-	"github.com/nvidia/nvsentinel/platform-connectors/quota"
-	"github.com/nvidia/nvsentinel/store-client/nodeuse"
+	"github.com/nvidia/nvsentinel/internal/retry"
+	"github.com/nvidia/nvsentinel/platform-connectors/passage"
+	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
 const (
@@ -37,14 +36,14 @@ const (
 
 // Days is the store of what gateways note of nodes.
 type Days interface {
-	nodeuse.Reader
-	nodeuse.Writer
+	store.UseReader
+	store.UseWriter
 }
 
 // Quotas bounds what is stored of each node in a day, over all gateways: each notes in the
 // store what it has taken, and learns what the others have.
 type Quotas struct {
-	Limits quota.Limits
+	Limits passage.Quota
 	// Gateway names this gateway; one that is started again in its place has the name too.
 	Gateway string
 	Days    Days
@@ -53,8 +52,8 @@ type Quotas struct {
 	Metrics *Metrics
 
 	trickle Shares
-	outage  outage.Outage
-	due     chan struct{}
+	outage  retry.Outage
+	due     retry.Wake
 
 	mu    sync.Mutex
 	day   string
@@ -65,47 +64,47 @@ type Quotas struct {
 
 // usage is what a node has brought on a day: through this gateway, and through others.
 type usage struct {
-	own, others quota.Use
+	own, others passage.Use
 	// told is what of its own the other gateways know.
-	told    quota.Use
-	counted nodeuse.Counted
+	told    passage.Use
+	counted store.CountedUse
 }
 
 // NewQuotas prepares quotas; without limits nothing is bounded.
 func NewQuotas(q *Quotas) *Quotas {
 	q.trickle = Shares{PerSecond: trickle, Burst: trickleBurst, Clock: q.Clock}
-	q.due, q.nodes = make(chan struct{}, 1), map[string]*usage{}
+	q.due, q.nodes = retry.NewWake(), map[string]*usage{}
 	return q
 }
 
 // off says that nothing is bounded.
-func (q *Quotas) off() bool { return q == nil || q.Limits == (quota.Limits{}) }
+func (q *Quotas) off() bool { return q == nil || q.Limits == (passage.Quota{}) }
 
 // spent says whether a node has used up its quota and the reserve.
 func (q *Quotas) spent(node string) bool {
-	return !q.off() && q.Limits.Level(q.use(node)) == quota.Spent
+	return !q.off() && q.Limits.Level(q.use(node)) == passage.Spent
 }
 
 // use is what a node has brought today.
-func (q *Quotas) use(node string) quota.Use {
+func (q *Quotas) use(node string) passage.Use {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if u := q.today()[node]; u != nil {
 		return u.own.Plus(u.others)
 	}
-	return quota.Use{}
+	return passage.Use{}
 }
 
 // today is what nodes have brought; it is empty when a day begins.
 func (q *Quotas) today() map[string]*usage {
-	if day := q.Clock.Now().UTC().Format(nodeuse.Format); day != q.day {
+	if day := q.Clock.Now().UTC().Format(store.DayFormat); day != q.day {
 		q.day, q.nodes = day, map[string]*usage{}
 	}
 	return q.nodes
 }
 
 // note adds what the store has taken of a node, and what was counted.
-func (q *Quotas) note(node string, stored quota.Use, counted, bytes int64) {
+func (q *Quotas) note(node string, stored passage.Use, counted, bytes int64) {
 	if q.off() {
 		return
 	}
@@ -116,11 +115,8 @@ func (q *Quotas) note(node string, stored quota.Use, counted, bytes int64) {
 	if counted > 0 {
 		u.counted = u.counted.Add(counted, bytes, q.Clock.Now().UTC())
 	}
-	if q.Limits.Share(quota.Use{Bytes: u.own.Bytes - u.told.Bytes, Records: u.own.Records - u.told.Records}) >= worthTelling {
-		select {
-		case q.due <- struct{}{}:
-		default:
-		}
+	if q.Limits.Share(passage.Use{Bytes: u.own.Bytes - u.told.Bytes, Records: u.own.Records - u.told.Records}) >= worthTelling {
+		q.due.Call()
 	}
 }
 
@@ -146,7 +142,7 @@ func (q *Quotas) Run(ctx context.Context) error {
 		if begins, _ := q.outage.Note(err); begins {
 			q.Log.Warn("what nodes have brought is not known of other gateways; it is bounded by what this one knows", "error", err)
 		}
-		delay.For(ctx, q.Clock, exchangeLeast)
+		retry.Sleep(ctx, q.Clock, exchangeLeast)
 		select {
 		case <-ctx.Done():
 			// What came since the last exchange outlives this gateway.
@@ -167,30 +163,30 @@ func (q *Quotas) Run(ctx context.Context) error {
 func (q *Quotas) exchange(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, exchangeDeadline)
 	defer cancel()
-	days, err := nodeuse.Read(ctx, q.Days)
+	days, err := store.ReadUse(ctx, q.Days)
 	if days == nil {
 		return err
 	}
 	if mine, worth := q.learn(days); worth {
-		err = errors.Join(err, nodeuse.Write(ctx, q.Days, mine, q.Clock.Now().UTC()))
+		err = errors.Join(err, store.WriteUse(ctx, q.Days, mine, q.Clock.Now().UTC()))
 	}
 	return err
 }
 
 // learn takes what gateways have noted and returns what this one is to note, if there is
 // anything.
-func (q *Quotas) learn(days []nodeuse.Day) (mine nodeuse.Day, worth bool) {
+func (q *Quotas) learn(days []store.UseDay) (mine store.UseDay, worth bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, u := range q.today() {
-		u.others = quota.Use{}
+		u.others = passage.Use{}
 	}
 	for _, d := range days {
 		if d.Day != q.day || d.Gateway == q.Gateway && q.resumed {
 			continue
 		}
 		for node, n := range d.Nodes {
-			u, brought := q.of(node), quota.Use{Bytes: n.Bytes, Records: n.Records}
+			u, brought := q.of(node), passage.Use{Bytes: n.Bytes, Records: n.Records}
 			if d.Gateway == q.Gateway {
 				u.own, u.counted = u.own.Plus(brought), u.counted.Plus(n.Counted)
 				continue
@@ -199,10 +195,10 @@ func (q *Quotas) learn(days []nodeuse.Day) (mine nodeuse.Day, worth bool) {
 		}
 	}
 	q.resumed = true
-	mine = nodeuse.Day{Gateway: q.Gateway, Day: q.day, Nodes: map[string]nodeuse.Node{}}
+	mine = store.UseDay{Gateway: q.Gateway, Day: q.day, Nodes: map[string]store.NodeUse{}}
 	for node, u := range q.nodes {
 		if q.Limits.Share(u.own) >= worthTelling || u.counted.Records > 0 {
-			mine.Nodes[node] = nodeuse.Node{Bytes: u.own.Bytes, Records: u.own.Records, Counted: u.counted}
+			mine.Nodes[node] = store.NodeUse{Bytes: u.own.Bytes, Records: u.own.Records, Counted: u.counted}
 		}
 		u.told = u.own
 	}

@@ -17,11 +17,9 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/authn"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/destination"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/upstream"
-	"github.com/nvidia/nvsentinel/platform-connectors/quota"
-	"github.com/nvidia/nvsentinel/store-client/nodeuse"
+	"github.com/nvidia/nvsentinel/platform-connectors/passage"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
@@ -38,7 +36,7 @@ func withQuota(t *testing.T, clk *testkit.Clock, records int64) *hall {
 func quotas(g *gateway.Gateway, name string, records int64) *gateway.Quotas {
 	days, _ := g.Store.(gateway.Days)
 	return gateway.NewQuotas(&gateway.Quotas{
-		Limits: quota.Limits{Records: records}, Gateway: name, Days: days, Clock: g.Clock, Log: slog.New(slog.DiscardHandler), Metrics: g.Metrics,
+		Limits: passage.Quota{Records: records}, Gateway: name, Days: days, Clock: g.Clock, Log: slog.New(slog.DiscardHandler), Metrics: g.Metrics,
 	})
 }
 
@@ -94,14 +92,14 @@ func TestBeyondItsQuota(t *testing.T) {
 		t.Errorf("another node's event is %s", got[0])
 	}
 	// A person has released the node: its connector says so, and the fault counts again.
-	results, err := c.Append(destination.Anew(t.Context()), []record.Record{fault("gpu-7", "0")})
+	results, err := c.Append(upstream.Anew(t.Context()), []record.Record{fault("gpu-7", "0")})
 	if err != nil || results[0] != store.Appended {
 		t.Errorf("after a person's hand: %v, %v", results, err)
 	}
 	if n := len(h.stored()); n != 5+4+1+1 {
 		t.Errorf("%d records are stored", n)
 	}
-	if n := h.gateway.Metrics.OverQuota(quota.Observed) + h.gateway.Metrics.OverQuota(quota.Repeat); n != 2 {
+	if n := h.gateway.Metrics.OverQuota(passage.Observed) + h.gateway.Metrics.OverQuota(passage.Repeat); n != 2 {
 		t.Errorf("%d records are counted in metrics", n)
 	}
 	clk.Step(24 * time.Hour)
@@ -203,7 +201,7 @@ func TestAQuotaOutlivesItsGateway(t *testing.T) {
 		other.gateway.Quotas.MustExchange(t)
 		other.gateway.Quotas.MustExchange(t) // and is not counted twice
 	}
-	days, err := nodeuse.Read(t.Context(), h.store)
+	days, err := store.ReadUse(t.Context(), h.store)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +231,7 @@ func TestAQuotaIsExchangedByItself(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- h.gateway.Quotas.Run(ctx) }()
 	noted := func() int64 {
-		days, err := nodeuse.Read(t.Context(), h.store)
+		days, err := store.ReadUse(t.Context(), h.store)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -334,7 +332,7 @@ func TestDeadLettersOfANodeAreBounded(t *testing.T) {
 	h := withQuota(t, clk, 10)
 	c := h.connector(of("gpu-7"))
 	dead := func(id string, bytes int) (dropped int) {
-		ctx := destination.ListenDropped(t.Context(), func(n int) { dropped += n })
+		ctx := upstream.ListenDropped(t.Context(), func(n int) { dropped += n })
 		if err := c.Dead(ctx, store.DeadLetter{ID: id, Reason: "why", Body: make([]byte, bytes)}); err != nil {
 			t.Fatal(err)
 		}
@@ -384,7 +382,7 @@ func BenchmarkAllowance(b *testing.B) {
 		b.Run(fmt.Sprint("quota of ", bound), func(b *testing.B) {
 			clk := testkit.NewClock()
 			g := &gateway.Gateway{Clock: clk, Metrics: gateway.NewMetrics(prometheus.NewRegistry())}
-			g.Quotas = gateway.NewQuotas(&gateway.Quotas{Limits: quota.Limits{Records: bound}, Clock: clk, Metrics: g.Metrics})
+			g.Quotas = gateway.NewQuotas(&gateway.Quotas{Limits: passage.Quota{Records: bound}, Clock: clk, Metrics: g.Metrics})
 			for b.Loop() {
 				if err := g.Decide("gpu-7", records, 1000); err != nil {
 					b.Fatal(err)

@@ -18,7 +18,7 @@ import (
 	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/daemon"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/destination"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/upstream"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -82,7 +82,7 @@ func (silent) HealthEventOccurredV1(context.Context, *protos.HealthEvents) (*emp
 
 // discarding wires a connector whose store takes everything and keeps nothing.
 func discarding(ctx context.Context, d *daemon.Daemon, cfg Config) error {
-	return build(ctx, d, cfg, func(context.Context, prometheus.Registerer) (destination.Destination, error) { return discard{}, nil })
+	return build(ctx, d, cfg, func(context.Context, prometheus.Registerer) (upstream.Destination, error) { return discard{}, nil })
 }
 
 type discard struct{}

@@ -1,8 +1,12 @@
+// Package nodeconnector wires the connector of a node: the socket, the spool, the
+// way of its records to the gateways, and the conditions of its Node. It links no
+// database.
 package nodeconnector
 
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"time"
@@ -11,20 +15,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/cleared"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/nodeclient"
-	"github.com/nvidia/nvsentinel/platform-connectors/delivery"
+	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/authn"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/canary"
-	watch "github.com/nvidia/nvsentinel/platform-connectors/internal/delivery"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/destination"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/forwarder"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/nodecache"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/remind"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/ingest"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/sink"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/spool"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/transform"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/upstream"
 )
 
 // late is the age of the oldest unreleased event from which on the connector is
@@ -63,18 +63,18 @@ func openSpool(d *daemon.Daemon, cfg Config) (queue, error) {
 }
 
 // openNode knows the node's machine; without Kubernetes, only as it was last seen.
-func openNode(d *daemon.Daemon, cfg Config) (node *nodecache.Node, client *nodeclient.Client, err error) {
+func openNode(d *daemon.Daemon, cfg Config) (node *nodeclient.OwnNode, client *nodeclient.Client, err error) {
 	if cfg.Kubernetes {
 		if client, err = nodeclient.Connect(cfg.Kube, "platform-connectors/"+d.Version); err != nil {
 			return nil, nil, err
 		}
 	}
-	node, err = nodecache.Open(cfg.NodeName, filepath.Join(cfg.SpoolDir, "node.json"), client, d.Log)
+	node, err = nodeclient.OpenOwnNode(cfg.NodeName, filepath.Join(cfg.SpoolDir, "node.json"), client, d.Log)
 	return node, client, err
 }
 
-func openRecords(d *daemon.Daemon, cfg Config, open opening, q queue) *destination.Lazy {
-	r := destination.New(func(ctx context.Context) (destination.Destination, error) {
+func openRecords(d *daemon.Daemon, cfg Config, open opening, q queue) *upstream.Lazy {
+	r := upstream.NewLazy(func(ctx context.Context) (upstream.Destination, error) {
 		// An attempt that fails must not leave its metrics registered.
 		own := prometheus.NewRegistry()
 		dest, err := open(ctx, own)
@@ -96,7 +96,7 @@ func openRecords(d *daemon.Daemon, cfg Config, open opening, q queue) *destinati
 }
 
 // openPipeline reads the stages that change events behind the spool.
-func openPipeline(d *daemon.Daemon, cfg Config, node *nodecache.Node, client *nodeclient.Client) (*transform.Runner, error) {
+func openPipeline(d *daemon.Daemon, cfg Config, node *nodeclient.OwnNode, client *nodeclient.Client) (*transform.Runner, error) {
 	stages, err := transform.Open(transform.Options{
 		File: cfg.Pipeline, PersistOnlyToProcess: cfg.PersistOnlyToProcess, ClusterWide: cfg.Publishers.Policy(cfg.NodeName).ClusterAgents(),
 		Clock: d.Clock, Log: d.Log, Metrics: transform.NewMetrics(d.Registry),
@@ -111,22 +111,22 @@ func openPipeline(d *daemon.Daemon, cfg Config, node *nodecache.Node, client *no
 }
 
 // sinkOf is the destination as the sink of records.
-type sinkOf struct{ *destination.Lazy }
+type sinkOf struct{ *upstream.Lazy }
 
 func (s sinkOf) Sink(ctx context.Context) (forwarder.Sink, error) { return s.Wait(ctx) }
 
 func (s sinkOf) Opened() (forwarder.Sink, bool) { return s.Lazy.Opened() }
 
 // past is the destination as what knows the node's past.
-type past struct{ *destination.Lazy }
+type past struct{ *upstream.Lazy }
 
 func (p past) Opened() (sink.History, bool) {
 	dest, _ := p.Lazy.Opened()
-	h, ok := dest.(destination.Historian)
+	h, ok := dest.(upstream.Historian)
 	return h, ok
 }
 
-func newSender(d *daemon.Daemon, q queue, source *destination.Lazy, stages *transform.Runner, notices *forwarder.Notices) *forwarder.Sender {
+func newSender(d *daemon.Daemon, q queue, source *upstream.Lazy, stages *transform.Runner, notices *forwarder.Notices) *forwarder.Sender {
 	return &forwarder.Sender{
 		Source: sinkOf{source}, Transform: stages, Notices: notices, Clock: d.Clock, Log: d.Log,
 		Metrics: forwarder.NewMetrics(d.Registry, q.metrics.DeadLetters.WithLabelValues(spool.DeadRefused)),
@@ -134,14 +134,14 @@ func newSender(d *daemon.Daemon, q queue, source *destination.Lazy, stages *tran
 }
 
 // newNotices tells people what becomes of the node's events.
-func newNotices(d *daemon.Daemon, node *nodecache.Node, client *nodeclient.Client) *forwarder.Notices {
+func newNotices(d *daemon.Daemon, node *nodeclient.OwnNode, client *nodeclient.Client) *forwarder.Notices {
 	n := &forwarder.Notices{Node: node.Object, Client: client, Clock: d.Clock, Log: d.Log}
 	d.Go("notices", n.Run)
 	return n
 }
 
 // newForwarder is made before anybody reads the spool, which tries each event with it.
-func newForwarder(d *daemon.Daemon, q queue, node *nodecache.Node, sender *forwarder.Sender, tally *forwarder.Tally) *forwarder.Forwarder {
+func newForwarder(d *daemon.Daemon, q queue, node *nodeclient.OwnNode, sender *forwarder.Sender, tally *forwarder.Tally) *forwarder.Forwarder {
 	f := &forwarder.Forwarder{
 		Spool: q.spool, Reader: q.stored, Sender: sender, Identity: node.Identity, Tally: tally, Clock: d.Clock, Log: d.Log,
 	}
@@ -158,11 +158,11 @@ func startForwarder(d *daemon.Daemon, f *forwarder.Forwarder) {
 }
 
 // watchDelivery shows that events do not reach the store, or that it is not open.
-func watchDelivery(d *daemon.Daemon, p parts, f *forwarder.Forwarder, records *destination.Lazy, notices *forwarder.Notices) {
-	w := &watch.Watch{
-		Backlog: func() delivery.Backlog {
+func watchDelivery(d *daemon.Daemon, p parts, f *forwarder.Forwarder, records *upstream.Lazy, notices *forwarder.Notices) {
+	w := &sink.DeliveryWatch{
+		Backlog: func() conditions.Backlog {
 			if open, detail := records.Ready(); !open && p.queue.spool.Bytes() > 0 {
-				return delivery.Backlog{Since: d.Clock.Now().Add(-p.queue.spool.Oldest()), Problem: detail}
+				return conditions.Backlog{Since: d.Clock.Now().Add(-p.queue.spool.Oldest()), Problem: detail}
 			}
 			return f.Backlog()
 		},
@@ -182,7 +182,7 @@ func tellOfFatal(d *daemon.Daemon, cfg Config, p parts) {
 }
 
 // newTally counts repeats until the Node says that one of its faults is over.
-func newTally(d *daemon.Daemon, cfg Config, node *nodecache.Node, stages *transform.Runner) *forwarder.Tally {
+func newTally(d *daemon.Daemon, cfg Config, node *nodeclient.OwnNode, stages *transform.Runner) *forwarder.Tally {
 	tally := forwarder.NewTally(cfg.RepeatWindow, &forwarder.Tally{Shape: stages.Change, Clock: d.Clock}, d.Registry)
 	node.OnChange(func() { tally.See(node.Object()) })
 	return tally
@@ -227,7 +227,7 @@ func identityOf(client *nodeclient.Client, log *slog.Logger) func(context.Contex
 // parts are what the Kubernetes sink and those who tell of events need.
 type parts struct {
 	queue   queue
-	node    *nodecache.Node
+	node    *nodeclient.OwnNode
 	history sink.Source
 	client  *nodeclient.Client
 	stages  *transform.Runner
@@ -249,18 +249,77 @@ func startSink(d *daemon.Daemon, cfg Config, p parts) {
 	notify := push.Waker()
 	fold.OnChange(notify)
 	p.node.OnChange(notify)
-	dismissals := &sink.Dismissals{Fold: fold, Path: cleared.Path(cfg.Socket), Node: p.node.Object}
+	dismissals := &sink.Dismissals{Fold: fold, Path: record.ClearedPath(cfg.Socket), Node: p.node.Object}
 	p.node.OnChange(dismissals.Waker())
 	d.Go("dismissals", dismissals.Run)
-	reminder := &remind.Reminder{Node: p.node.Object, Stored: fold.Stored, Source: p.source, Client: p.client, Clock: d.Clock, Log: d.Log}
+	reminder := &forwarder.Reminder{Node: p.node.Object, Stored: fold.Stored, Source: p.source, Client: p.client, Clock: d.Clock, Log: d.Log}
 	reminder.Register(d.Registry)
 	p.node.OnChange(reminder.Waker())
 	d.Go("reminder", reminder.Run)
-	bird := &canary.Canary{NodeName: cfg.NodeName, Socket: cfg.Socket, Node: p.node.Object, Clock: d.Clock, Log: d.Log}
+	bird := &Canary{NodeName: cfg.NodeName, Socket: cfg.Socket, Node: p.node.Object, Clock: d.Clock, Log: d.Log}
 	p.node.OnChange(bird.Waker())
 	d.Go("canary", bird.Run)
 	d.Go("node watch", p.node.Run)
 	p.queue.spool.Try(fold.Try)
 	d.Go("fault set", fold.Run)
 	d.Go("conditions", push.Run)
+}
+
+// opening opens where records go, for as long as it takes; it registers its metrics.
+type opening func(ctx context.Context, metrics prometheus.Registerer) (upstream.Destination, error)
+
+// Build wires the walk of an event: socket, spool, then gateways and Kubernetes.
+func Build(ctx context.Context, d *daemon.Daemon, cfg Config) error {
+	return build(ctx, d, cfg, func(context.Context, prometheus.Registerer) (upstream.Destination, error) {
+		return upstream.Open(cfg.Gateway, d.Log)
+	})
+}
+
+// build is Build with another destination. The spool closes last, after everything that
+// uses it has ended.
+func build(ctx context.Context, d *daemon.Daemon, cfg Config, open opening) error {
+	queue, err := openSpool(d, cfg)
+	if err != nil {
+		return err
+	}
+	node, client, err := openNode(d, cfg)
+	if err != nil {
+		return err
+	}
+	stages, err := openPipeline(d, cfg, node, client)
+	if err != nil {
+		return err
+	}
+	follower := newFollower(d, cfg, queue, node, stages)
+	tally := newTally(d, cfg, node, stages)
+	records := openRecords(d, cfg, open, queue)
+	notices := newNotices(d, node, client)
+	sender := newSender(d, queue, records, stages, notices)
+	forward := newForwarder(d, queue, node, sender, tally)
+	p := parts{queue, node, past{records}, client, stages, sinkOf{records}}
+	if client != nil {
+		startSink(d, cfg, p)
+	}
+	startForwarder(d, forward)
+	watchDelivery(d, p, forward, records, notices)
+	startFollower(d, follower)
+	tellOfFatal(d, cfg, p)
+	authenticator, err := newAuthenticator(d, cfg, client)
+	if err != nil {
+		return err
+	}
+
+	listener, err := ingest.Listen(ctx, cfg.Socket, fs.FileMode(cfg.SocketMode))
+	if err != nil {
+		return err
+	}
+	server := &ingest.Server{
+		NodeName: cfg.NodeName, Spool: queue.spool, Authenticator: authenticator, Direct: sender,
+		Identity: node.Identity, IdentityOf: identityOf(client, d.Log),
+		Rejected: func(problem string, events int) { notices.AddDetail(forwarder.EventsRejected, problem, events) },
+		Clock:    d.Clock, Log: d.Log, Metrics: ingest.NewMetrics(d.Registry),
+	}
+	server.EarlierNumbers(cfg.Publishers.Policy(cfg.NodeName).EarlierAgents()...)
+	d.Go("door", func(ctx context.Context) error { return ingest.Serve(ctx, listener, server) })
+	return nil
 }

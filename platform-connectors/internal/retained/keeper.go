@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/retry"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -222,21 +223,14 @@ func (k *Keeper) shed(before time.Time) {
 // watch looks for another server while something is kept.
 func (k *Keeper) watch(ctx context.Context) {
 	defer close(k.done)
-	ticker := k.clock.NewTicker(lookEvery)
-	defer ticker.Stop()
 	failing := false
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C():
-		}
+	retry.Every(ctx, k.clock, lookEvery, func() {
 		err := k.look(ctx)
 		if err != nil && ctx.Err() == nil {
 			k.wait(err, failing)
 		}
 		failing = err != nil
-	}
+	})
 }
 
 // wait is for a store that does not answer: nothing gets too old, but the spool may

@@ -12,9 +12,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/nvidia/nvsentinel/internal/cleared"
+	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/durable"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/retry"
+	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
 )
 
 // Dismissals drops the faults from the set that people clear by annotations of
@@ -23,23 +25,18 @@ import (
 type Dismissals struct {
 	Fold *Fold
 	// Path is the file that tells the node's monitors which records were cleared
-	// (cleared.List); empty tells nobody.
+	// (record.ClearedList); empty tells nobody.
 	Path string
 	// Node is the Node as it was seen last, or nil.
 	Node func() *corev1.Node
 
-	wake chan struct{}
+	wake retry.Wake
 }
 
 // Waker returns what to call when the Node has changed; it comes before Run.
 func (d *Dismissals) Waker() func() {
-	d.wake = make(chan struct{}, 1)
-	return func() {
-		select {
-		case d.wake <- struct{}{}:
-		default:
-		}
-	}
+	d.wake = retry.NewWake()
+	return d.wake.Call
 }
 
 // Run dismisses until ctx ends. What the disk did not take is tried again when
@@ -78,7 +75,7 @@ func (d *Dismissals) tell(ids []string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("reading the cleared records: %w", err)
 	}
-	have, err := cleared.Parse(data)
+	have, err := record.ParseCleared(data)
 	if err != nil {
 		d.Fold.Log.Warn("the file of cleared records is begun anew", "file", d.Path, "error", err)
 	}
@@ -104,4 +101,58 @@ func (f *Fold) dismiss(ids map[string]bool) error {
 	}
 	f.Log.Info("a person cleared faults of this node", "records", len(ids))
 	return f.publish(state)
+}
+
+// rebuild makes an incomplete set whole: the node's history in the store, then
+// what the spool holds up to the place that is folded. Nothing was confirmed
+// meanwhile, so there is no gap between the two; what is in both is folded
+// twice, which changes nothing.
+func (f *Fold) rebuild(ctx context.Context, s History) error {
+	set := &conditions.Set{}
+	if err := f.foldHistory(ctx, s, set); err != nil {
+		return err
+	}
+	f.work.Lock()
+	defer f.work.Unlock()
+	now := f.current()
+	released, _ := f.Spool.Bounds()
+	for at := released; at < now.Index; {
+		entries, upTo, err := f.Spool.Read(at, foldBatch)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if e.Index <= now.Index {
+				set.Fold(f.changed(ctx, e.Record))
+			}
+		}
+		at = upTo
+	}
+	set.Notices = now.Set.Notices
+	now.Set, now.Complete = set, true
+	if err := f.publish(now); err != nil {
+		return err
+	}
+	f.Log.Info("the fault set is rebuilt from the store", "checks", len(set.Checks), "faults", set.Faults())
+	return nil
+}
+
+func (f *Fold) foldHistory(ctx context.Context, s History, set *conditions.Set) error {
+	ctx, cancel := context.WithTimeout(ctx, historyDeadline)
+	defer cancel()
+	for after := int64(0); ; {
+		page, err := s.History(ctx, after)
+		if err != nil {
+			return fmt.Errorf("reading the node's history from the store: %w", err)
+		}
+		if len(page) == 0 {
+			return nil
+		}
+		for _, r := range page {
+			if !slices.Contains(f.Elsewhere, r.Event.Agent) {
+				set.FoldStored(r, f.Identity())
+			}
+			after = r.Append
+		}
+	}
 }

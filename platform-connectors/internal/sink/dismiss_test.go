@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/nvidia/nvsentinel/internal/cleared"
+	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
 // TestMonitorsAreToldWhatAPersonCleared: once each, in a file that nobody else
@@ -21,7 +21,7 @@ func TestMonitorsAreToldWhatAPersonCleared(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := cleared.Parse(data)
+		got, err := record.ParseCleared(data)
 		info, statErr := os.Stat(path)
 		if err != nil || statErr != nil || !slices.Equal(got.Records, want) || info.Mode()&0o022 != 0 {
 			t.Errorf("told %v, want %v; mode %v, errors %v, %v", got.Records, want, info.Mode(), err, statErr)

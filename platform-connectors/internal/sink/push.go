@@ -10,16 +10,15 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/delay"
 	"github.com/nvidia/nvsentinel/internal/nodeclient"
-	"github.com/nvidia/nvsentinel/internal/nodeevent"
-	"github.com/nvidia/nvsentinel/internal/outage"
+	"github.com/nvidia/nvsentinel/internal/retry"
 	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
 )
 
@@ -78,19 +77,14 @@ type Push struct {
 	Log     *slog.Logger
 	Metrics *Metrics
 
-	wake   chan struct{}
-	outage outage.Outage
+	wake   retry.Wake
+	outage retry.Outage
 }
 
 // Waker returns what to call when the set or the Node has changed.
 func (p *Push) Waker() func() {
-	p.wake = make(chan struct{}, 1)
-	return func() {
-		select {
-		case p.wake <- struct{}{}:
-		default: // it is woken already
-		}
-	}
+	p.wake = retry.NewWake()
+	return p.wake.Call
 }
 
 // Run compares and writes until ctx ends: whenever it is woken and once a minute.
@@ -103,10 +97,10 @@ func (p *Push) Run(ctx context.Context) error {
 		p.note(err)
 		switch {
 		case err != nil:
-			delay.For(ctx, p.Clock, pace.NextBackOff())
+			retry.Sleep(ctx, p.Clock, pace.NextBackOff())
 			continue
 		case wrote:
-			delay.For(ctx, p.Clock, calm)
+			retry.Sleep(ctx, p.Clock, calm)
 		}
 		pace.Reset()
 		select {
@@ -178,8 +172,8 @@ func (p *Push) tell(ctx context.Context, node *corev1.Node, notices []conditions
 	var written []conditions.Notice
 	var failure error
 	for _, n := range notices {
-		fault := nodeevent.Fault{Component: n.Agent, Reason: n.Reason, Message: n.Message, Times: 1, Last: p.Clock.Now()}
-		failure = nodeevent.Count(ctx, p.Client.Events, node, fault)
+		fault := nodeclient.FaultEvent{Component: n.Agent, Reason: n.Reason, Message: n.Message, Times: 1, Last: p.Clock.Now()}
+		failure = nodeclient.CountFault(ctx, p.Client.Events, node, fault)
 		if p.Metrics.Told(failure); failure != nil {
 			break
 		}
@@ -189,4 +183,79 @@ func (p *Push) tell(ctx context.Context, node *corev1.Node, notices []conditions
 		return failure
 	}
 	return errors.Join(failure, p.Told(written))
+}
+
+// Results of an API call, as label values.
+const (
+	success = "success"
+	failed  = "failed"
+)
+
+// Metrics of the Kubernetes sink.
+type Metrics struct {
+	folds    *prometheus.CounterVec
+	updates  *prometheus.CounterVec
+	events   *prometheus.CounterVec
+	faults   prometheus.Gauge
+	complete prometheus.Gauge
+}
+
+// NewMetrics registers the sink's metrics.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		folds: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "platform_connector_folded_total",
+			Help: "Events folded into the node's fault set, by what they changed.",
+		}, []string{"change"}),
+		updates: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "k8s_platform_connector_node_condition_update_total",
+			Help: "Patches of the node's conditions, by status.",
+		}, []string{"status"}),
+		events: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "k8s_platform_connector_node_event_operations_total",
+			Help: "Kubernetes Events written about the node, by status.",
+		}, []string{"status"}),
+		faults: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "platform_connector_standing_faults",
+			Help: "Faults in the node's fault set.",
+		}),
+		complete: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "platform_connector_fault_set_complete",
+			Help: "1 when the node's fault set is complete, 0 while it waits to be rebuilt from the store.",
+		}),
+	}
+	for _, status := range []string{success, failed} {
+		m.updates.WithLabelValues(status)
+		m.events.WithLabelValues(status)
+	}
+	r.MustRegister(m.folds, m.updates, m.events, m.faults, m.complete)
+	return m
+}
+
+func (m *Metrics) folded(c conditions.Change) { m.folds.WithLabelValues(string(c)).Inc() }
+
+func (m *Metrics) show(s state) {
+	m.faults.Set(float64(s.Set.Faults()))
+	m.complete.Set(0)
+	if s.Complete {
+		m.complete.Set(1)
+	}
+}
+
+// Updated counts one patch of a node's conditions.
+func (m *Metrics) Updated(err error) {
+	if err != nil {
+		m.updates.WithLabelValues(failed).Inc()
+		return
+	}
+	m.updates.WithLabelValues(success).Inc()
+}
+
+// Told counts one Kubernetes Event about a node.
+func (m *Metrics) Told(err error) {
+	if err != nil {
+		m.events.WithLabelValues(failed).Inc()
+		return
+	}
+	m.events.WithLabelValues(success).Inc()
 }

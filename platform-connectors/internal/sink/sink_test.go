@@ -24,8 +24,8 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/nodeclient"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/destination"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/spool"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/upstream"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -79,7 +79,7 @@ type source struct{ h *history }
 func (s source) Opened() (History, bool) { return s.h, !s.h.away }
 
 func (h *history) History(ctx context.Context, after int64) ([]record.Record, error) {
-	return destination.History(ctx, h, "gpu-7", after, 2)
+	return upstream.History(ctx, h, "gpu-7", after, 2)
 }
 
 func (h *history) List(_ context.Context, q store.Query) ([]record.Record, error) {

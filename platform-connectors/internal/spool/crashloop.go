@@ -14,7 +14,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/crashloop"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/statefile"
+	"github.com/nvidia/nvsentinel/internal/durable"
 )
 
 const (
@@ -90,7 +90,7 @@ func (v *crashLoop) stop() {
 func (v *crashLoop) Load(context.Context) (crashloop.Past, error) {
 	s := v.spool
 	var a account
-	_, err := statefile.Load(filepath.Join(s.dir, livesFile), statefile.Versions{Newest: livesVersion}, &a)
+	_, err := durable.Load(filepath.Join(s.dir, livesFile), durable.Versions{Newest: livesVersion}, &a)
 	if err != nil {
 		s.o.Log.Warn("what the process died of before is not known", "error", err)
 	}
@@ -141,7 +141,7 @@ func (v *crashLoop) Save(_ context.Context, past crashloop.Past) error {
 
 // write makes an account durable, and the present one. The caller holds mu.
 func (v *crashLoop) write(a account) error {
-	if _, err := statefile.Save(filepath.Join(v.spool.dir, livesFile), a); err != nil {
+	if _, err := durable.Save(filepath.Join(v.spool.dir, livesFile), a); err != nil {
 		return err
 	}
 	v.account = a

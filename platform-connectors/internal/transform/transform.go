@@ -1,17 +1,30 @@
+// Package transform carries out the pipeline: it reads its files and reads them
+// again when they change, knows the nodes, and changes records on their way from
+// the spool to the sinks. What becomes of an event is decided by package
+// pipeline.
 package transform
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"sync"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/livefile"
+	"github.com/nvidia/nvsentinel/internal/config"
+	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/internal/nodeclient"
 	"github.com/nvidia/nvsentinel/platform-connectors/pipeline"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
@@ -27,7 +40,7 @@ type Runner struct {
 	permit  bool // see pipeline.Config.PersistOnlyToProcess
 	wide    []string
 	nodes   Nodes
-	follows *livefile.Follower
+	follows *daemon.FileFollower
 	log     *slog.Logger
 	metrics *Metrics
 
@@ -55,7 +68,7 @@ type Options struct {
 // Open reads and compiles the pipeline. At the start a bad file is an error.
 func Open(o Options) (*Runner, error) {
 	r := &Runner{file: o.File, permit: o.PersistOnlyToProcess, wide: o.ClusterWide, nodes: o.Nodes, log: o.Log, metrics: o.Metrics}
-	r.follows = &livefile.Follower{Files: func() []string { return named(r.file) }, Take: r.take, Told: r.told, Clock: o.Clock}
+	r.follows = &daemon.FileFollower{Files: func() []string { return named(r.file) }, Take: r.take, Told: r.told, Clock: o.Clock}
 	return r, r.follows.Start()
 }
 
@@ -182,4 +195,135 @@ func (r *Runner) settle(decided []done) {
 			}
 		}
 	}
+}
+
+// load reads the file that names the stages, and theirs; without a file there are
+// none. Unknown keys and wrong values are errors that name file and key.
+func load(file string) (pipeline.Config, error) {
+	c := pipeline.Default()
+	if file == "" {
+		return c, nil
+	}
+	var order pipeline.Order
+	problems := []error{decode(file, &order)}
+	for _, s := range order.Stages {
+		if !s.Enabled {
+			continue
+		}
+		if s.Name == pipeline.StageRetired {
+			c.Retired = true
+			continue
+		}
+		c.Stages = append(c.Stages, s.Name)
+		target := map[string]any{
+			pipeline.StageMetadata: &c.Metadata, pipeline.StageOverrides: &c.Overrides,
+			pipeline.StageConfirmation: &c.Confirmation,
+		}[s.Name]
+		switch {
+		case target == nil: // Validate says so
+		case s.Config == "":
+			problems = append(problems, fmt.Errorf("%s: stage %s has no config", file, s.Name))
+		default:
+			problems = append(problems, decode(beside(file, s.Config), target))
+		}
+	}
+	return c, errors.Join(problems...)
+}
+
+// named are the file and those of its stages, as far as it can be read.
+func named(file string) []string {
+	if file == "" {
+		return nil
+	}
+	var order pipeline.Order
+	names := []string{file}
+	if err := decode(file, &order); err != nil {
+		return names
+	}
+	for _, s := range order.Stages {
+		if s.Enabled && s.Config != "" && s.Name != pipeline.StageRetired {
+			names = append(names, beside(file, s.Config))
+		}
+	}
+	return names
+}
+
+// beside is a name that may be relative to the folder of the file that has it.
+func beside(file, name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(filepath.Dir(file), name)
+}
+
+// decode reads a strict TOML file over the defaults in target.
+func decode(path string, target any) error {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", path, err)
+	}
+	return config.Decode(path, content, target)
+}
+
+// readDeadline bounds the reading of one Node.
+const readDeadline = 3 * time.Second
+
+// Cluster knows the connector's own node from its watch, and others, of which
+// cluster-wide publishers speak, from a cache of reads. A node that cannot be
+// read is not known; the event goes on without.
+type Cluster struct {
+	// Own is the connector's node by name, Object its Node as last seen, or nil.
+	Own    string
+	Object func() *corev1.Node
+	// Client is nil without Kubernetes.
+	Client *nodeclient.Client
+	Clock  clock.PassiveClock
+	Log    *slog.Logger
+
+	mu    sync.Mutex
+	size  int
+	cache *cache.LRUExpireCache
+}
+
+// Node is what is known of a node.
+func (c *Cluster) Node(ctx context.Context, name string, limits pipeline.Metadata) *pipeline.Node {
+	if name == c.Own {
+		return known(c.Object())
+	}
+	if c.Client == nil {
+		return nil
+	}
+	cached := c.sized(limits.CacheSize)
+	if n, ok := cached.Get(name); ok {
+		if n, ok := n.(*pipeline.Node); ok {
+			return n
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, readDeadline)
+	defer cancel()
+	object, err := c.Client.Nodes.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		c.Log.Warn("an event goes on without the metadata of its node", "node", name, "error", err)
+		return nil
+	}
+	n := known(object)
+	cached.Add(name, n, limits.CacheTTL)
+	return n
+}
+
+// sized is the cache, a new one when its size was changed.
+func (c *Cluster) sized(size int) *cache.LRUExpireCache {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cache == nil || c.size != size {
+		c.cache, c.size = cache.NewLRUExpireCacheWithClock(size, c.Clock), size
+	}
+	return c.cache
+}
+
+func known(object *corev1.Node) *pipeline.Node {
+	if object == nil {
+		return nil
+	}
+	return &pipeline.Node{ProviderID: object.Spec.ProviderID, Labels: object.Labels}
 }

@@ -22,7 +22,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/livefile"
+	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/nodeclient"
 	"github.com/nvidia/nvsentinel/platform-connectors/pipeline"
 	"github.com/nvidia/nvsentinel/store-client/store"
@@ -136,7 +136,7 @@ func TestABadFileKeepsThePipelineBeforeIt(t *testing.T) {
 		for _, s := range steps {
 			files(t, dir, map[string]string{"overrides.toml": s.overrides})
 			synctest.Wait()
-			time.Sleep(2 * livefile.Every) // the bubble's time
+			time.Sleep(2 * daemon.FilesEvery) // the bubble's time
 			synctest.Wait()
 			if ok, detail := r.Ready(); ok != s.ready {
 				t.Errorf("%s: ready %v, %s", s.what, ok, detail)

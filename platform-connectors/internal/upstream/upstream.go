@@ -22,7 +22,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/destination"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/protos"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
@@ -58,8 +57,8 @@ type Gateway struct {
 }
 
 var (
-	_ destination.Destination = (*Gateway)(nil)
-	_ destination.Historian   = (*Gateway)(nil)
+	_ Destination = (*Gateway)(nil)
+	_ Historian   = (*Gateway)(nil)
 )
 
 // Open prepares connections to the gateways; it does not wait for one.
@@ -97,7 +96,7 @@ func Open(cfg Config, log *slog.Logger) (*Gateway, error) {
 	return &Gateway{conn, protos.NewGatewayClient(conn), log}, nil
 }
 
-// Append implements destination.Destination. Called for a publisher's request it shows the
+// Append implements Destination. Called for a publisher's request it shows the
 // gateway that publisher's token: only with it may an event be about any node.
 func (g *Gateway) Append(ctx context.Context, batch []record.Record) ([]store.AppendResult, error) {
 	results, _, err := g.AppendTo(ctx, "", batch)
@@ -108,7 +107,7 @@ func (g *Gateway) Append(ctx context.Context, batch []record.Record) ([]store.Ap
 // several calls the first ones may have been appended when the store moves.
 func (g *Gateway) AppendTo(ctx context.Context, server string, batch []record.Record) ([]store.AppendResult, string, error) {
 	ctx = forPublisher(ctx)
-	if destination.IsAnew(ctx) {
+	if IsAnew(ctx) {
 		ctx = metadata.AppendToOutgoingContext(ctx, anewHeader, "true")
 	}
 	out := make([]store.AppendResult, 0, len(batch))
@@ -160,11 +159,11 @@ func (g *Gateway) append(ctx context.Context, q *protos.AppendRequest, batch []r
 			out[i] = store.Duplicate
 		case protos.Outcome_OUTCOME_REFUSED:
 			out[i] = store.Refused
-			destination.Tell(ctx, batch[i].ID, result.GetProblem())
+			Tell(ctx, batch[i].ID, result.GetProblem())
 			g.log.Error("the gateway refused a record", "id", batch[i].ID, "problem", result.GetProblem())
 		case protos.Outcome_OUTCOME_COUNTED:
 			out[i] = store.Counted
-			destination.Tell(ctx, batch[i].ID, result.GetProblem())
+			Tell(ctx, batch[i].ID, result.GetProblem())
 		case protos.Outcome_OUTCOME_UNSPECIFIED:
 			return nil, "", fmt.Errorf("the gateway does not say what became of record %d", i)
 		}
@@ -172,7 +171,7 @@ func (g *Gateway) append(ctx context.Context, q *protos.AppendRequest, batch []r
 	return out, now, nil
 }
 
-// Dead implements destination.Destination.
+// Dead implements Destination.
 func (g *Gateway) Dead(ctx context.Context, deadLetter store.DeadLetter) error {
 	ctx, cancel := context.WithTimeout(forPublisher(ctx), attempt)
 	defer cancel()
@@ -180,11 +179,11 @@ func (g *Gateway) Dead(ctx context.Context, deadLetter store.DeadLetter) error {
 	if err != nil {
 		return fmt.Errorf("asking the gateway to keep dead letter %q: %w", deadLetter.ID, err)
 	}
-	destination.TellDropped(ctx, int(reply.GetDropped()))
+	TellDropped(ctx, int(reply.GetDropped()))
 	return nil
 }
 
-// History implements destination.Historian.
+// History implements Historian.
 func (g *Gateway) History(ctx context.Context, after int64) ([]record.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, attempt)
 	defer cancel()
@@ -202,7 +201,7 @@ func (g *Gateway) History(ctx context.Context, after int64) ([]record.Record, er
 	return out, nil
 }
 
-// Close implements destination.Destination.
+// Close implements Destination.
 func (g *Gateway) Close() error {
 	if err := g.conn.Close(); err != nil {
 		return fmt.Errorf("closing the connection to the gateways: %w", err)

@@ -6,11 +6,16 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/store-client/store"
@@ -100,4 +105,110 @@ func Text(s string) string {
 		s = strings.ToValidUTF8(s, "\uFFFD")
 	}
 	return strings.ReplaceAll(s, "\x00", "\uFFFD")
+}
+
+// form is an address of which it is certain which part is the password: its groups are
+// the password and the options.
+var form = regexp.MustCompile(`^[a-z+]+://` +
+	`(?:(?:[^:/?#@\s%]|%[0-9A-Fa-f]{2})*(?::((?:[^:/?#@\s%]|%[0-9A-Fa-f]{2})*))?@)?` +
+	`(?:(?:[A-Za-z0-9._-]|%[0-9A-Fa-f]{2})*|\[[0-9A-Fa-f:.%]*\])(?::\d+)?(?:,(?:[A-Za-z0-9._-]*|\[[0-9A-Fa-f:.%]*\])(?::\d+)?)*` +
+	`(?:/[^/?#@\s]*)?(?:\?([^?#@\s]*))?$`)
+
+// errForm is all that can be said of another one: any part of it may be of the password.
+var errForm = errors.New("the address is not like PROVIDER://user:password@host:port/database?option=value; " +
+	"in user and password write %40 for @, %3A for :, %2F for /, %3F for ?, %23 for # and %25 for %")
+
+// Explain is an error about an address without its password and the values of its
+// options; paths of files stay.
+func Explain(err error, address string) error {
+	parts := form.FindStringSubmatch(address)
+	if parts == nil {
+		return errForm
+	}
+	text := err.Error()
+	if _, reason, found := strings.Cut(text, "`: "); found { // pgx repeats the address before it
+		text = reason
+	}
+	for pair := range strings.SplitSeq(parts[2], "&") {
+		name, value, _ := strings.Cut(pair, "=")
+		for _, value := range spellings(value) {
+			if strings.Contains(strings.ToLower(name), "password") {
+				text = strings.ReplaceAll(text, value, "...")
+			}
+			text = strings.ReplaceAll(text, strconv.Quote(value), `"..."`)
+		}
+	}
+	for _, password := range spellings(parts[1]) {
+		if len(password) > 3 { // a shorter one would be shown by its absence
+			text = strings.ReplaceAll(text, password, "...")
+		}
+	}
+	return errors.New(text)
+}
+
+// spellings are a part as it is written and as it is meant.
+func spellings(part string) []string {
+	if part == "" {
+		return nil
+	}
+	if plain, err := url.QueryUnescape(part); err == nil {
+		return []string{part, plain}
+	}
+	return []string{part}
+}
+
+// ClearText is the warning about a store that is reached without TLS.
+const ClearText = "the store is reached over a network without TLS: records and the password can be read and changed on the way"
+
+// OnNetwork says whether a connection to a host leaves this machine: it is
+// neither a Unix socket nor a loopback address.
+func OnNetwork(host string) bool {
+	if strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@") || strings.EqualFold(host, "localhost") {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return ip == nil || !ip.IsLoopback()
+}
+
+// Metrics of a store.
+type Metrics struct {
+	Appends     *prometheus.CounterVec
+	Conflicts   *prometheus.CounterVec
+	Refusals    *prometheus.CounterVec
+	Rescans     *prometheus.CounterVec
+	Undecodable *prometheus.CounterVec
+	Lag         *prometheus.GaugeVec
+	Held        *prometheus.GaugeVec
+	Expired     prometheus.Counter
+	Trimmed     prometheus.Counter
+}
+
+// NewMetrics registers a store's metrics; a nil registerer keeps them private.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	m := &Metrics{
+		Appends:     counter("nvsentinel_store_appends_total", "Records handed to the store, by result: appended, duplicate, refused.", "result"),
+		Conflicts:   counter("nvsentinel_store_conflicts_total", "Batches of updates that lost a race.", "writer"),
+		Refusals:    counter("nvsentinel_store_refused_updates_total", "Batches of updates refused: another writer's field, an illegal transition, or a record that only a newer version may change.", "writer"),
+		Rescans:     counter("nvsentinel_store_feed_rescans_total", "Feeds that lost their position and read again.", "consumer", "reason"),
+		Undecodable: counter("nvsentinel_store_undecodable_records_total", "Stored documents that cannot be decoded, which a feed passed, or lists (consumer list) left out; dead letters.", "consumer"),
+		Lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "nvsentinel_store_feed_lag_seconds",
+			Help: "Age of the newest delivered change; 0 when everything was delivered.",
+		}, []string{"consumer"}),
+		Held: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "nvsentinel_store_horizon_held_seconds",
+			Help: "How long the oldest transaction under way on the database server, of anybody, has been seen. Feeds go on; the server's cleaning does not.",
+		}, []string{"consumer"}),
+		Expired: prometheus.NewCounter(prometheus.CounterOpts{Name: "nvsentinel_store_expired_records_total", Help: "Records deleted after their expiry."}),
+		Trimmed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "nvsentinel_store_dropped_dead_letters_total", Help: "Dead letters deleted because their source had too many, too large or too old ones.",
+		}),
+	}
+	if reg != nil {
+		reg.MustRegister(m.Appends, m.Conflicts, m.Refusals, m.Rescans, m.Undecodable, m.Lag, m.Held, m.Expired, m.Trimmed)
+	}
+	return m
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
-	"github.com/nvidia/nvsentinel/store-client/internal/wake"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -39,7 +38,7 @@ func (s *Store) AppendTo(ctx context.Context, server string, records []record.Re
 func (s *Store) appendFresh(ctx context.Context, server string, records []record.Record) (stored map[string]provider.Content, now string, err error) {
 	err = s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		stored = map[string]provider.Content{}
-		reserved, err := s.Dialect.Reserve(ctx, tx, len(records), []wake.Cause{wake.Appended})
+		reserved, err := s.Dialect.Reserve(ctx, tx, len(records), []Cause{Appended})
 		if err != nil {
 			return fmt.Errorf("reserving places: %w", err)
 		}
@@ -64,7 +63,7 @@ func (s *Store) appendFresh(ctx context.Context, server string, records []record
 		return nil
 	})
 	if err == nil {
-		s.wake.Notify(wake.Appended)
+		s.wake.Notify(Appended)
 	}
 	return stored, now, err
 }

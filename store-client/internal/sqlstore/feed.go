@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/store-client/internal/offset"
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
@@ -30,7 +29,7 @@ var errClosed = errors.New("feed is closed")
 // feed implements store.Feed. Next is for one goroutine; Commit may be called
 // from others. After an error of Next or Commit the feed may be used again.
 type feed struct {
-	offset.Consumer[position]
+	provider.Consumer[position]
 	s        *Store
 	selector record.Selector
 
@@ -78,8 +77,8 @@ func (s *Store) Feed(ctx context.Context, consumer string, selector record.Selec
 // newFeed is a feed that is not opened: it stands nowhere and is not woken.
 func newFeed(s *Store, consumer string, selector record.Selector) *feed {
 	return &feed{
-		Consumer: offset.Consumer[position]{
-			Name: consumer, Kind: offset.KindOf(selector), Lines: lines{s}, Clock: s.Clock, Log: s.Log, Metrics: s.Metrics,
+		Consumer: provider.Consumer[position]{
+			Name: consumer, Kind: provider.KindOf(selector), Lines: lines{s}, Clock: s.Clock, Log: s.Log, Metrics: s.Metrics,
 		},
 		s: s, selector: selector, closed: make(chan struct{}),
 	}
@@ -105,7 +104,7 @@ func (f *feed) resume(ctx context.Context) error {
 	}
 	f.buffer, f.target = nil, nil
 	pos, why := standing(l, head, f.Kind, f.cursor.Reading)
-	if why != offset.NotLost {
+	if why != provider.NotLost {
 		if err := f.Rescan(ctx, l, pos, why); err != nil {
 			return err
 		}

@@ -4,26 +4,25 @@ import (
 	"testing"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/store-client/internal/wake"
 )
 
 // TestHeeds: which writes wake which feeds.
 func TestHeeds(t *testing.T) {
 	type feeds struct{ quarantine, drainer, remediation, causes bool }
 	for name, tc := range map[string]struct {
-		cause wake.Cause
+		cause Cause
 		want  feeds
 	}{
-		"anything":   {wake.Anything, feeds{true, true, true, true}},
-		"appended":   {wake.Appended, feeds{quarantine: true, causes: true}},
-		"judged":     {wake.Cause{By: record.FaultQuarantine}, feeds{causes: true}},
-		"quarantine": {wake.Cause{By: record.FaultQuarantine, Quarantined: record.Quarantined}, feeds{drainer: true, causes: true}},
-		"drain":      {wake.Cause{By: record.NodeDrainer, Quarantined: record.Quarantined, Eviction: record.EvictionInProgress}, feeds{causes: true}},
-		"drained":    {wake.Cause{By: record.NodeDrainer, Quarantined: record.Quarantined, Eviction: record.EvictionSucceeded}, feeds{remediation: true, causes: true}},
-		"repaired":   {wake.Cause{By: record.FaultRemediation, Quarantined: record.Quarantined, Eviction: record.EvictionSucceeded}, feeds{drainer: true, causes: true}},
-		"released":   {wake.Cause{By: record.FaultQuarantine, Quarantined: record.UnQuarantined, Eviction: record.EvictionSucceeded}, feeds{drainer: true, remediation: true, causes: true}},
+		"anything":   {Anything, feeds{true, true, true, true}},
+		"appended":   {Appended, feeds{quarantine: true, causes: true}},
+		"judged":     {Cause{By: record.FaultQuarantine}, feeds{causes: true}},
+		"quarantine": {Cause{By: record.FaultQuarantine, Quarantined: record.Quarantined}, feeds{drainer: true, causes: true}},
+		"drain":      {Cause{By: record.NodeDrainer, Quarantined: record.Quarantined, Eviction: record.EvictionInProgress}, feeds{causes: true}},
+		"drained":    {Cause{By: record.NodeDrainer, Quarantined: record.Quarantined, Eviction: record.EvictionSucceeded}, feeds{remediation: true, causes: true}},
+		"repaired":   {Cause{By: record.FaultRemediation, Quarantined: record.Quarantined, Eviction: record.EvictionSucceeded}, feeds{drainer: true, causes: true}},
+		"released":   {Cause{By: record.FaultQuarantine, Quarantined: record.UnQuarantined, Eviction: record.EvictionSucceeded}, feeds{drainer: true, remediation: true, causes: true}},
 	} {
-		heard := wake.Parse(tc.cause.String())
+		heard := ParseCause(tc.cause.String())
 		got := feeds{
 			newFeed(&Store{}, "fault-quarantine", record.ProcessableHealthEventInserts()).heeds(heard),
 			newFeed(&Store{}, "node-drainer", record.NodeQuarantineStatus()).heeds(heard),
@@ -35,7 +34,7 @@ func TestHeeds(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"x", "fault-quarantine/Quarantined", "a/b/c/d"} {
-		if got := wake.Parse(text); got != wake.Anything {
+		if got := ParseCause(text); got != Anything {
 			t.Errorf("%q, of another version, is %+v", text, got)
 		}
 	}

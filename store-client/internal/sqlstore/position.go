@@ -4,13 +4,13 @@ import (
 	"math"
 	"time"
 
-	"github.com/nvidia/nvsentinel/store-client/internal/offset"
+	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 )
 
 // columns are those of the place that a kind of feed follows: that of the row's
 // insertion or of its last change, as transaction, sequence and time.
-func columns(k offset.Kind) (tx, seq, at string) {
-	if k == offset.Inserts {
+func columns(k provider.Kind) (tx, seq, at string) {
+	if k == provider.Inserts {
 		return "insert_tx", "append_seq", "stored_at"
 	}
 	return "change_tx", "change_seq", "changed_at"
@@ -19,11 +19,11 @@ func columns(k offset.Kind) (tx, seq, at string) {
 // position is how far a consumer has come: everything at or before (Tx, Seq)
 // is done, except what a rescan still has to read.
 type position struct {
-	offset.Header
+	provider.Header
 	Tx  int64 `json:"t"`
 	Seq int64 `json:"n"`
 	// Rescan ends where transaction Until begins.
-	Rescan *offset.Rescan `json:"r,omitempty"`
+	Rescan *provider.Rescan `json:"r,omitempty"`
 	// Seen are the transactions above Tx whose rows are done too: those that had
 	// ended while an older one, of anybody on the server, was under way.
 	Seen *Snapshot `json:"x,omitempty"`
@@ -32,13 +32,13 @@ type position struct {
 	Part int `json:"p,omitempty"`
 }
 
-// Valid implements offset.Position.
+// Valid implements provider.Position.
 func (p position) Valid() bool { return p.Tx >= 0 && p.Seq >= 0 }
 
-// Rescanning implements offset.Position.
+// Rescanning implements provider.Position.
 func (p position) Rescanning() bool { return p.Rescan != nil }
 
-// Beyond implements offset.Position.
+// Beyond implements provider.Position.
 func (p position) Beyond(q position) bool {
 	if p.Tx == q.Tx && p.Seq == q.Seq {
 		return p.Seen.after(q.Seen)
@@ -84,19 +84,19 @@ func (h Head) behind(p position) bool {
 // standing is where a consumer goes on: at its stored position, at the beginning
 // when it has none, or with a rescan when the stored one is lost, and then why.
 // before is the number of the last reading that the consumer knows of.
-func standing(l offset.Line, h Head, k offset.Kind, before int64) (position, offset.Loss) {
+func standing(l provider.Line, h Head, k provider.Kind, before int64) (position, provider.Loss) {
 	if !l.Stored {
-		return position{Header: offset.Begin(h.Server, k, before)}, offset.NotLost
+		return position{Header: provider.BeginHeader(h.Server, k, before)}, provider.NotLost
 	}
-	p, why := offset.Judge(l, h.Server, k, h.behind)
-	if why != offset.NotLost {
+	p, why := provider.Judge(l, h.Server, k, h.behind)
+	if why != provider.NotLost {
 		p = rescan(l.Mark, h, k, max(before, p.Reading))
 	}
 	return p, why
 }
 
 // rescan is the position at which a rescan begins.
-func rescan(mark *time.Time, h Head, k offset.Kind, before int64) position {
-	r := offset.RescanFrom(mark, h.Tx)
-	return position{Header: offset.Begin(h.Server, k, before), Rescan: &r}
+func rescan(mark *time.Time, h Head, k provider.Kind, before int64) position {
+	r := provider.RescanFrom(mark, h.Tx)
+	return position{Header: provider.BeginHeader(h.Server, k, before), Rescan: &r}
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/nvidia/nvsentinel/store-client/internal/offset"
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 )
 
@@ -41,7 +40,7 @@ func TestBeyond(t *testing.T) {
 func TestRescanEndsAtItsHead(t *testing.T) {
 	mark := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	head := Head{Server: "s", Tx: 10, At: mark}
-	p := rescan(&mark, head, offset.Inserts, 2)
+	p := rescan(&mark, head, provider.Inserts, 2)
 	if p.Reading != 3 || p.Tx != 0 || p.Rescan.Until != 10 {
 		t.Errorf("the rescan begins at %+v", p)
 	}
@@ -59,22 +58,22 @@ func TestRescanEndsAtItsHead(t *testing.T) {
 func TestStanding(t *testing.T) {
 	mark := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	head := Head{Server: "s", Tx: 10}
-	header := func(reading int64) offset.Header { return offset.Begin("s", offset.Inserts, reading-1) }
+	header := func(reading int64) provider.Header { return provider.BeginHeader("s", provider.Inserts, reading-1) }
 	kept := position{Header: header(4), Tx: 9, Seq: 3}
 	for name, tc := range map[string]struct {
-		line   offset.Line
+		line   provider.Line
 		before int64
 		want   position
-		why    offset.Loss
+		why    provider.Loss
 	}{
-		"nothing stored":                {offset.Line{}, 0, position{Header: header(1)}, offset.NotLost},
-		"the line is gone meanwhile":    {offset.Line{}, 6, position{Header: header(7)}, offset.NotLost},
-		"a position":                    {offset.Line{Stored: true, Text: offset.Text(kept), Mark: &mark}, 6, kept, offset.NotLost},
-		"of a version without readings": {offset.Line{Stored: true, Text: `{"v":1,"s":"s","k":"inserts","t":9,"n":3}`}, 0, position{Header: header(0), Tx: 9, Seq: 3}, offset.NotLost},
-		"garbage":                       {offset.Line{Stored: true, Text: "x", Mark: &mark}, 6, rescan(&mark, head, offset.Inserts, 6), offset.Unreadable},
-		"lost in a later reading":       {offset.Line{Stored: true, Text: offset.Text(position{Header: header(8), Tx: 10})}, 6, rescan(nil, head, offset.Inserts, 8), offset.BeyondEnd},
+		"nothing stored":                {provider.Line{}, 0, position{Header: header(1)}, provider.NotLost},
+		"the line is gone meanwhile":    {provider.Line{}, 6, position{Header: header(7)}, provider.NotLost},
+		"a position":                    {provider.Line{Stored: true, Text: provider.PositionText(kept), Mark: &mark}, 6, kept, provider.NotLost},
+		"of a version without readings": {provider.Line{Stored: true, Text: `{"v":1,"s":"s","k":"inserts","t":9,"n":3}`}, 0, position{Header: header(0), Tx: 9, Seq: 3}, provider.NotLost},
+		"garbage":                       {provider.Line{Stored: true, Text: "x", Mark: &mark}, 6, rescan(&mark, head, provider.Inserts, 6), provider.Unreadable},
+		"lost in a later reading":       {provider.Line{Stored: true, Text: provider.PositionText(position{Header: header(8), Tx: 10})}, 6, rescan(nil, head, provider.Inserts, 8), provider.BeyondEnd},
 	} {
-		got, why := standing(tc.line, head, offset.Inserts, tc.before)
+		got, why := standing(tc.line, head, provider.Inserts, tc.before)
 		if diff := cmp.Diff(tc.want, got); diff != "" || why != tc.why {
 			t.Errorf("%s: lost %q, want %q (-want +got):\n%s", name, why, tc.why, diff)
 		}
@@ -89,8 +88,8 @@ func TestBehindTheEnd(t *testing.T) {
 	}{
 		"below":                          {Head{Tx: 10}, position{Tx: 9}, false},
 		"at the end":                     {Head{Tx: 10}, position{Tx: 10}, true},
-		"a rescan of more than there is": {Head{Tx: 10}, position{Rescan: &offset.Rescan{Until: 11}}, true},
-		"a rescan of all there is":       {Head{Tx: 10}, position{Rescan: &offset.Rescan{Until: 10}}, false},
+		"a rescan of more than there is": {Head{Tx: 10}, position{Rescan: &provider.Rescan{Until: 11}}, true},
+		"a rescan of all there is":       {Head{Tx: 10}, position{Rescan: &provider.Rescan{Until: 10}}, false},
 		"seen more than there is":        {Head{Tx: 10}, position{Tx: 9, Seen: &Snapshot{Next: 11}}, true},
 		"seen what there is":             {Head{Tx: 10, Shot: &Snapshot{Next: 11}}, position{Tx: 9, Seen: &Snapshot{Next: 11}}, false},
 	} {
@@ -102,10 +101,10 @@ func TestBehindTheEnd(t *testing.T) {
 
 func TestPositionText(t *testing.T) {
 	since := int64(7)
-	header := offset.Begin("s", offset.Changes, 1)
+	header := provider.BeginHeader("s", provider.Changes, 1)
 	header.Mark = 9
-	p := position{Header: header, Tx: 1 << 40, Seq: math.MaxInt64, Rescan: &offset.Rescan{Until: 1 << 41, Since: &since}}
-	got, err := offset.Parse[position](offset.Text(p))
+	p := position{Header: header, Tx: 1 << 40, Seq: math.MaxInt64, Rescan: &provider.Rescan{Until: 1 << 41, Since: &since}}
+	got, err := provider.ParsePosition[position](provider.PositionText(p))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +112,7 @@ func TestPositionText(t *testing.T) {
 		t.Errorf("read back (-want +got):\n%s", diff)
 	}
 	for _, text := range []string{`{"v":1,"s":"s","t":-1}`, `{"v":1,"s":"s","n":-1}`, `{"v":1,"s":"s","t":1e99}`} {
-		if p, err := offset.Parse[position](text); err == nil {
+		if p, err := provider.ParsePosition[position](text); err == nil {
 			t.Errorf("%q is read as %+v", text, p)
 		}
 	}

@@ -2,7 +2,7 @@ package sqlstore
 
 import (
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/store-client/internal/offset"
+	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -22,7 +22,7 @@ func NamedQueries(head string, now any, held *Snapshot) map[string]NamedQuery {
 		return NamedQuery{sql, args}
 	}
 	feed := func(sel record.Selector, seen *Snapshot) NamedQuery {
-		f := &feed{Consumer: offset.Consumer[position]{Kind: offset.KindOf(sel)}, selector: sel, cursor: position{Seen: seen}}
+		f := &feed{Consumer: provider.Consumer[position]{Kind: provider.KindOf(sel)}, selector: sel, cursor: position{Seen: seen}}
 		sql, args := f.lookSQL(head)
 		return NamedQuery{sql, args}
 	}

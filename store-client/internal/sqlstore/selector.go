@@ -1,10 +1,15 @@
 package sqlstore
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 )
 
 // compiler turns selectors into conditions on the plain columns. The meaning
@@ -95,4 +100,130 @@ func (c *compiler) name(s string) string {
 		}
 	}
 	return "'" + s + "'"
+}
+
+// maxKey bounds an indexed string, in bytes: the index entries of PostgreSQL
+// hold less than 2704 bytes.
+const maxKey = 200
+
+// docSize is the room for a usual document.
+const docSize = 2048
+
+// row is a record with its place in the store's order.
+type row struct {
+	rec     record.Record
+	digest  string // of the content, in rows to insert
+	doc     string
+	tx, seq int64
+	at      time.Time
+	of      *stamp // of rows that are written together with others'
+}
+
+// column is one plain column computed from a row, and its type in SQL.
+type column struct {
+	name, kind string
+	value      func(d *Dialect, r *row) any
+}
+
+// insertColumns are written once; the insert position is also the first
+// change position.
+var insertColumns = []column{
+	{"id", "text", func(_ *Dialect, r *row) any { return r.rec.ID }},
+	{"append_seq", "bigint", func(_ *Dialect, r *row) any { return r.rec.Append }},
+	{"insert_tx", "bigint", func(_ *Dialect, r *row) any { return r.tx }},
+	{"stored_at", "timestamptz", func(d *Dialect, r *row) any { return d.Time(&r.at) }},
+	{"digest", "text", func(_ *Dialect, r *row) any { return r.digest }},
+	{"created_at", "timestamptz", func(d *Dialect, r *row) any { return d.Time(&r.rec.CreatedAt) }},
+	{"node", "text", func(_ *Dialect, r *row) any { return key(r.rec.Event.NodeName) }},
+	{"agent", "text", func(_ *Dialect, r *row) any { return r.rec.Event.Agent }},
+	{"strategy", "text", func(_ *Dialect, r *row) any { return string(r.rec.Event.ProcessingStrategy) }},
+	{"is_healthy", "boolean", func(_ *Dialect, r *row) any { return r.rec.Event.IsHealthy }},
+	{"seq", "text", func(_ *Dialect, r *row) any { return provider.SortableSeq(r.rec.Seq) }},
+	{"seq_epoch", "text", func(_ *Dialect, r *row) any { return key(r.rec.SeqEpoch) }},
+}
+
+// changeColumns are written by every update.
+var changeColumns = []column{
+	{"change_tx", "bigint", func(_ *Dialect, r *row) any { return r.tx }},
+	{"change_seq", "bigint", func(_ *Dialect, r *row) any { return r.seq }},
+	{"changed_at", "timestamptz", func(d *Dialect, r *row) any { return d.Time(&r.at) }},
+	{"revision", "bigint", func(_ *Dialect, r *row) any { return r.rec.Revision }},
+	{"session", "text", func(_ *Dialect, r *row) any { return key(r.rec.Status.Session) }},
+	{"node_quarantined", "text", func(_ *Dialect, r *row) any { return string(r.rec.Status.NodeQuarantined) }},
+	{"eviction", "text", func(_ *Dialect, r *row) any { return string(r.rec.Status.UserPodsEvictionStatus.Status) }},
+	{"verdict", "text", func(_ *Dialect, r *row) any { return string(r.rec.Reason()) }},
+	{"remediated", "text", func(_ *Dialect, r *row) any { return record.Remediated(r.rec.Status) }},
+	{"is_repaired", "boolean", func(_ *Dialect, r *row) any { return r.rec.Status.Remediation != nil }},
+	{"is_open", "boolean", func(_ *Dialect, r *row) any { return record.Open(r.rec) }},
+	{"is_finished", "boolean", func(_ *Dialect, r *row) any { return record.Finished(r.rec) }},
+	{"expire_at", "timestamptz", func(d *Dialect, r *row) any { return d.Time(r.rec.ExpireAt) }},
+	{"doc", "jsonb", func(_ *Dialect, r *row) any { return r.doc }},
+}
+
+// encode gives the row's document.
+func (r *row) encode() error {
+	doc, err := record.AppendJSON(make([]byte, 0, docSize), r.rec)
+	if err != nil {
+		return fmt.Errorf("%w: %w", provider.ErrUnstorable, err)
+	}
+	r.doc = string(doc)
+	return nil
+}
+
+// hashed begins a key in the place of a longer text.
+const hashed = "sha256:"
+
+// key is an indexed string: long values are replaced by their hash, which
+// keeps equality and fits an index.
+func key(s string) string {
+	if len(s) <= maxKey {
+		return s
+	}
+	sum := sha256.Sum256([]byte(s))
+	return hashed + hex.EncodeToString(sum[:])
+}
+
+// set gives the column the value of a row of arrays.
+func (col column) set() string {
+	value := "rows." + col.name
+	if col.kind == "jsonb" {
+		value += "::jsonb"
+	}
+	return col.name + " = " + value
+}
+
+// list is a column of all rows, as a slice of what the column's type takes.
+func (col column) list(d *Dialect, rows []row) (any, error) {
+	switch col.kind {
+	case "bigint":
+		return listed[int64](d, col, rows)
+	case "boolean":
+		return listed[bool](d, col, rows)
+	case "timestamptz":
+		return instants(d, col, rows), nil
+	}
+	return listed[string](d, col, rows)
+}
+
+func listed[T any](d *Dialect, col column, rows []row) ([]T, error) {
+	out := make([]T, len(rows))
+	for i := range rows {
+		value := col.value(d, &rows[i])
+		var ok bool
+		if out[i], ok = value.(T); !ok {
+			return nil, fmt.Errorf("column %s, a %s, was given a %T", col.name, col.kind, value)
+		}
+	}
+	return out, nil
+}
+
+// instants lists a column of times; nil is NULL.
+func instants(d *Dialect, col column, rows []row) []*time.Time {
+	out := make([]*time.Time, len(rows))
+	for i := range rows {
+		if t, ok := col.value(d, &rows[i]).(time.Time); ok {
+			out[i] = &t
+		}
+	}
+	return out
 }

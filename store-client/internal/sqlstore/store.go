@@ -20,7 +20,6 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
-	"github.com/nvidia/nvsentinel/store-client/internal/wake"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -44,7 +43,7 @@ type Config struct {
 type Store struct {
 	Config
 	db     *sql.DB
-	wake   wake.Signal
+	wake   Signal
 	writer chan struct{}
 	joint  joint
 	// undecodable are the documents that lists leave out.
@@ -276,7 +275,7 @@ func (s *Store) begin(ctx context.Context) (*sql.Tx, error) {
 
 // subscribe starts the provider's wake-ups with the first feed, so that a
 // process that only writes holds no connection for them.
-func (s *Store) subscribe(heeds func(wake.Cause) bool) (<-chan struct{}, func()) {
+func (s *Store) subscribe(heeds func(Cause) bool) (<-chan struct{}, func()) {
 	s.waking.Do(func() {
 		if s.PollOnly || s.Dialect.Wake == nil {
 			return

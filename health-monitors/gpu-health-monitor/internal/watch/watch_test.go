@@ -20,7 +20,6 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/internal/clearance"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
 	"github.com/nvidia/nvsentinel/health-monitors/xid"
-	"github.com/nvidia/nvsentinel/internal/cleared"
 	"github.com/nvidia/nvsentinel/internal/report"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
@@ -191,7 +190,7 @@ func TestWhatAPersonClearedIsToldWhenItComesAgain(t *testing.T) {
 	look(1)
 	look(2)
 	ids := told(2)
-	content, err := json.Marshal(cleared.List{Records: ids})
+	content, err := json.Marshal(record.ClearedList{Records: ids})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,8 +28,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/machine"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
-	"github.com/nvidia/nvsentinel/internal/delay"
-	"github.com/nvidia/nvsentinel/internal/outage"
+	"github.com/nvidia/nvsentinel/internal/retry"
 )
 
 // Keys of the ConfigMap's binaryData.
@@ -67,7 +66,7 @@ type Checkpoint struct {
 	dead    deadLetters
 	// rejected are the objects of policies whose events were rejected lately.
 	rejected rejections
-	outage   outage.Outage
+	outage   retry.Outage
 
 	object *corev1.ConfigMap // as it was last read or written; Run's alone, like sent
 	sent   []sum             // of what was sent since the last answer, in requests that may have arrived
@@ -87,7 +86,7 @@ func (c *Checkpoint) Load(ctx context.Context) error {
 			return c.open(nil)
 		}
 		c.Log.Warn("the state could not be read", "configMap", c.Name, "error", err)
-		if !delay.For(ctx, c.Clock, pace.NextBackOff()) {
+		if !retry.Sleep(ctx, c.Clock, pace.NextBackOff()) {
 			return fmt.Errorf("reading the state: %w", errors.Join(ctx.Err(), err))
 		}
 	}
@@ -187,7 +186,7 @@ func (c *Checkpoint) Run(ctx context.Context) error {
 		c.mu.Lock()
 		c.touch()
 		c.mu.Unlock()
-		if !delay.For(ctx, c.Clock, pace.NextBackOff()) {
+		if !retry.Sleep(ctx, c.Clock, pace.NextBackOff()) {
 			return nil
 		}
 	}

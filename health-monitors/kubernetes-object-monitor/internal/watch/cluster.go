@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/policy"
-	"github.com/nvidia/nvsentinel/internal/delay"
 	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/retry"
 )
 
 // missingEvery is how often the API server is asked for a kind that it does not
@@ -88,7 +88,7 @@ func (c *cluster) open(ctx context.Context, kind schema.GroupVersionKind) {
 		if !said && ctx.Err() == nil {
 			c.log.Warn("kind is not watched yet; its policies wait for it", "kind", kind.String(), "served", !meta.IsNoMatchError(err), "error", err)
 		}
-		if !delay.For(ctx, c.clock, missingEvery) {
+		if !retry.Sleep(ctx, c.clock, missingEvery) {
 			return
 		}
 	}

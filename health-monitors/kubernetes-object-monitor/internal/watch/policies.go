@@ -14,7 +14,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/machine"
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/policy"
-	"github.com/nvidia/nvsentinel/internal/livefile"
+	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/report"
 )
 
@@ -36,7 +36,7 @@ type Policies struct {
 	Failed interface{ Set(float64) }
 
 	finder atomic.Pointer[cluster]
-	file   *livefile.Follower
+	file   *daemon.FileFollower
 
 	mu      sync.Mutex
 	set     *policy.Set
@@ -55,7 +55,7 @@ func (p *Policies) Find(kind schema.GroupVersionKind, namespace, name string) (m
 // Load reads the file for the first time.
 func (p *Policies) Load() error {
 	p.changed = make(chan struct{})
-	p.file = &livefile.Follower{Files: p.files, Take: p.take, Clock: p.Clock}
+	p.file = &daemon.FileFollower{Files: p.files, Take: p.take, Clock: p.Clock}
 	return p.file.Start()
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/internal/retry"
 )
 
 // Labeler keeps the labels. Its fields are set before Loop.
@@ -85,7 +85,7 @@ func (l *Labeler) handle(ctx context.Context, name string) error {
 		return err
 	}
 	if verdict.Again > 0 {
-		return outcome.Park(verdict.Again, "what is missing may come back")
+		return retry.Park(verdict.Again, "what is missing may come back")
 	}
 	return nil
 }
@@ -116,7 +116,7 @@ func (l *Labeler) write(ctx context.Context, node *corev1.Node, verdict labeling
 	case errors.Is(err, kube.ErrGone):
 		return nil
 	case errors.Is(err, kube.ErrConflict):
-		return outcome.Race(err.Error())
+		return retry.Race(err.Error())
 	case err != nil:
 		l.Metrics.Failures.Inc()
 		return err

@@ -1,0 +1,13 @@
+package record
+
+import "regexp"
+
+// messageField is the field event.message in the forms that CEL has for it.
+var messageField = regexp.MustCompile(`\bevent\s*(?:\.\s*\??\s*message\b|\[\s*\??\s*(?:'message'|"message")\s*\])`)
+
+// MessageWarning says what is wrong with an expression that ReadsMessage.
+const MessageWarning = "reads event.message, in which programs without rights have words of their own (names of processes, files and commands): " +
+	"use checkName, errorCode or entitiesImpacted"
+
+// ReadsMessage tells whether a CEL expression reads the message of an event.
+func ReadsMessage(expression string) bool { return messageField.MatchString(expression) }

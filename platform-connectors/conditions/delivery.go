@@ -1,0 +1,86 @@
+package conditions
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+)
+
+const (
+	// Late is how long events are on their way before the condition says so: a try of a
+	// connector takes 25 seconds at most.
+	LateDelivery = 30 * time.Second
+	// textEvery is the least time between two writes that change the text alone.
+	textEvery = 5 * time.Minute
+	// maxProblem bounds the text of a problem, in bytes.
+	maxProblem = 512
+)
+
+// Backlog is what a connector has begun to hand to the store and the store has not taken.
+type Backlog struct {
+	// Since is when it began; zero says that nothing waits.
+	Since time.Time
+	// Fatal says that a fatal fault that acts is among it.
+	Fatal bool
+	// Problem is why the last try failed, or empty.
+	Problem string
+	// Delivered says that the store has taken something in this life of the connector.
+	Delivered bool
+}
+
+// DeliveryReason is why a condition is written, or not.
+type DeliveryReason string
+
+// Reasons.
+const (
+	// Delivered: nothing waits, or not for long, and the Node says nothing else.
+	Delivered DeliveryReason = "Delivered"
+	// Recovered: the Node says that events wait, and none do for long.
+	Recovered DeliveryReason = "Recovered"
+	// Waits: events wait for long, and the Node does not say so yet.
+	Waits DeliveryReason = "Waits"
+	// Told: the Node says so.
+	Told DeliveryReason = "Told"
+	// Another: events wait, for another reason or since another time than the Node says.
+	Another DeliveryReason = "Another"
+)
+
+// DecideDelivery compares the backlog with the Node's condition, nil if it has none, and returns
+// the condition to write with Recovered, Waits and Another.
+func DecideDelivery(b Backlog, shown *corev1.NodeCondition, now time.Time) (corev1.NodeCondition, DeliveryReason) {
+	c := corev1.NodeCondition{
+		Type: nodemark.EventDelivery, Status: corev1.ConditionFalse,
+		Reason: nodemark.HealthyReason(nodemark.EventDelivery), Message: record.HealthyMessage,
+	}
+	says := shown != nil && shown.Status == corev1.ConditionTrue
+	if b.Since.IsZero() || now.Sub(b.Since) < LateDelivery {
+		if says && (b.Since.IsZero() || b.Delivered) {
+			return c, Recovered
+		}
+		return c, Delivered
+	}
+	c.Status, c.Reason, c.Message = corev1.ConditionTrue, nodemark.UnhealthyReason(nodemark.EventDelivery), backlogText(b)
+	switch {
+	case !says:
+		return c, Waits
+	case shown.Message != c.Message && now.Sub(shown.LastHeartbeatTime.Time) >= textEvery:
+		return c, Another
+	}
+	return c, Told
+}
+
+func backlogText(b Backlog) string {
+	among, problem := "", b.Problem
+	if b.Fatal {
+		among = ", a fatal fault among them"
+	}
+	if problem == "" {
+		problem = "no answer yet"
+	}
+	return fmt.Sprintf("events wait on this node since %s%s: %s", b.Since.UTC().Format(time.RFC3339), among, strings.ToValidUTF8(problem[:min(len(problem), maxProblem)], ""))
+}

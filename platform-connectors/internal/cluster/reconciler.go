@@ -1,0 +1,202 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/data-models/fault"
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/crashpoint"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/nodeclient"
+	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/sink"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+// This part of the package shows the faults that cluster-wide publishers reported as
+// conditions of their nodes. It is the work of the leader among the connectors of role
+// cluster, from the store's records alone: what a node's conditions must say is computed
+// whole, whatever enqueued it.
+
+// ConditionRecords is the part of the store that is read.
+type ConditionRecords interface {
+	List(ctx context.Context, q store.Query) ([]record.Record, error)
+}
+
+// Conditions makes the conditions of nodes what the records of cluster-wide
+// agents say.
+type Conditions struct {
+	// Agents are the cluster-wide ones.
+	Agents  []string
+	Records ConditionRecords
+	Client  kubernetes.Interface
+	Clock   clock.PassiveClock
+	Log     *slog.Logger
+	Metrics *sink.Metrics
+
+	mu sync.Mutex
+	// shown is what the conditions of each node must be of which there are
+	// records; nil when that is not known.
+	shown map[string][]corev1.NodeCondition
+	// told is the place in the store up to which a node's faults were told as
+	// Kubernetes Events; a node of which nothing is known has none.
+	told map[string]int64
+}
+
+// Selector is what enqueues: every change of the agents' records.
+func (r *Conditions) Selector() record.Selector { return r.of("") }
+
+// of selects the records of one node, or of all.
+func (r *Conditions) of(node string) record.Selector {
+	s := record.Selector{Name: "ClusterWide", Node: node, Strategy: record.Process}
+	for _, agent := range r.Agents {
+		s.Any = append(s.Any, record.Selector{Agent: agent})
+	}
+	return s
+}
+
+// Backlog enqueues every node of which there is a record.
+func (r *Conditions) Backlog(ctx context.Context, enqueue func(string)) error {
+	return r.each(ctx, "", func(rec record.Record) { enqueue(rec.Event.NodeName) })
+}
+
+// Handle makes the conditions of one node true, and tells of its faults that are
+// not fatal as Kubernetes Events.
+func (r *Conditions) Handle(ctx context.Context, name string) error {
+	r.remember(name, nil) // from now on its creation enqueues it
+	node, err := kube.ReadNode(ctx, r.Client, name)
+	if errors.Is(err, kube.ErrGone) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var set conditions.Set
+	machine, unsaid := kube.NodeIdentity(node), r.news(name)
+	err = r.each(ctx, name, func(rec record.Record) {
+		crashpoint.DieOf(rec.Event.Message)
+		set.FoldStored(rec, machine)
+		unsaid.take(rec, machine)
+	})
+	if err != nil {
+		return err
+	}
+	desired := set.Desired()
+	r.remember(name, desired)
+	changes := conditions.Changes(node.Status.Conditions, desired, r.Clock.Now())
+	if err := sink.Patch(ctx, r.Client.CoreV1().Nodes(), name, changes); err != nil {
+		r.Metrics.Updated(err)
+		return err
+	}
+	if len(changes) > 0 {
+		r.Metrics.Updated(nil)
+		r.Log.Info("the conditions of a node follow its cluster-wide faults", "node", name, "changed", len(changes))
+	}
+	return r.tell(ctx, node, unsaid)
+}
+
+// Relevant says whether a change of a Node enqueues it: there are records of it, and
+// it is new or its conditions are no longer what they were made to be.
+func (r *Conditions) Relevant(before, after *corev1.Node) bool {
+	if after == nil {
+		return false
+	}
+	r.mu.Lock()
+	desired, known := r.shown[after.Name]
+	r.mu.Unlock()
+	return known && (before == nil || len(conditions.Changes(after.Status.Conditions, desired, r.Clock.Now())) > 0)
+}
+
+func (r *Conditions) remember(node string, desired []corev1.NodeCondition) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.shown == nil {
+		r.shown = map[string][]corev1.NodeCondition{}
+	}
+	r.shown[node] = desired
+}
+
+// each visits the agents' records of a node, or of all, in append order.
+func (r *Conditions) each(ctx context.Context, node string, visit func(record.Record)) error {
+	err := store.Each(ctx, r.Records, store.Query{Selector: r.of(node)}, func(rec record.Record) error { visit(rec); return nil })
+	if err != nil {
+		return fmt.Errorf("reading the records of cluster-wide agents: %w", err)
+	}
+	return nil
+}
+
+// eventLife is how old a fault may be that is told as a Kubernetes Event: the API server
+// keeps Events for an hour, unless it is told otherwise.
+const eventLife = time.Hour
+
+// news are the faults of a node that are not fatal and were not told yet, by what
+// their Events say, in the order in which they were first seen.
+type news struct {
+	after int64     // the place in the store behind which they begin
+	since time.Time // what was stored before is too old
+
+	upTo  int64
+	order []conditions.Notice
+	seen  map[conditions.Notice]*nodeclient.FaultEvent
+}
+
+// news begins where a node's faults were told last. After a start nothing is known
+// of that: what is young enough is told, and the Events say what was told before.
+func (r *Conditions) news(node string) *news {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at := r.told[node]
+	return &news{after: at, upTo: at, since: r.Clock.Now().Add(-eventLife), seen: map[conditions.Notice]*nodeclient.FaultEvent{}}
+}
+
+// take notes a record of the node, if it is news about this machine.
+func (n *news) take(r record.Record, machine record.NodeIdentity) {
+	if r.Append <= n.after {
+		return
+	}
+	n.upTo = max(n.upTo, r.Append)
+	if !r.Acts() || !r.IsFault() || r.Event.IsFatal || r.CreatedAt.Before(n.since) || fault.Compare(fault.Of(r), machine) == fault.AnotherMachine {
+		return
+	}
+	notice := conditions.NoticeOf(r.Event)
+	seen, known := n.seen[notice]
+	if !known {
+		seen = &nodeclient.FaultEvent{Component: notice.Agent, Reason: notice.Reason, Message: notice.Message}
+		n.seen[notice], n.order = seen, append(n.order, notice)
+	}
+	repeats, _ := r.Event.Repeats()
+	seen.Times, seen.Last = seen.Times+int32(min(max(repeats, 1), 1<<20)), r.CreatedAt
+}
+
+// tell writes the news as Events about the Node: of more than MaxNotices different
+// ones the newest. What was written before a failure is not counted again.
+func (r *Conditions) tell(ctx context.Context, node *corev1.Node, n *news) error {
+	if over := len(n.order) - conditions.MaxNotices; over > 0 {
+		r.Log.Warn("a node has more faults than are told as Kubernetes Events; the oldest are left out", "node", node.Name, "left_out", over)
+		n.order = slices.Delete(n.order, 0, over)
+	}
+	for _, notice := range n.order {
+		err := nodeclient.CountFault(ctx, r.Client.CoreV1().Events(metav1.NamespaceDefault), node, *n.seen[notice])
+		if r.Metrics.Told(err); err != nil {
+			return err
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.told == nil {
+		r.told = map[string]int64{}
+	}
+	r.told[node.Name] = n.upTo
+	return nil
+}
