@@ -58,21 +58,29 @@ func decode(program, file string, content []byte, target any) error {
 // source is a file of a program, or of none, with its text, to find the lines of keys in.
 type source struct{ program, file, text string }
 
-// unknown is the error of keys that no field has.
+// unknown is the error of keys that no field has. What is in an unknown table is not named
+// besides. The command that converts is named where it may help: not behind a typo.
 func unknown(of source, target any, keys []toml.Key) error {
 	var errs []error
+	tables, earlier := map[string]bool{}, false
 	for _, key := range keys {
+		tables[key.String()] = true
+		if len(key) > 1 && tables[key[:len(key)-1].String()] {
+			continue
+		}
 		at := ""
 		if line := lineOf(of.text, key); line > 0 {
 			at = fmt.Sprintf("line %d: ", line)
 		}
 		unknown := fmt.Errorf("%s: %sunknown key %q", of.file, at, key.String())
-		if hint := instead(target, key); hint != "" {
+		hint, typo := instead(target, key)
+		if hint != "" {
 			unknown = fmt.Errorf("%w: %s", unknown, hint)
 		}
+		earlier = earlier || !typo
 		errs = append(errs, unknown)
 	}
-	if len(errs) > 0 && of.program != "" {
+	if earlier && of.program != "" {
 		errs = append(errs, fmt.Errorf("if %s is of the earlier NVSentinel: nvsentinel convert-config --program %s %s prints it in the present spelling",
 			of.file, of.program, of.file))
 	}
@@ -82,7 +90,7 @@ func unknown(of source, target any, keys []toml.Key) error {
 // lineOf is the first line that assigns the last part of the key, or 0: the decoder
 // does not tell where a key stands.
 func lineOf(text string, key toml.Key) int {
-	last := regexp.MustCompile(`^\s*(\[.*[.\[])?"?` + regexp.QuoteMeta(key[len(key)-1]) + `"?\s*[\]=]`)
+	last := regexp.MustCompile(`^\s*(\[+(.*\.)?)?"?` + regexp.QuoteMeta(key[len(key)-1]) + `"?\s*[\]=]`)
 	for i, line := range strings.Split(text, "\n") {
 		if last.MatchString(line) {
 			return i + 1

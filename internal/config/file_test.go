@@ -86,28 +86,3 @@ func TestPrefix(t *testing.T) {
 		t.Errorf("%+v, %v", cfg, err)
 	}
 }
-
-// TestKeysOfTheEarlierOne are answered with ours, a table of them once.
-func TestKeysOfTheEarlierOne(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "c.toml")
-	if err := os.WriteFile(path, []byte("drainGPUPods = true\nother = 1\n[customDrain]\nenabled = true\ntimeout = '1h'\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cfg := defaults()
-	set, err := config.Bind(flag.NewFlagSet("node-drainer", flag.ContinueOnError), &cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = set.Load(path, os.LookupEnv)
-	if err == nil {
-		t.Fatal("no error")
-	}
-	for part, times := range map[string]int{
-		`unknown key "drainGPUPods": drainGPUPods is a key of the earlier NVSentinel`: 1, `unknown key "other"`: 1,
-		`unknown key "customDrain.timeout"`: 1, "customDrain is a key of the earlier NVSentinel": 1,
-	} {
-		if got := strings.Count(err.Error(), part); got != times {
-			t.Errorf("%q is there %d times, want %d:\n%v", part, got, times, err)
-		}
-	}
-}

@@ -38,25 +38,28 @@ func former(target any, lookup func(name string) (string, bool)) error {
 	return errors.Join(errs...)
 }
 
-// instead is what to use instead of a key that no field has, or empty.
-func instead(target any, key []string) string {
+// instead is what to use instead of a key that no field has, or empty. typo says that the
+// key is nearly one that is there.
+func instead(target any, key []string) (hint string, typo bool) {
 	if f, ok := target.(Former); ok {
 		if now := f.FormerKeys()[key[0]]; now != "" {
-			return "it was removed: use " + now
+			return "it was removed: use " + now, false
 		}
 	}
-	if now := present(reflect.TypeOf(target), key); now != "" {
-		return "it is spelled " + now + " now"
+	t := reflect.TypeOf(target)
+	if now := present(t, key); now != "" {
+		return "it is spelled " + now + " now", false
 	}
-	return ""
+	if near := nearest(beside(t, key), key[len(key)-1]); near != "" {
+		return "did you mean " + near + "?", true
+	}
+	return "", false
 }
 
 // present is the key of the field that a key is another spelling of, in which words are set
 // apart by signs, or that the field's flag is called by; empty if there is none.
 func present(t reflect.Type, key []string) string {
-	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Array {
-		t = t.Elem()
-	}
+	t = inside(t)
 	if len(key) == 0 {
 		return ""
 	}

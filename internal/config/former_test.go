@@ -61,7 +61,11 @@ func TestKeysInAnotherSpelling(t *testing.T) {
 		{name: "as the flag", text: "[failureHandling]\nkube-api-qps = 5\n", says: []string{`"failureHandling.kube-api-qps": it is spelled qps now`}},
 		{name: "in YAML", file: "c.yaml", text: "single-host: a\n", says: []string{`c.yaml: unknown key "single-host": it is spelled singleHost now`}},
 		{name: "removed", text: "[datastore]\nhost = 'h'\n", says: []string{`unknown key "datastore": it was removed: use store`, "convert-config"}},
-		{name: "a typo", text: "nmae = 1\n", says: []string{`unknown key "nmae"`}, not: "spelled"},
+		{name: "a typo", text: "singelHost = 'a'\n", says: []string{`unknown key "singelHost": did you mean singleHost?`}, not: "convert-config"},
+		{name: "a typo below a name", text: "[named.x]\nmaxLga = '1s'\n", says: []string{`unknown key "named.x.maxLga": did you mean maxLag?`}, not: "convert-config"},
+		{name: "a typo of an embedded key", text: "dryRum = true\n", says: []string{`unknown key "dryRum": did you mean dryRun?`}, not: "convert-config"},
+		{name: "nothing like it", text: "customDrain = 1\n", says: []string{`unknown key "customDrain"`, "nvsentinel convert-config --program svc "}, not: "did you mean"},
+		{name: "a typo beside a former key", text: "singelHost = 'a'\ndry-run = true\n", says: []string{"did you mean singleHost?", "it is spelled dryRun now", "convert-config"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.file == "" {
