@@ -189,7 +189,7 @@ func exportRow(ctx context.Context, o Options, dir, dsn string, batch int) (row 
 }
 
 func exportConfig(url string, batch int) string {
-	return fmt.Sprintf("workers = %d\n[exporter.metadata]\ncluster = \"bench\"\n[exporter.backfill]\nrate_limit = 0\n[exporter.sink]\nendpoint = %q\nbatch_size = %d\n",
+	return fmt.Sprintf("workers = %d\n[exporter.metadata]\ncluster = \"bench\"\n[exporter.backfill]\nrateLimit = 0\n[exporter.sink]\nendpoint = %q\nbatchSize = %d\n",
 		exportWorkers, url, batch)
 }
 

@@ -18,8 +18,9 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
-// earlier is the commit whose binaries run beside the present ones. It is moved on when
-// records, wire or CRDs change in a way that it cannot be upgraded from any more.
+// earlier is the commit whose binaries run beside the present ones, or before them: the one
+// before the engines of repairs became one. It is moved on when records, wire or CRDs change
+// in a way that it cannot be upgraded from any more.
 const earlier = "432897c3ae5346193296117ac1f46d37cbe5d1ca"
 
 // The nodes of the test, by the phase in which the versions change.
@@ -236,16 +237,8 @@ func (v *versions) repaired(node string) {
 // edit changes the stored document of a record, as a newer version would.
 func (v *versions) edit(id string, change func(doc []byte) []byte) (doc []byte) {
 	v.Helper()
-	db, err := sql.Open("sqlite", "file:"+strings.TrimPrefix(v.fleet.DSN, "sqlite://")+"?_pragma=busy_timeout(60000)&_txlock=immediate")
-	if err != nil {
-		v.Fatal(err)
-	}
-	defer db.Close()
-	tx, err := db.BeginTx(v.Context(), nil)
-	if err != nil {
-		v.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback() }() // does nothing after the commit
+	tx, unlock := v.lock()
+	defer unlock() // does nothing after the commit
 	if err := tx.QueryRowContext(v.Context(), "SELECT doc FROM health_events WHERE id = $1", id).Scan(&doc); err != nil {
 		v.Fatal(err)
 	}
@@ -261,11 +254,30 @@ func (v *versions) edit(id string, change func(doc []byte) []byte) (doc []byte) 
 	return doc
 }
 
+// lock keeps all services from writing to the store until unlock.
+func (v *versions) lock() (tx *sql.Tx, unlock func()) {
+	v.Helper()
+	db, err := sql.Open("sqlite", "file:"+strings.TrimPrefix(v.fleet.DSN, "sqlite://")+"?_pragma=busy_timeout(60000)&_txlock=immediate")
+	if err != nil {
+		v.Fatal(err)
+	}
+	if tx, err = db.BeginTx(v.Context(), nil); err != nil {
+		v.Fatal(errors.Join(err, db.Close()))
+	}
+	return tx, func() {
+		_ = tx.Rollback()
+		_ = db.Close()
+	}
+}
+
 // stopped brings a node's fault to the point at which its drain is to begin, and stops
 // node-drainer there.
 func (v *versions) stopped(node string) record.Record {
 	v.Helper()
+	// A process that is frozen within a transaction would keep all others from writing.
+	_, unlock := v.lock()
 	v.fleet.Service("node-drainer").Freeze(true)
+	unlock()
 	v.fault(node)
 	v.latest(node, func(s record.Status) bool { return s.QuarantineFinishTimestamp != nil })
 	r, err := v.newest(v.Context(), node)
