@@ -106,6 +106,13 @@ func firstOf[T any](all []T, most int, name func(T) string) string {
 
 func itself(name string) string { return name }
 
+// alert says in a line how many there are and names the first; of none it says nothing.
+func alert[T any](p *page, text string, all []T, most int, name func(T) string) {
+	if len(all) > 0 {
+		p.line("%s", p.paint(Alert, fmt.Sprintf(text, len(all), firstOf(all, most, name))))
+	}
+}
+
 // dryNodes are as many Nodes as are named of those that a dry run left alone.
 const dryNodes = 8
 
