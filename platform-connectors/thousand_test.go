@@ -92,12 +92,6 @@ func (unchanged) Transform(_ context.Context, records []record.Record) ([]record
 	return records, func([]store.AppendResult) {}
 }
 
-type way struct{ *upstream.Gateway }
-
-func (w way) Sink(context.Context) (forwarder.Sink, error) { return w.Gateway, nil }
-
-func (w way) Opened() (forwarder.Sink, bool) { return w.Gateway, true }
-
 // TestAThousandNodes forward through two gateways on PostgreSQL, each node with the
 // token of a pod of its own. One gateway is killed as by a power cut in the middle,
 // later the other. Nothing is lost or stored twice, and every node's order is kept.
@@ -134,7 +128,7 @@ func TestAThousandNodes(t *testing.T) {
 		s := &queue{more: make(chan struct{})}
 		spools[n] = s
 		sender := &forwarder.Sender{
-			Source: way{g}, Transform: unchanged{}, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
+			Sink: g, Transform: unchanged{}, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
 			Metrics: forwarder.NewMetrics(prometheus.NewRegistry(), prometheus.NewCounter(prometheus.CounterOpts{Name: "dead"})),
 		}
 		r := &forwarder.Forwarder{

@@ -310,19 +310,11 @@ func (p *page) runs(f Fleet) {
 		text := fmt.Sprintf("what RepairRun %s did to node %s is unknown: %s", u.Run, u.Node, brief(u.Message))
 		p.line("%s", p.paint(Alert, "! "+plain(text)))
 	}
-	if len(f.Runs) == 0 {
-		return
-	}
-	cells := [][]string{{"RUN", "NODE", "CHAIN", "FOR", "STEP", "WHY"}}
-	moods := []Mood{Plain}
-	for _, r := range f.Runs {
+	list(p, []string{"RUN", "NODE", "CHAIN", "FOR", "STEP", "WHY"}, f.Runs, func(r Underway) (Mood, []string) {
 		step := "not looked at yet; does repair-chain run?"
 		if r.Step != "" {
 			step = fmt.Sprintf("%d of %d: %s %s", r.Nth, r.Steps, r.Step, r.State)
 		}
-		cells = append(cells, []string{plain(r.Run), plain(r.Node), plain(r.Chain), span(f.At.Sub(r.Began)), plain(step), brief(r.Reason)})
-		moods = append(moods, Plain)
-	}
-	p.line("")
-	p.table(cells, moods)
+		return Plain, []string{plain(r.Run), plain(r.Node), plain(r.Chain), span(f.At.Sub(r.Began)), plain(step), brief(r.Reason)}
+	})
 }

@@ -224,14 +224,10 @@ func UncoveredOf(reports []record.Record) (out []Uncovered) {
 
 // uncovered names the nodes of which nobody would report a fault.
 func (p *page) uncovered(f Fleet) {
-	n := len(f.Uncovered)
-	if n == 0 {
-		return
-	}
-	names := firstOf(f.Uncovered, uncoveredNodes, func(u Uncovered) string {
+	const text = "! %d GPU nodes without a live publisher, no fault of theirs would be seen: %s"
+	alert(p, text, f.Uncovered, uncoveredNodes, func(u Uncovered) string {
 		return fmt.Sprintf("%s (reported %s ago)", plain(u.Node), span(f.At.Sub(u.Since)))
 	})
-	p.line("%s", p.paint(Alert, fmt.Sprintf("! %d GPU nodes without a live publisher, no fault of theirs would be seen: %s", n, names)))
 }
 
 // Counted is what of a node's events was counted and not stored, because the node was
@@ -256,14 +252,10 @@ const countedNodes, undeliveredNodes = 8, 8
 
 // counted names the nodes that bring more than their quota.
 func (p *page) counted(f Fleet) {
-	n := len(f.Counted)
-	if n == 0 {
-		return
-	}
-	names := firstOf(f.Counted, countedNodes, func(c Counted) string {
+	const text = "! %d nodes beyond their quota of the day, events counted and not stored: %s; see docs/gateway.md"
+	alert(p, text, f.Counted, countedNodes, func(c Counted) string {
 		return fmt.Sprintf("%s %d (%.1f MB, from %s to %s ago)", plain(c.Node), c.Records, float64(c.Bytes)/1e6, span(f.At.Sub(c.First)), span(f.At.Sub(c.Last)))
 	})
-	p.line("%s", p.paint(Alert, fmt.Sprintf("! %d nodes beyond their quota of the day, events counted and not stored: %s; see docs/gateway.md", n, names)))
 }
 
 // undeliveredOf are the nodes whose connector says so, the longest first.
@@ -281,15 +273,13 @@ func undeliveredOf(nodes []Node) (out []Undelivered) {
 
 // undelivered names the nodes whose events wait.
 func (p *page) undelivered(f Fleet) {
-	n := len(f.Undelivered)
-	if n == 0 {
-		return
-	}
-	names := firstOf(f.Undelivered, undeliveredNodes, func(u Undelivered) string {
+	const text = "! %d nodes whose events do not reach the store and wait on the node: %s"
+	alert(p, text, f.Undelivered, undeliveredNodes, func(u Undelivered) string {
 		return fmt.Sprintf("%s (for %s)", plain(u.Node), span(f.At.Sub(u.Since)))
 	})
-	p.line("%s", p.paint(Alert, fmt.Sprintf("! %d nodes whose events do not reach the store and wait on the node: %s", n, names)))
-	p.line("%s", plain("    "+f.Undelivered[0].Node+": "+f.Undelivered[0].Why))
+	if len(f.Undelivered) > 0 {
+		p.line("%s", plain("    "+f.Undelivered[0].Node+": "+f.Undelivered[0].Why))
+	}
 }
 
 // Brake is the emergency brake, as the API server shows it.

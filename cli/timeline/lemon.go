@@ -72,19 +72,7 @@ func (l Lemon) text() string {
 
 // lemons lists them.
 func (p *page) lemons(f Fleet) {
-	if len(f.Lemons) == 0 {
-		return
-	}
-	cells := [][]string{{"LEMON", "FOR", "WHY"}}
-	moods := []Mood{Plain}
-	for _, l := range f.Lemons {
-		age := "-"
-		if !l.Since.IsZero() {
-			age = span(f.At.Sub(l.Since))
-		}
-		cells = append(cells, []string{plain(l.Node), age, l.repairs(span(f.At.Sub(l.Last)) + " ago")})
-		moods = append(moods, Alert)
-	}
-	p.line("")
-	p.table(cells, moods)
+	list(p, []string{"LEMON", "FOR", "WHY"}, f.Lemons, func(l Lemon) (Mood, []string) {
+		return Alert, []string{plain(l.Node), age(f.At, l.Since), l.repairs(span(f.At.Sub(l.Last)) + " ago")}
+	})
 }

@@ -60,16 +60,7 @@ func (f Fleet) Write(w io.Writer, style Style) error {
 }
 
 func (p *page) rows(f Fleet) {
-	if len(f.Rows) == 0 {
-		return
-	}
-	cells := [][]string{{"NODE", "PHASE", "FOR", "WHY"}}
-	moods := []Mood{Plain}
-	for _, r := range f.Rows {
-		age := "-"
-		if !r.Since.IsZero() {
-			age = span(f.At.Sub(r.Since))
-		}
+	list(p, []string{"NODE", "PHASE", "FOR", "WHY"}, f.Rows, func(r Row) (Mood, []string) {
 		first := ""
 		if len(r.Records) > 0 {
 			first = r.Records[0]
@@ -84,11 +75,34 @@ func (p *page) rows(f Fleet) {
 		case n > 1:
 			why += fmt.Sprintf(" and %d more records", n)
 		}
-		cells = append(cells, []string{plain(r.Node), string(r.Phase), age, why})
-		moods = append(moods, moodOf(r.Phase))
+		return moodOf(r.Phase), []string{plain(r.Node), string(r.Phase), age(f.At, r.Since), why}
+	})
+}
+
+// list shows a list as a table under its heads, and above it what introduces it; of an empty
+// one it says nothing.
+func list[T any](p *page, heads []string, all []T, row func(T) (Mood, []string), intro ...string) {
+	if len(all) == 0 {
+		return
+	}
+	cells, moods := [][]string{heads}, []Mood{Plain}
+	for _, one := range all {
+		mood, texts := row(one)
+		cells, moods = append(cells, texts), append(moods, mood)
 	}
 	p.line("")
+	for _, line := range intro {
+		p.line("%s", line)
+	}
 	p.table(cells, moods)
+}
+
+// age is the time since then, as far as that is known.
+func age(at, since time.Time) string {
+	if since.IsZero() {
+		return "-"
+	}
+	return span(at.Sub(since))
 }
 
 // firstOf names the first of a list, and says how many more there are.
@@ -105,6 +119,13 @@ func firstOf[T any](all []T, most int, name func(T) string) string {
 }
 
 func itself(name string) string { return name }
+
+// alert says in a line how many there are and names the first; of none it says nothing.
+func alert[T any](p *page, text string, all []T, most int, name func(T) string) {
+	if len(all) > 0 {
+		p.line("%s", p.paint(Alert, fmt.Sprintf(text, len(all), firstOf(all, most, name))))
+	}
+}
 
 // dryNodes are as many Nodes as are named of those that a dry run left alone.
 const dryNodes = 8
@@ -156,27 +177,13 @@ func (s SetAside) text(now time.Time) string {
 
 // stranded names the faults that may never be lifted, and the way out.
 func (p *page) stranded(f Fleet) {
-	if len(f.Stranded) == 0 {
-		return
-	}
-	p.line("")
-	p.line("! %d open faults of publishers that say PERSIST_ONLY by now: only a PROCESS recovery, or releasing the node, lifts them", len(f.Stranded))
-	cells := [][]string{{"NODE", "AGENT", "SINCE", "FAULT"}}
-	moods := []Mood{Plain}
-	for _, s := range f.Stranded {
-		cells = append(cells, []string{plain(s.Node), plain(s.Agent), span(f.At.Sub(s.At)), plain(s.Check) + tags(s.Record, "")})
-		moods = append(moods, Alert)
-	}
-	p.table(cells, moods)
+	list(p, []string{"NODE", "AGENT", "SINCE", "FAULT"}, f.Stranded, func(s Stranded) (Mood, []string) {
+		return Alert, []string{plain(s.Node), plain(s.Agent), span(f.At.Sub(s.At)), plain(s.Check) + tags(s.Record, "")}
+	}, fmt.Sprintf("! %d open faults of publishers that say PERSIST_ONLY by now: only a PROCESS recovery, or releasing the node, lifts them", len(f.Stranded)))
 }
 
 func (p *page) consumers(f Fleet) {
-	if len(f.Consumers) == 0 {
-		return
-	}
-	cells := [][]string{{"CONSUMER", "WAITING", "OLDEST", "LAST COMMIT", ""}}
-	moods := []Mood{Plain}
-	for _, c := range f.Consumers {
+	list(p, []string{"CONSUMER", "WAITING", "OLDEST", "LAST COMMIT", ""}, f.Consumers, func(c Consumer) (Mood, []string) {
 		waiting, oldest, commit, mood := "unknown", "-", "never", Alert
 		if c.Known {
 			waiting, mood = fmt.Sprint(c.Waiting), Plain
@@ -194,11 +201,8 @@ func (p *page) consumers(f Fleet) {
 		if c.Lost != "" {
 			note = joined("reads again after a lost position ("+c.Lost+")", note)
 		}
-		cells = append(cells, []string{plain(c.Name), waiting, oldest, commit, brief(note)})
-		moods = append(moods, mood)
-	}
-	p.line("")
-	p.table(cells, moods)
+		return mood, []string{plain(c.Name), waiting, oldest, commit, brief(note)}
+	})
 }
 
 // table aligns columns; a row's second cell is coloured.

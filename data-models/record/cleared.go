@@ -41,13 +41,13 @@ func ParseCleared(data []byte) (ClearedList, error) {
 }
 
 // With adds records and says whether any is new.
-func (l ClearedList) With(records []string) (ClearedList, bool) {
-	out := slices.Clone(l.Records)
+func (c ClearedList) With(records []string) (ClearedList, bool) {
+	out := slices.Clone(c.Records)
 	for _, id := range records {
 		if !slices.Contains(out, id) {
 			out = append(out, id)
 		}
 	}
-	added := len(out) > len(l.Records)
+	added := len(out) > len(c.Records)
 	return ClearedList{out[max(0, len(out)-MaxCleared):]}, added
 }

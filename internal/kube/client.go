@@ -4,16 +4,19 @@
 package kube
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/pager"
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/internal/nodeclient"
@@ -156,3 +159,22 @@ func (c clusterClock) Now() time.Time { return c.server.now(c.WithTicker.Now()) 
 
 // Since is the time that has passed since t.
 func (c clusterClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
+// pageOf bounds one answer of the API server.
+const pageOf = 500
+
+// Each lists objects page by page and visits each of them.
+func Each[L runtime.Object, T any](
+	ctx context.Context, selector string, list func(context.Context, metav1.ListOptions) (L, error), visit func(*T),
+) error {
+	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return list(ctx, o) })
+	pages.PageSize = pageOf
+	return pages.EachListItem(ctx, metav1.ListOptions{LabelSelector: selector}, func(x runtime.Object) error {
+		one, ok := any(x).(*T)
+		if !ok {
+			return fmt.Errorf("listing objects: a %T came", x)
+		}
+		visit(one)
+		return nil
+	})
+}

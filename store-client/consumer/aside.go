@@ -62,22 +62,22 @@ func OpenAside(s store.Store, consumer string, c clock.PassiveClock) *Aside {
 }
 
 // Load implements consume.Memory.
-func (r *Aside) Load(ctx context.Context) (crashloop.Past, error) {
-	deadLetters, err := r.store.DeadLetters(ctx, AsideSource(r.consumer))
+func (a *Aside) Load(ctx context.Context) (crashloop.Past, error) {
+	deadLetters, err := a.store.DeadLetters(ctx, AsideSource(a.consumer))
 	if err != nil {
-		return crashloop.Past{}, fmt.Errorf("reading what %s died of: %w", r.consumer, err)
+		return crashloop.Past{}, fmt.Errorf("reading what %s died of: %w", a.consumer, err)
 	}
 	ids := map[string]bool{}
 	for _, l := range deadLetters {
 		ids[l.ID] = true
 	}
-	r.ids.Store(&ids)
-	known, err := newestLives(ctx, r.store, func(consumer string) bool { return consumer == r.consumer })
+	a.ids.Store(&ids)
+	known, err := newestLives(ctx, a.store, func(consumer string) bool { return consumer == a.consumer })
 	if err != nil {
-		return crashloop.Past{}, fmt.Errorf("reading how %s ended: %w", r.consumer, err)
+		return crashloop.Past{}, fmt.Errorf("reading how %s ended: %w", a.consumer, err)
 	}
-	last := known[r.consumer]
-	r.life.Store(last.Life + 1)
+	last := known[a.consumer]
+	a.life.Store(last.Life + 1)
 	return last.Past, nil
 }
 
@@ -136,49 +136,49 @@ func newestLives(ctx context.Context, s DeadLetters, of func(consumer string) bo
 }
 
 // Save implements consume.Memory; Load comes before it.
-func (r *Aside) Save(ctx context.Context, p crashloop.Past) error {
-	life := r.life.Load()
+func (a *Aside) Save(ctx context.Context, p crashloop.Past) error {
+	life := a.life.Load()
 	body, err := json.Marshal(account{Life: life, Past: p})
 	if err != nil {
-		return fmt.Errorf("encoding how %s ends: %w", r.consumer, err)
+		return fmt.Errorf("encoding how %s ends: %w", a.consumer, err)
 	}
-	return r.store.Dead(ctx, store.DeadLetter{
-		ID: fmt.Sprintf("%s/%d", r.consumer, life%accounts), Source: lives, Body: body, At: r.clock.Now().UTC(),
+	return a.store.Dead(ctx, store.DeadLetter{
+		ID: fmt.Sprintf("%s/%d", a.consumer, life%accounts), Source: lives, Body: body, At: a.clock.Now().UTC(),
 		Reason: "no dead letter: what the service remembers of its deaths",
 	})
 }
 
 // SetAside implements consume.Memory.
-func (r *Aside) SetAside(ctx context.Context, f crashloop.Work) error {
+func (a *Aside) SetAside(ctx context.Context, f crashloop.Work) error {
 	body, err := json.Marshal(f)
 	if err != nil {
 		return fmt.Errorf("encoding a dead letter: %w", err)
 	}
-	err = r.store.Dead(ctx, store.DeadLetter{
-		ID: f.Record, Source: AsideSource(r.consumer), Body: body, At: r.clock.Now().UTC(),
-		Reason: fmt.Sprintf("%s died each time it looked at this record, alone (%s); it passes it over", r.consumer, f.Key),
+	err = a.store.Dead(ctx, store.DeadLetter{
+		ID: f.Record, Source: AsideSource(a.consumer), Body: body, At: a.clock.Now().UTC(),
+		Reason: fmt.Sprintf("%s died each time it looked at this record, alone (%s); it passes it over", a.consumer, f.Key),
 	})
 	if err != nil {
 		return err
 	}
-	ids := maps.Clone(*r.ids.Load())
+	ids := maps.Clone(*a.ids.Load())
 	ids[f.Record] = true
-	r.ids.Store(&ids)
+	a.ids.Store(&ids)
 	return nil
 }
 
 // Aside implements consume.Memory.
-func (r *Aside) Aside(id string) bool { return (*r.ids.Load())[id] }
+func (a *Aside) Aside(id string) bool { return (*a.ids.Load())[id] }
 
 // Count implements consume.Memory.
-func (r *Aside) Count() int { return len(*r.ids.Load()) }
+func (a *Aside) Count() int { return len(*a.ids.Load()) }
 
 // IDs are those of the records that are set aside.
-func (r *Aside) IDs() []string { return slices.Sorted(maps.Keys(*r.ids.Load())) }
+func (a *Aside) IDs() []string { return slices.Sorted(maps.Keys(*a.ids.Load())) }
 
 // Rest is the store without the records that are set aside: lists leave them out,
 // and to Get they are not there.
-func (r *Aside) Rest() store.Store { return rest{r.store, r} }
+func (a *Aside) Rest() store.Store { return rest{a.store, a} }
 
 type rest struct {
 	store.Store
@@ -203,11 +203,11 @@ func (r rest) Get(ctx context.Context, id string) (record.Record, error) {
 
 // Vetting is how a loop over records uses the register: records are those that the
 // handler of a key reads, page by page, and try computes what it computes of one.
-func (r *Aside) Vetting(of func(key string) record.Selector, try func(context.Context, record.Record)) *consume.Vetting[record.Record] {
-	v := &consume.Vetting[record.Record]{Memory: r, ID: func(one record.Record) string { return one.ID }, Try: try}
+func (a *Aside) Vetting(of func(key string) record.Selector, try func(context.Context, record.Record)) *consume.Vetting[record.Record] {
+	v := &consume.Vetting[record.Record]{Memory: a, ID: func(one record.Record) string { return one.ID }, Try: try}
 	if of != nil {
 		v.Records = func(ctx context.Context, key string, each func(record.Record) error) error {
-			return store.Each(ctx, r.Rest(), store.Query{Selector: of(key), Limit: vettingPage}, each)
+			return store.Each(ctx, a.Rest(), store.Query{Selector: of(key), Limit: vettingPage}, each)
 		}
 	}
 	return v

@@ -56,30 +56,30 @@ type OwnWrites struct {
 
 // Begin says that a thing is about to be written: news of it is kept back
 // until End. There is one writer of a thing at a time.
-func (f *OwnWrites) Begin(thing string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.writing == nil {
-		f.wrote, f.writing = map[string]string{}, map[string][]string{}
+func (o *OwnWrites) Begin(thing string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.writing == nil {
+		o.wrote, o.writing = map[string]string{}, map[string][]string{}
 	}
-	delete(f.wrote, thing)
-	f.writing[thing] = nil
+	delete(o.wrote, thing)
+	o.writing[thing] = nil
 }
 
 // End says which version the write made; empty if it failed or nobody knows.
 // With news it says that other versions were heard of meanwhile: the caller
 // has to look at the thing again.
-func (f *OwnWrites) End(thing, version string) (news bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (o *OwnWrites) End(thing, version string) (news bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	came := false
-	for _, heard := range f.writing[thing] {
+	for _, heard := range o.writing[thing] {
 		came = came || heard == version
 		news = news || heard != version
 	}
-	delete(f.writing, thing)
+	delete(o.writing, thing)
 	if version != "" && !came {
-		f.wrote[thing] = version
+		o.wrote[thing] = version
 	}
 	return news
 }
@@ -87,14 +87,14 @@ func (f *OwnWrites) End(thing, version string) (news bool) {
 // Ignores says whether a version of a thing is nothing to act upon now: it is
 // what was written last, or End will tell of it. An own write is ignored once, and
 // not any more after other news of the thing.
-func (f *OwnWrites) Ignores(thing, version string) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if _, busy := f.writing[thing]; busy {
-		f.writing[thing] = append(f.writing[thing], version)
+func (o *OwnWrites) Ignores(thing, version string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if _, busy := o.writing[thing]; busy {
+		o.writing[thing] = append(o.writing[thing], version)
 		return true
 	}
-	own := version != "" && f.wrote[thing] == version
-	delete(f.wrote, thing)
+	own := version != "" && o.wrote[thing] == version
+	delete(o.wrote, thing)
 	return own
 }

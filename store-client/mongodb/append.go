@@ -217,15 +217,10 @@ func (s *Store) Update(ctx context.Context, writer record.Writer, changes []stor
 	bounded, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
 	after, err := s.update(bounded, writer, changes)
-	switch {
-	case err == nil:
-		return after, nil
-	case errors.Is(err, store.ErrConflict):
-		s.Metrics.Conflicts.WithLabelValues(string(writer)).Inc()
-	case errors.Is(err, record.ErrNotOwner), errors.Is(err, record.ErrIllegalTransition), errors.Is(err, store.ErrNewer):
-		s.Metrics.Refusals.WithLabelValues(string(writer)).Inc()
+	if err != nil {
+		return nil, s.Metrics.NotUpdated(writer, len(changes), err)
 	}
-	return nil, fmt.Errorf("updating %d records: %w", len(changes), err)
+	return after, nil
 }
 
 func (s *Store) update(ctx context.Context, writer record.Writer, changes []store.Change) (after []record.Record, err error) {

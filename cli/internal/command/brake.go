@@ -5,11 +5,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nvidia/nvsentinel/internal/brake"
-	"github.com/nvidia/nvsentinel/internal/kube"
 )
 
 func brakeCommand(o *options, code *int) *cobra.Command {
@@ -40,13 +37,9 @@ it stands.
 func (o *options) brake(ctx context.Context, want brake.State) error {
 	ctx, cancel := context.WithTimeout(ctx, o.within)
 	defer cancel()
-	rc, err := o.kube()
+	cluster, err := o.writer()
 	if err != nil {
-		return coded{err, ExitFailed}
-	}
-	cluster, err := kube.ForConfig(rc, kube.Config{}, o.agent()) // one that may write
-	if err != nil {
-		return coded{err, ExitFailed}
+		return err
 	}
 	now, err := brake.Read(ctx, cluster.Clientset, o.namespace)
 	if err != nil {
@@ -56,11 +49,9 @@ func (o *options) brake(ctx context.Context, want brake.State) error {
 		fmt.Fprintf(o.program.Out, "already so: %s\n", now)
 		return nil
 	}
-	me, err := cluster.Clientset.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	if err != nil {
-		return coded{fmt.Errorf("asking the API server for your user name: %w", err), ExitFailed}
+	if want.By, err = userName(ctx, cluster); err != nil {
+		return coded{err, ExitFailed}
 	}
-	want.By = me.Status.UserInfo.Username
 	if err := brake.Set(ctx, cluster.Clientset, o.namespace, want); err != nil {
 		return coded{err, ExitFailed}
 	}

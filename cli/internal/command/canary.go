@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,8 +9,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/nvidia/nvsentinel/cli/timeline"
@@ -63,13 +60,9 @@ func (o *options) canary(ctx context.Context, node string, patience time.Duratio
 	if err := o.needs(ctx, "a canary", sources); err != nil {
 		return err
 	}
-	rc, err := o.kube()
+	cluster, err := o.writer()
 	if err != nil {
-		return coded{err, ExitFailed}
-	}
-	cluster, err := kube.ForConfig(rc, kube.Config{}, o.agent()) // one that may write
-	if err != nil {
-		return coded{err, ExitFailed}
+		return err
 	}
 	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -86,24 +79,16 @@ func (o *options) fly(ctx context.Context, cluster *kube.Client, records store.R
 	if err != nil {
 		return f, err
 	}
-	ask := func(ctx context.Context, value *string) error {
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{nodemark.CanaryAnnotation: value}}})
-		if err != nil {
-			return err
-		}
-		_, err = cluster.Clientset.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{})
-		return err
-	}
 	f.Node, f.Event = node, id.String()
 	began := o.program.Clock.Now()
-	if err := ask(ctx, &f.Event); err != nil {
+	if err := annotate(ctx, cluster, node, nodemark.CanaryAnnotation, &f.Event); err != nil {
 		return f, fmt.Errorf("asking for a canary on node %s: %w", node, err)
 	}
 	f.Asked = o.program.Clock.Since(began).Milliseconds()
 	defer func() {
 		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.within)
 		defer cancel()
-		if left := ask(after, nil); left != nil {
+		if left := annotate(after, cluster, node, nodemark.CanaryAnnotation, nil); left != nil {
 			err = errors.Join(err, fmt.Errorf("taking the annotation %s away: %w", nodemark.CanaryAnnotation, left))
 		}
 	}()

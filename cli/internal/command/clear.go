@@ -62,13 +62,9 @@ func (o *options) clear(ctx context.Context, node, id, reason string, patience t
 	if err := o.needs(ctx, "clearing", sources); err != nil {
 		return 0, err
 	}
-	rc, err := o.kube()
+	cluster, err := o.writer()
 	if err != nil {
-		return 0, coded{err, ExitFailed}
-	}
-	cluster, err := kube.ForConfig(rc, kube.Config{}, o.agent()) // one that may write
-	if err != nil {
-		return 0, coded{err, ExitFailed}
+		return 0, err
 	}
 	c := clearing{options: o, records: sources.Records, cluster: cluster, node: node, reason: reason}
 	if c.fault, err = c.find(ctx, id); err != nil {
@@ -186,13 +182,9 @@ It waits until the session has ended.
 func (o *options) release(ctx context.Context, name, reason string, patience time.Duration) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	rc, err := o.kube()
+	cluster, err := o.writer()
 	if err != nil {
-		return 0, coded{err, ExitFailed}
-	}
-	cluster, err := kube.ForConfig(rc, kube.Config{}, o.agent()) // one that may write
-	if err != nil {
-		return 0, coded{err, ExitFailed}
+		return 0, err
 	}
 	node, err := kube.ReadNode(ctx, cluster.Clientset, name)
 	if err != nil {
@@ -226,6 +218,18 @@ func (o *options) release(ctx context.Context, name, reason string, patience tim
 }
 
 // What a person asks for by an annotation of a Node is written here.
+
+// writer is a client that may write.
+func (o *options) writer() (*kube.Client, error) {
+	rc, err := o.kube()
+	if err == nil {
+		var cluster *kube.Client
+		if cluster, err = kube.ForConfig(rc, kube.Config{}, o.agent()); err == nil {
+			return cluster, nil
+		}
+	}
+	return nil, coded{err, ExitFailed}
+}
 
 // userName is the caller's name, as the API server knows it.
 func userName(ctx context.Context, cluster *kube.Client) (string, error) {

@@ -228,10 +228,14 @@ func partial(b timeline.Brake, sources []timeline.Source) int {
 
 // print writes an answer in the form asked for.
 func (o *options) print(answer any, text func(io.Writer, timeline.Style) error) error {
+	return o.write(answer, text, "  ")
+}
+
+func (o *options) write(answer any, text func(io.Writer, timeline.Style) error, indent string) error {
 	var err error
 	if o.output == "json" {
 		enc := json.NewEncoder(o.program.Out)
-		enc.SetIndent("", "  ")
+		enc.SetIndent("", indent)
 		enc.SetEscapeHTML(false)
 		err = enc.Encode(answer)
 	} else {

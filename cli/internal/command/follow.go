@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"sync"
@@ -108,16 +107,5 @@ func (o *options) line(answer any, news bool, text func(io.Writer, timeline.Styl
 	if !news {
 		return nil
 	}
-	var err error
-	if o.output == "json" {
-		enc := json.NewEncoder(o.program.Out)
-		enc.SetEscapeHTML(false)
-		err = enc.Encode(answer)
-	} else {
-		err = text(o.program.Out, o.style())
-	}
-	if err != nil {
-		return coded{fmt.Errorf("writing the answer: %w", err), ExitFailed}
-	}
-	return nil
+	return o.write(answer, text, "")
 }

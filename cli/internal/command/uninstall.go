@@ -11,7 +11,6 @@ import (
 	"github.com/nvidia/nvsentinel/cli/internal/sweep"
 	"github.com/nvidia/nvsentinel/cli/removal"
 	"github.com/nvidia/nvsentinel/cli/timeline"
-	"github.com/nvidia/nvsentinel/internal/kube"
 )
 
 func uninstallCommand(o *options, code *int) *cobra.Command {
@@ -43,13 +42,9 @@ listed; run it again to go on. Needs no store.
 }
 
 func (o *options) uninstall(ctx context.Context, asked removal.Options, yes bool) (int, error) {
-	rc, err := o.kube()
+	cluster, err := o.writer()
 	if err != nil {
-		return 0, coded{err, ExitFailed}
-	}
-	cluster, err := kube.ForConfig(rc, kube.Config{}, "nvsentinel-cli/"+o.program.Version) // one that may write
-	if err != nil {
-		return 0, coded{err, ExitFailed}
+		return 0, err
 	}
 	s := sweep.Sweep{Cluster: cluster, Namespace: o.namespace, Clock: o.program.Clock, Within: o.within}
 	facts, err := s.Look(ctx)

@@ -3,7 +3,6 @@ package look
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,28 +18,19 @@ import (
 // healthChecks are NodeHealthChecks, ours or those of another operator.
 var healthChecks = schema.GroupVersionResource{Group: "remediation.medik8s.io", Version: "v1alpha1", Resource: "nodehealthchecks"}
 
-// checks are the NodeHealthChecks that want says yes to; a cluster that does not know
-// the kind has none.
+// checks are the NodeHealthChecks that want says yes to.
 func checks(ctx context.Context, cluster *kube.Client, want func(*metav1.LabelSelector, timeline.Check) bool) ([]timeline.Check, error) {
 	var out []timeline.Check
-	for next := ""; ; {
-		list, err := cluster.Dynamic.Resource(healthChecks).List(ctx, metav1.ListOptions{Limit: pageOf, Continue: next})
-		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) && !served(cluster, healthChecks) {
-			return nil, nil
+	err := eachOf(ctx, cluster, healthChecks, func(x *unstructured.Unstructured) {
+		selector, c, err := check(*x)
+		if err != nil || want(selector, c) { // whether a check that can not be read selects a node, nobody knows
+			out = append(out, c)
 		}
-		if err != nil {
-			return nil, fmt.Errorf("listing %s: %w", healthChecks.Resource, err)
-		}
-		for _, x := range list.Items {
-			selector, c, err := check(x)
-			if err != nil || want(selector, c) { // whether a check that can not be read selects a node, nobody knows
-				out = append(out, c)
-			}
-		}
-		if next = list.GetContinue(); next == "" {
-			return out, nil
-		}
+	})
+	if err != nil {
+		return nil, err
 	}
+	return out, nil
 }
 
 // served says whether the API server knows a kind: it refuses what the caller may not

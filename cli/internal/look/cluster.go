@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,9 +21,6 @@ import (
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
-
-// pageOf bounds one answer of the API server.
-const pageOf = 500
 
 // repairs are the kinds of repair objects that the default mapping asks for.
 var repairs = []schema.GroupVersionResource{
@@ -69,18 +65,10 @@ func readNode(ctx context.Context, cluster *kube.Client, name string) (*timeline
 
 func listNodes(ctx context.Context, cluster *kube.Client) ([]timeline.Node, error) {
 	var out []timeline.Node
-	for next := ""; ; {
-		list, err := cluster.Clientset.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: pageOf, Continue: next})
-		if err != nil {
-			return nil, fmt.Errorf("listing nodes: %w", err)
-		}
-		for i := range list.Items {
-			out = append(out, see(&list.Items[i]))
-		}
-		if next = list.Continue; next == "" {
-			return out, nil
-		}
+	if err := kube.Each(ctx, "", cluster.Clientset.CoreV1().Nodes().List, func(n *corev1.Node) { out = append(out, see(n)) }); err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
+	return out, nil
 }
 
 // see is what matters of a Node.
@@ -114,31 +102,32 @@ func see(node *corev1.Node) timeline.Node {
 	return n
 }
 
-// objects are the repair objects for a node. A kind that the cluster does not
-// know has none.
+// eachOf visits the objects of a kind; a cluster that does not know it has none, whether the
+// caller may list it or not.
+func eachOf(ctx context.Context, cluster *kube.Client, kind schema.GroupVersionResource, visit func(*unstructured.Unstructured)) error {
+	err := kube.Each(ctx, "", cluster.Dynamic.Resource(kind).List, visit)
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) && !served(cluster, kind) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("listing %s: %w", kind.Resource, err)
+	}
+	return nil
+}
+
+// objects are the repair objects for a node.
 func objects(ctx context.Context, cluster *kube.Client, node string) (out []timeline.Object, err error) {
 	for _, kind := range repairs {
-		for next, more := "", true; more; more = next != "" {
-			list, err := cluster.Dynamic.Resource(kind).List(ctx, metav1.ListOptions{Limit: pageOf, Continue: next})
-			if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) && !served(cluster, kind) {
-				break
+		err := eachOf(ctx, cluster, kind, func(x *unstructured.Unstructured) {
+			if o := read(*x); o.Node == node {
+				out = append(out, o)
 			}
-			if err != nil {
-				return nil, fmt.Errorf("listing %s: %w", kind.Resource, err)
-			}
-			out, next = append(out, forNode(list.Items, node)...), list.GetContinue()
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	return out, nil
-}
-
-func forNode(items []unstructured.Unstructured, node string) (out []timeline.Object) {
-	for _, x := range items {
-		if o := read(x); o.Node == node {
-			out = append(out, o)
-		}
-	}
-	return out
 }
 
 // read is what matters of a repair object; a field of another type is empty.
@@ -214,30 +203,20 @@ func chains(ctx context.Context, cluster *kube.Client) ([]v1alpha1.RepairRun, []
 	return runs, out, err
 }
 
-// listed are the objects of a kind of chains, and those that cannot be decoded; a cluster
-// that does not know the kind has none, whether the caller may list it or not.
+// listed are the objects of a kind of chains, and those that cannot be decoded.
 func listed[T any](ctx context.Context, cluster *kube.Client, resource string) (out []T, unread []timeline.Refused, err error) {
-	kind := v1alpha1.GroupVersion.WithResource(resource)
-	for next := ""; ; {
-		list, err := cluster.Dynamic.Resource(kind).List(ctx, metav1.ListOptions{Limit: pageOf, Continue: next})
-		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) && !served(cluster, kind) {
-			return nil, nil, nil
+	err = eachOf(ctx, cluster, v1alpha1.GroupVersion.WithResource(resource), func(x *unstructured.Unstructured) {
+		var one T
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(x.Object, &one); err != nil {
+			unread = append(unread, timeline.Refused{Kind: x.GetKind(), Name: x.GetName(), Message: "it cannot be decoded: " + err.Error()})
+			return
 		}
-		if err != nil {
-			return nil, nil, fmt.Errorf("listing %s: %w", resource, err)
-		}
-		for _, x := range list.Items {
-			var one T
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(x.Object, &one); err != nil {
-				unread = append(unread, timeline.Refused{Kind: x.GetKind(), Name: x.GetName(), Message: "it cannot be decoded: " + err.Error()})
-				continue
-			}
-			out = append(out, one)
-		}
-		if next = list.GetContinue(); next == "" {
-			return out, unread, nil
-		}
+		out = append(out, one)
+	})
+	if err != nil {
+		return nil, nil, err
 	}
+	return out, unread, nil
 }
 
 // brake asks how the emergency brake stands. Who may not read it is told so.

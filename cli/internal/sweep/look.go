@@ -24,9 +24,6 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
-// pageOf bounds one answer of the API server.
-const pageOf = 500
-
 // ofSuite selects what the chart has made.
 const ofSuite = "app.kubernetes.io/part-of=nvsentinel"
 
@@ -64,16 +61,6 @@ func (s Sweep) Look(ctx context.Context) (removal.Facts, error) {
 	return f, nil
 }
 
-// pages asks for page after page.
-func pages(ctx context.Context, selector string, list func(context.Context, metav1.ListOptions) (next string, err error)) error {
-	for next := ""; ; {
-		var err error
-		if next, err = list(ctx, metav1.ListOptions{Limit: pageOf, Continue: next, LabelSelector: selector}); err != nil || next == "" {
-			return err
-		}
-	}
-}
-
 // workloads are looked for everywhere: there is one installation in a cluster, and a
 // wrong namespace must not hide it.
 func (s Sweep) workloads(ctx context.Context, f *removal.Facts) error {
@@ -95,52 +82,26 @@ func (s Sweep) workloads(ctx context.Context, f *removal.Facts) error {
 }
 
 func (s Sweep) nodes(ctx context.Context, f *removal.Facts) error {
-	return pages(ctx, "", func(ctx context.Context, o metav1.ListOptions) (string, error) {
-		list, err := s.Cluster.Clientset.CoreV1().Nodes().List(ctx, o)
-		if err != nil {
-			return "", err
-		}
-		f.Nodes = append(f.Nodes, list.Items...)
-		return list.Continue, nil
-	})
+	return kube.Each(ctx, "", s.Cluster.Clientset.CoreV1().Nodes().List, func(n *corev1.Node) { f.Nodes = append(f.Nodes, *n) })
 }
 
 func (s Sweep) pods(ctx context.Context, f *removal.Facts) error {
-	return pages(ctx, "", func(ctx context.Context, o metav1.ListOptions) (string, error) {
-		list, err := s.Cluster.Clientset.CoreV1().Pods(metav1.NamespaceAll).List(ctx, o)
-		if err != nil {
-			return "", err
+	return kube.Each(ctx, "", s.Cluster.Clientset.CoreV1().Pods(metav1.NamespaceAll).List, func(p *corev1.Pod) {
+		if _, has := p.Annotations[nodemark.DevicesAnnotation]; has {
+			f.Pods = append(f.Pods, p.ObjectMeta)
 		}
-		for i := range list.Items {
-			if _, has := list.Items[i].Annotations[nodemark.DevicesAnnotation]; has {
-				f.Pods = append(f.Pods, list.Items[i].ObjectMeta)
-			}
-		}
-		return list.Continue, nil
 	})
 }
 
 func (s Sweep) configMaps(ctx context.Context, f *removal.Facts) error {
-	return pages(ctx, "", func(ctx context.Context, o metav1.ListOptions) (string, error) {
-		list, err := s.Cluster.Clientset.CoreV1().ConfigMaps(s.Namespace).List(ctx, o)
-		if err != nil {
-			return "", err
-		}
-		f.ConfigMaps = append(f.ConfigMaps, list.Items...)
-		return list.Continue, nil
+	return kube.Each(ctx, "", s.Cluster.Clientset.CoreV1().ConfigMaps(s.Namespace).List, func(c *corev1.ConfigMap) {
+		f.ConfigMaps = append(f.ConfigMaps, *c)
 	})
 }
 
 func (s Sweep) leases(ctx context.Context, f *removal.Facts) error {
 	for namespace, into := range map[string]*[]coordinationv1.Lease{s.Namespace: &f.Leases, nodelease.DefaultNamespace: &f.Claims} {
-		err := pages(ctx, "", func(ctx context.Context, o metav1.ListOptions) (string, error) {
-			list, err := s.Cluster.Clientset.CoordinationV1().Leases(namespace).List(ctx, o)
-			if err != nil {
-				return "", err
-			}
-			*into = append(*into, list.Items...)
-			return list.Continue, nil
-		})
+		err := kube.Each(ctx, "", s.Cluster.Clientset.CoordinationV1().Leases(namespace).List, func(l *coordinationv1.Lease) { *into = append(*into, *l) })
 		if err != nil {
 			return err
 		}
@@ -152,17 +113,10 @@ func (s Sweep) leases(ctx context.Context, f *removal.Facts) error {
 // none.
 func (s Sweep) events(ctx context.Context, f *removal.Facts) error {
 	for _, namespace := range []string{metav1.NamespaceDefault, s.Namespace} {
-		err := pages(ctx, "", func(ctx context.Context, o metav1.ListOptions) (string, error) {
-			list, err := s.Cluster.Clientset.CoreV1().Events(namespace).List(ctx, o)
-			if err != nil {
-				return "", err
+		err := kube.Each(ctx, "", s.Cluster.Clientset.CoreV1().Events(namespace).List, func(e *corev1.Event) {
+			if removal.OurEvent(*e) {
+				f.Events++
 			}
-			for _, e := range list.Items {
-				if removal.OurEvent(e) {
-					f.Events++
-				}
-			}
-			return list.Continue, nil
 		})
 		if err != nil {
 			return err
@@ -210,16 +164,12 @@ func resource(definition *unstructured.Unstructured, group string) schema.GroupV
 
 // objects are all of a kind, in all namespaces; of one that is not served there are none.
 func (s Sweep) objects(ctx context.Context, kind schema.GroupVersionResource, selector string) (out []unstructured.Unstructured, err error) {
-	err = pages(ctx, selector, func(ctx context.Context, o metav1.ListOptions) (string, error) {
-		list, err := s.Cluster.Dynamic.Resource(kind).List(ctx, o)
-		if apierrors.IsNotFound(err) {
-			return "", nil
-		}
-		if err != nil {
-			return "", fmt.Errorf("listing %s: %w", kind.Resource, err)
-		}
-		out = append(out, list.Items...)
-		return list.GetContinue(), nil
-	})
-	return out, err
+	err = kube.Each(ctx, selector, s.Cluster.Dynamic.Resource(kind).List, func(x *unstructured.Unstructured) { out = append(out, *x) })
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", kind.Resource, err)
+	}
+	return out, nil
 }

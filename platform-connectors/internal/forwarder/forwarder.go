@@ -89,10 +89,6 @@ func (r *Forwarder) Ready() (bool, string) { return r.outage.Ready() }
 // Run forwards until ctx ends. The order is kept: a batch that fails is tried
 // again before anything behind it.
 func (r *Forwarder) Run(ctx context.Context) error {
-	s, err := r.Sender.Source.Sink(ctx)
-	if err != nil {
-		return unlessEnded(ctx, err)
-	}
 	patience := backoff.NewExponentialBackOff()
 	patience.InitialInterval, patience.MaxInterval = 200*time.Millisecond, slowest
 	patience.Reset()
@@ -103,7 +99,7 @@ func (r *Forwarder) Run(ctx context.Context) error {
 			return unlessEnded(ctx, err)
 		}
 		calm := r.Clock.After(pace)
-		upTo, err := r.step(ctx, s, at)
+		upTo, err := r.step(ctx, at)
 		r.note(err)
 		r.end(err)
 		if err != nil {
@@ -213,7 +209,7 @@ func (r *Forwarder) note(err error) {
 }
 
 // step sends one batch and returns where the next begins.
-func (r *Forwarder) step(ctx context.Context, s Sink, after uint64) (uint64, error) {
+func (r *Forwarder) step(ctx context.Context, after uint64) (uint64, error) {
 	if r.ready == nil {
 		entries, upTo, err := r.take(after)
 		if err != nil {
@@ -232,7 +228,7 @@ func (r *Forwarder) step(ctx context.Context, s Sink, after uint64) (uint64, err
 		ctx = places.Anew(ctx)
 	}
 	if len(r.ready.records) > 0 {
-		refused, err := r.Sender.sendAll(ctx, s, r.ready.records)
+		refused, err := r.Sender.sendAll(ctx, r.ready.records)
 		if err != nil {
 			return after, err
 		}

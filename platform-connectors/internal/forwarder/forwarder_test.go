@@ -64,12 +64,6 @@ type books struct {
 }
 
 // open is the books as a source.
-type open struct{ books *books }
-
-func (o open) Sink(context.Context) (Sink, error) { return o.books, nil }
-
-func (o open) Opened() (Sink, bool) { return o.books, o.books != nil }
-
 func (b *books) Append(ctx context.Context, records []record.Record) ([]store.AppendResult, error) {
 	b.appends++
 	if places.IsAnew(ctx) {
@@ -164,7 +158,7 @@ func newForwarder(from Spool, q *queue, b *books, window time.Duration) *Forward
 		Tally:    NewTally(window, &Tally{Shape: shape, Clock: clock.RealClock{}}, registry),
 		Identity: func() record.NodeIdentity { return record.NodeIdentity{UID: "now", BootID: "boot-now"} },
 		Sender: &Sender{
-			Source: open{b}, Transform: unchanged{}, Clock: clock.RealClock{}, Log: log,
+			Sink: b, Transform: unchanged{}, Clock: clock.RealClock{}, Log: log,
 			Metrics: NewMetrics(registry, prometheus.NewCounter(prometheus.CounterOpts{Name: "dead"})),
 		},
 	}
@@ -249,7 +243,7 @@ func TestRefusedRecordIsToldPastTheSpool(t *testing.T) {
 	var log bytes.Buffer
 	b := &books{refuse: map[string]bool{"1": true}, problem: map[string]string{"1": "it is about node gpu-8"}}
 	c := &Sender{
-		Source: open{b}, Transform: unchanged{}, Clock: clock.RealClock{}, Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Sink: b, Transform: unchanged{}, Clock: clock.RealClock{}, Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Metrics: NewMetrics(prometheus.NewRegistry(), prometheus.NewCounter(prometheus.CounterOpts{Name: "dead"})),
 	}
 	var records []record.Record

@@ -153,7 +153,7 @@ type Fatal struct {
 		Untold() []spool.Fatal
 		Told(index uint64) error
 	}
-	Source   Source
+	Sink     Sink
 	NodeName string
 	// Node is the connector's own Node as it was last seen, or nil; Client is nil
 	// without Kubernetes.
@@ -178,10 +178,6 @@ func (f *Fatal) Run(ctx context.Context) error {
 
 func (f *Fatal) tell(ctx context.Context) error {
 	for _, e := range f.Spool.Untold() {
-		sink, err := f.Source.Sink(ctx)
-		if err != nil {
-			return err
-		}
 		ctx, cancel := context.WithTimeout(ctx, deadline)
 		defer cancel()
 		body, err := json.Marshal(e)
@@ -191,7 +187,7 @@ func (f *Fatal) tell(ctx context.Context) error {
 		text := fmt.Sprintf("event %s killed the connector of node %s each time it was looked at, alone: it was not stored and is passed over; "+
 			"its bytes are in dead-letters.jsonl of the node's spool, entry %d", e.ID, f.NodeName, e.Index)
 		deadLetter := store.DeadLetter{ID: e.ID, Source: DeadLettersOf(f.NodeName), Reason: text, Body: body, At: f.Clock.Now().UTC()}
-		if err := errors.Join(sink.Dead(ctx, deadLetter), f.event(ctx, text)); err != nil {
+		if err := errors.Join(f.Sink.Dead(ctx, deadLetter), f.event(ctx, text)); err != nil {
 			return err
 		}
 		if err := f.Spool.Told(e.Index); err != nil {

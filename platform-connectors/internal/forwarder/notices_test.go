@@ -47,10 +47,6 @@ func (c *counting) Dead(ctx context.Context, deadLetter store.DeadLetter) error 
 	return c.books.Dead(ctx, deadLetter)
 }
 
-func (c *counting) Sink(context.Context) (Sink, error) { return c, nil }
-
-func (c *counting) Opened() (Sink, bool) { return c, true }
-
 // TestWhatIsCountedIsTold, and holds nothing up: the spool is released, and an Event of the
 // Node says how many, again when an Event could not be written.
 func TestWhatIsCountedIsTold(t *testing.T) {
@@ -67,7 +63,7 @@ func TestWhatIsCountedIsTold(t *testing.T) {
 			Node:   func() *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gpu-7"}} },
 			Client: &nodeclient.Client{Events: client.CoreV1().Events("default")}, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
 		}
-		r.Sender.Source, r.Sender.Notices = c, notices
+		r.Sender.Sink, r.Sender.Notices = c, notices
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		q.end = cancel

@@ -40,8 +40,8 @@ type Reminder struct {
 	Node func() *corev1.Node
 	// Stored makes the records of standing faults again.
 	Stored func(ids []string) []record.Record
-	// Source is where they go, past the pipeline, through which they have gone.
-	Source Source
+	// Sink is where they go, past the pipeline, through which they have gone.
+	Sink Sink
 	// Client writes Events; nil without Kubernetes.
 	Client *nodeclient.Client
 	Clock  clock.Clock
@@ -103,13 +103,12 @@ func (r *Reminder) look(ctx context.Context) bool {
 	}
 	records := r.Stored(ids[:min(len(ids), mostReminded)])
 	records = slices.DeleteFunc(records, func(f record.Record) bool { return r.done[f.ID] })
-	sink, open := r.Source.Opened()
-	if len(records) == 0 || !open {
+	if len(records) == 0 {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, remindDeadline)
 	defer cancel()
-	results, err := sink.Append(ctx, records)
+	results, err := r.Sink.Append(ctx, records)
 	if err != nil {
 		r.Log.Warn("faults that the store has lost are not appended, trying again", "node", node.Name, "faults", len(records), "error", err)
 		return true
@@ -124,7 +123,7 @@ func (r *Reminder) look(ctx context.Context) bool {
 			stored++
 			continue
 		}
-		if err := r.report(ctx, sink, node, f); err != nil {
+		if err := r.report(ctx, node, f); err != nil {
 			r.Log.Warn("a fault that the store refuses is not reported yet, trying again", "node", node.Name, "id", f.ID, "error", err)
 		}
 	}
@@ -137,7 +136,7 @@ func (r *Reminder) look(ctx context.Context) bool {
 
 // report keeps a fault that the store refuses as a dead letter, and says on the Node
 // that nothing but a person ends its quarantine.
-func (r *Reminder) report(ctx context.Context, sink Sink, node *corev1.Node, f record.Record) error {
+func (r *Reminder) report(ctx context.Context, node *corev1.Node, f record.Record) error {
 	body, err := json.Marshal(f)
 	if err != nil {
 		return fmt.Errorf("encoding record %s: %w", f.ID, err)
@@ -145,7 +144,7 @@ func (r *Reminder) report(ctx context.Context, sink Sink, node *corev1.Node, f r
 	text := "the store lost fault " + f.ID + " of check " + f.Event.CheckName + " and refuses it now: its id is stored with other content. " +
 		"The fault stands, and the node stays out of service until a person looks at it: see docs/store-restore.md"
 	deadLetter := store.DeadLetter{ID: f.ID, Source: DeadLettersOf(node.Name), Reason: text, Body: body, At: r.Clock.Now().UTC()}
-	if err := sink.Dead(ctx, deadLetter); err != nil {
+	if err := r.Sink.Dead(ctx, deadLetter); err != nil {
 		return fmt.Errorf("keeping the dead letter of record %s: %w", f.ID, err)
 	}
 	if r.Client != nil {

@@ -21,12 +21,6 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
-// into is an open store as a source.
-type into struct{ store.Store }
-
-func (s into) Sink(context.Context) (forwarder.Sink, error) { return s.Store, nil }
-func (s into) Opened() (forwarder.Sink, bool)               { return s.Store, true }
-
 func seen(id string, edit func(*record.Event)) record.Record {
 	return storetest.Record("n1", func(r *record.Record) {
 		r.Seq, r.SeqEpoch = 7, "e"
@@ -60,7 +54,7 @@ func TestTheStoreIsToldAgain(t *testing.T) {
 			node.Annotations = map[string]string{nodemark.UnknownAnnotation: lost.ID + ",of another publisher"}
 			clock, registry := testkit.NewClock(), prometheus.NewRegistry()
 			r := forwarder.Reminder{
-				Node: func() *corev1.Node { return node }, Stored: set.Stored, Source: into{s}, Clock: clock, Log: slog.New(slog.DiscardHandler),
+				Node: func() *corev1.Node { return node }, Stored: set.Stored, Sink: s, Clock: clock, Log: slog.New(slog.DiscardHandler),
 			}
 			r.Register(registry)
 			wake := r.Waker()
@@ -95,7 +89,7 @@ func TestARefusalIsReportedOnce(t *testing.T) {
 	node.Name, node.Annotations = "n1", map[string]string{nodemark.UnknownAnnotation: lost.ID}
 	clock, registry := testkit.NewClock(), prometheus.NewRegistry()
 	r := forwarder.Reminder{
-		Node: func() *corev1.Node { return node }, Stored: set.Stored, Source: into{s}, Clock: clock, Log: slog.New(slog.DiscardHandler),
+		Node: func() *corev1.Node { return node }, Stored: set.Stored, Sink: s, Clock: clock, Log: slog.New(slog.DiscardHandler),
 	}
 	r.Register(registry)
 	wake := r.Waker()
@@ -174,9 +168,6 @@ type beyond struct {
 	counts int
 }
 
-func (b *beyond) Sink(context.Context) (forwarder.Sink, error) { return b, nil }
-func (b *beyond) Opened() (forwarder.Sink, bool)               { return b, true }
-
 func (b *beyond) Append(ctx context.Context, records []record.Record) ([]store.AppendResult, error) {
 	if b.counts--; b.counts >= 0 {
 		return []store.AppendResult{store.Counted}, nil
@@ -195,7 +186,7 @@ func TestACountedFaultIsToldAgain(t *testing.T) {
 	node.Annotations = map[string]string{nodemark.UnknownAnnotation: lost.ID}
 	clock, registry := testkit.NewClock(), prometheus.NewRegistry()
 	r := forwarder.Reminder{
-		Node: func() *corev1.Node { return node }, Stored: set.Stored, Source: &beyond{Store: s, counts: 2}, Clock: clock, Log: slog.New(slog.DiscardHandler),
+		Node: func() *corev1.Node { return node }, Stored: set.Stored, Sink: &beyond{Store: s, counts: 2}, Clock: clock, Log: slog.New(slog.DiscardHandler),
 	}
 	r.Register(registry)
 	wake := r.Waker()

@@ -3,7 +3,6 @@ package forwarder
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -18,9 +17,6 @@ import (
 
 // deadline bounds one call of the sink.
 const deadline = 30 * time.Second
-
-// ErrAway means that the sink is not open: nothing was taken.
-var ErrAway = errors.New("the record store cannot be reached yet, nothing was taken, send again")
 
 // Taken is the error of records that the sink will never take.
 type Taken struct {
@@ -45,14 +41,6 @@ type Sink interface {
 	Dead(ctx context.Context, deadLetter store.DeadLetter) error
 }
 
-// Source opens the sink in the background.
-type Source interface {
-	// Sink waits for it.
-	Sink(ctx context.Context) (Sink, error)
-	// Opened is the open sink, or false.
-	Opened() (Sink, bool)
-}
-
 // Transformer changes records on their way to the sink. It takes as many from
 // the front as it can decide about now, at least one, and returns them changed;
 // settled is told what became of each of them and is not called when they have
@@ -63,7 +51,7 @@ type Transformer interface {
 
 // Sender takes records through the pipeline to the sink.
 type Sender struct {
-	Source    Source
+	Sink      Sink
 	Transform Transformer
 	// Notices are what people are to know of.
 	Notices *Notices
@@ -92,14 +80,10 @@ func NewMetrics(r prometheus.Registerer, dead prometheus.Counter) *Metrics {
 }
 
 // Append sends records past the spool and returns when the sink has them:
-// ErrAway while it is not open, *Taken when it has all but some that it refused.
+// *Taken when it has all but some that it refused.
 // Those are the publisher's to keep.
 func (c *Sender) Append(ctx context.Context, records []record.Record) error {
-	s, ok := c.Source.Opened()
-	if !ok {
-		return ErrAway
-	}
-	refused, err := c.send(ctx, s, records)
+	refused, err := c.send(ctx, records)
 	switch {
 	case err != nil:
 		c.Metrics.appended.WithLabelValues("error").Inc()
@@ -120,13 +104,13 @@ func taken(refused []refusal) *Taken {
 
 // sendAll sends what the spool holds: nobody waits for an answer, so what the
 // sink refuses is kept as a dead letter there.
-func (c *Sender) sendAll(ctx context.Context, s Sink, records []record.Record) (refused []record.Record, err error) {
-	all, err := c.send(ctx, s, records)
+func (c *Sender) sendAll(ctx context.Context, records []record.Record) (refused []record.Record, err error) {
+	all, err := c.send(ctx, records)
 	if err != nil {
 		return nil, err
 	}
 	for _, r := range all {
-		if err := c.bury(ctx, s, r); err != nil {
+		if err := c.bury(ctx, r); err != nil {
 			return nil, err
 		}
 		refused = append(refused, r.record)
@@ -137,7 +121,7 @@ func (c *Sender) sendAll(ctx context.Context, s Sink, records []record.Record) (
 
 // send takes all records to the sink, in their order, and returns those that
 // it refused.
-func (c *Sender) send(ctx context.Context, s Sink, records []record.Record) (refused []refusal, err error) {
+func (c *Sender) send(ctx context.Context, records []record.Record) (refused []refusal, err error) {
 	problems := map[string]string{}
 	ctx = places.Listen(ctx, func(id, problem string) { problems[id] = problem })
 	for len(records) > 0 {
@@ -146,7 +130,7 @@ func (c *Sender) send(ctx context.Context, s Sink, records []record.Record) (ref
 		for i := range out {
 			out[i].Expire(c.Clock.Now().UTC())
 		}
-		results, err := c.append(ctx, s, out)
+		results, err := c.append(ctx, out)
 		if err != nil {
 			return nil, err
 		}
@@ -175,10 +159,10 @@ func (c *Sender) skip(ctx context.Context, r record.Record) {
 	}
 }
 
-func (c *Sender) append(ctx context.Context, s Sink, records []record.Record) ([]store.AppendResult, error) {
+func (c *Sender) append(ctx context.Context, records []record.Record) ([]store.AppendResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
-	results, err := s.Append(ctx, records)
+	results, err := c.Sink.Append(ctx, records)
 	if err != nil {
 		return nil, fmt.Errorf("appending %d records: %w", len(records), err)
 	}
@@ -199,7 +183,7 @@ type refusal struct {
 
 // bury keeps a record that was refused for good: it must not block what is behind
 // it.
-func (c *Sender) bury(ctx context.Context, s Sink, r refusal) error {
+func (c *Sender) bury(ctx context.Context, r refusal) error {
 	rec := r.record
 	body, err := record.AppendJSON(nil, rec)
 	if err != nil {
@@ -210,7 +194,7 @@ func (c *Sender) bury(ctx context.Context, s Sink, r refusal) error {
 		Body: body, At: c.Clock.Now().UTC(),
 	}
 	ctx = places.ListenDropped(ctx, func(n int) { c.Notices.Add(DeadLettersDropped, n) })
-	if err := s.Dead(ctx, deadLetter); err != nil {
+	if err := c.Sink.Dead(ctx, deadLetter); err != nil {
 		return fmt.Errorf("keeping the dead letter of record %s: %w", rec.ID, err)
 	}
 	c.Log.Error("an event was refused for good; the event is a dead letter now",

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/authn"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway/gatewaytest"
@@ -183,6 +186,31 @@ func TestAGatewayThatIsNoneIsShownNoToken(t *testing.T) {
 	}
 	if n := h.asked.Load(); n != 0 {
 		t.Errorf("%d tokens were shown", n)
+	}
+}
+
+// TestTheAuthorityMayComeLater: a connector without the file that proves a gateway says so,
+// and goes on when the file is there.
+func TestTheAuthorityMayComeLater(t *testing.T) {
+	h := newHall(t)
+	known := h.ca
+	h.ca = filepath.Join(t.TempDir(), "ca.crt")
+	c := h.connector(of("gpu-7"))
+	testkit.Until(t, time.Minute, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := c.History(ctx, 0)
+		return err != nil && strings.Contains(err.Error(), "reading the authority of the gateways")
+	})
+	pem, err := os.ReadFile(known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(h.ca, pem, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.History(t.Context(), 0); err != nil {
+		t.Errorf("with the file: %v", err)
 	}
 }
 

@@ -200,8 +200,6 @@ func (d *Server) refuse(err error) error {
 		code, reason = codes.InvalidArgument, reasonTaken
 	}
 	switch {
-	case errors.Is(err, forwarder.ErrAway):
-		reason = reasonStoreAway
 	case errors.Is(err, spool.ErrFull):
 		code, reason = codes.ResourceExhausted, reasonFull
 	case errors.Is(err, context.DeadlineExceeded):

@@ -24,7 +24,6 @@ type Metrics struct {
 const (
 	reasonFull        = "spool-full"
 	reasonUnavailable = "unavailable"
-	reasonStoreAway   = "store-away"
 	reasonTaken       = "id-taken"
 	reasonCrowded     = "connections"
 )
@@ -54,7 +53,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	for _, reason := range admission.Reasons() {
 		m.refused.WithLabelValues(string(reason))
 	}
-	for _, reason := range append(authn.Reasons(), reasonFull, reasonUnavailable, reasonStoreAway, reasonTaken, reasonCrowded) {
+	for _, reason := range append(authn.Reasons(), reasonFull, reasonUnavailable, reasonTaken, reasonCrowded) {
 		m.refused.WithLabelValues(reason)
 	}
 	m.persistOnly = &persistOnly{}

@@ -11,14 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/daemon"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/upstream"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -82,7 +80,7 @@ func (silent) HealthEventOccurredV1(context.Context, *protos.HealthEvents) (*emp
 
 // discarding wires a connector whose store takes everything and keeps nothing.
 func discarding(ctx context.Context, d *daemon.Daemon, cfg Config) error {
-	return build(ctx, d, cfg, func(context.Context, prometheus.Registerer) (upstream.Destination, error) { return discard{}, nil })
+	return build(ctx, d, cfg, func() (destination, error) { return discard{}, nil })
 }
 
 type discard struct{}
@@ -97,6 +95,13 @@ func (discard) Append(_ context.Context, records []record.Record) ([]store.Appen
 	}
 	return out, nil
 }
+
+func (d discard) AppendTo(ctx context.Context, server string, records []record.Record) ([]store.AppendResult, string, error) {
+	results, err := d.Append(ctx, records)
+	return results, server, err
+}
+
+func (discard) History(context.Context, int64) ([]record.Record, error) { return nil, nil }
 
 func (discard) Dead(context.Context, store.DeadLetter) error { return nil }
 

@@ -6,14 +6,13 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/nodeclient"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/forwarder"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/retained"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/sink"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/transform"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/upstream"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -25,42 +24,38 @@ const (
 	keepShare = 4
 )
 
+// destination is where the connector's records go: the gateways, and what is kept of what
+// they acknowledge.
+type destination interface {
+	forwarder.Sink
+	sink.History
+	retained.Destination
+	Close() error
+}
+
 // keeper is a destination of which is kept what it has acknowledged.
 type keeper struct {
-	upstream.Destination
+	destination
 	kept *retained.Keeper
 }
 
-// Append implements upstream.Destination.
+// Append implements forwarder.Sink.
 func (k keeper) Append(ctx context.Context, batch []record.Record) ([]store.AppendResult, error) {
 	return k.kept.Append(ctx, batch)
 }
 
-// Close implements upstream.Destination.
-func (k keeper) Close() error { return errors.Join(k.kept.Close(), k.Destination.Close()) }
+// Close implements destination.
+func (k keeper) Close() error { return errors.Join(k.kept.Close(), k.destination.Close()) }
 
-// keepingHistorian is a keeper whose destination tells of the node's past.
-type keepingHistorian struct {
-	keeper
-	upstream.Historian
-}
-
-// keeping keeps what a destination acknowledges, if it can tell servers apart.
-func keeping(d *daemon.Daemon, cfg Config, dest upstream.Destination, q queue, metrics prometheus.Registerer) upstream.Destination {
-	known, ok := dest.(retained.Destination)
-	if !ok {
-		return dest
-	}
+// keeping keeps what a destination acknowledges.
+func keeping(d *daemon.Daemon, cfg Config, dest destination, q queue) destination {
 	policy := retained.Policy{For: keepFor, Bytes: func() int64 {
 		return min(keepBytes, q.spool.MaxBytes()/keepShare, q.spool.MaxBytes()-q.spool.Bytes())
 	}}
-	k, err := retained.Open(retained.Options{Dir: filepath.Join(cfg.SpoolDir, "acknowledged"), Policy: policy, Clock: d.Clock, Log: d.Log}, known, metrics)
+	k, err := retained.Open(retained.Options{Dir: filepath.Join(cfg.SpoolDir, "acknowledged"), Policy: policy, Clock: d.Clock, Log: d.Log}, dest, d.Registry)
 	if err != nil {
 		d.Log.Error("what the store acknowledges is not kept for a failover; events go on", "error", err)
 		return dest
-	}
-	if h, ok := dest.(upstream.Historian); ok {
-		return keepingHistorian{keeper{dest, k}, h}
 	}
 	return keeper{dest, k}
 }

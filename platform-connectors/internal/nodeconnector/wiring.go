@@ -11,13 +11,11 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/nodeclient"
-	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/authn"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/forwarder"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/ingest"
@@ -73,26 +71,15 @@ func openNode(d *daemon.Daemon, cfg Config) (node *nodeclient.OwnNode, client *n
 	return node, client, err
 }
 
-func openRecords(d *daemon.Daemon, cfg Config, open opening, q queue) *upstream.Lazy {
-	r := upstream.NewLazy(func(ctx context.Context) (upstream.Destination, error) {
-		// An attempt that fails must not leave its metrics registered.
-		own := prometheus.NewRegistry()
-		dest, err := open(ctx, own)
-		if err == nil {
-			dest = keeping(d, cfg, dest, q, own)
-		}
-		if err == nil {
-			d.Registry.MustRegister(own)
-		}
-		return dest, err
-	}, d.Clock, d.Log)
-	d.Go("store", r.Run)
-	d.OnStop("store", func(context.Context) error { return r.Close() })
-	d.Ready("store", func() (bool, string) {
-		_, detail := r.Ready() // the socket is open without it
-		return true, detail
-	})
-	return r
+// openGateway opens the way to the gateways, and keeps what they acknowledge.
+func openGateway(d *daemon.Daemon, cfg Config, open opening, q queue) (destination, error) {
+	dest, err := open()
+	if err != nil {
+		return nil, err
+	}
+	dest = keeping(d, cfg, dest, q)
+	d.OnStop("store", func(context.Context) error { return dest.Close() })
+	return dest, nil
 }
 
 // openPipeline reads the stages that change events behind the spool.
@@ -110,25 +97,9 @@ func openPipeline(d *daemon.Daemon, cfg Config, node *nodeclient.OwnNode, client
 	return stages, nil
 }
 
-// sinkOf is the destination as the sink of records.
-type sinkOf struct{ *upstream.Lazy }
-
-func (s sinkOf) Sink(ctx context.Context) (forwarder.Sink, error) { return s.Wait(ctx) }
-
-func (s sinkOf) Opened() (forwarder.Sink, bool) { return s.Lazy.Opened() }
-
-// past is the destination as what knows the node's past.
-type past struct{ *upstream.Lazy }
-
-func (p past) Opened() (sink.History, bool) {
-	dest, _ := p.Lazy.Opened()
-	h, ok := dest.(upstream.Historian)
-	return h, ok
-}
-
-func newSender(d *daemon.Daemon, q queue, source *upstream.Lazy, stages *transform.Runner, notices *forwarder.Notices) *forwarder.Sender {
+func newSender(d *daemon.Daemon, q queue, dest destination, stages *transform.Runner, notices *forwarder.Notices) *forwarder.Sender {
 	return &forwarder.Sender{
-		Source: sinkOf{source}, Transform: stages, Notices: notices, Clock: d.Clock, Log: d.Log,
+		Sink: dest, Transform: stages, Notices: notices, Clock: d.Clock, Log: d.Log,
 		Metrics: forwarder.NewMetrics(d.Registry, q.metrics.DeadLetters.WithLabelValues(spool.DeadRefused)),
 	}
 }
@@ -157,16 +128,10 @@ func startForwarder(d *daemon.Daemon, f *forwarder.Forwarder) {
 	})
 }
 
-// watchDelivery shows that events do not reach the store, or that it is not open.
-func watchDelivery(d *daemon.Daemon, p parts, f *forwarder.Forwarder, records *upstream.Lazy, notices *forwarder.Notices) {
+// watchDelivery shows that events do not reach the store.
+func watchDelivery(d *daemon.Daemon, p parts, f *forwarder.Forwarder, notices *forwarder.Notices) {
 	w := &sink.DeliveryWatch{
-		Backlog: func() conditions.Backlog {
-			if open, detail := records.Ready(); !open && p.queue.spool.Bytes() > 0 {
-				return conditions.Backlog{Since: d.Clock.Now().Add(-p.queue.spool.Oldest()), Problem: detail}
-			}
-			return f.Backlog()
-		},
-		Tell: func() { notices.Add(forwarder.EventsWaiting, 1) },
+		Backlog: f.Backlog, Tell: func() { notices.Add(forwarder.EventsWaiting, 1) },
 		Node: p.node.Object, Client: p.client, Clock: d.Clock, Log: d.Log,
 	}
 	w.Register(d.Registry)
@@ -176,7 +141,7 @@ func watchDelivery(d *daemon.Daemon, p parts, f *forwarder.Forwarder, records *u
 // tellOfFatal tells of events that killed this process in lives before this one.
 func tellOfFatal(d *daemon.Daemon, cfg Config, p parts) {
 	f := &forwarder.Fatal{
-		Spool: p.queue.spool, Source: p.source, NodeName: cfg.NodeName, Node: p.node.Object, Client: p.client, Clock: d.Clock, Log: d.Log,
+		Spool: p.queue.spool, Sink: p.dest, NodeName: cfg.NodeName, Node: p.node.Object, Client: p.client, Clock: d.Clock, Log: d.Log,
 	}
 	d.Go("fatal events", f.Run)
 }
@@ -226,19 +191,18 @@ func identityOf(client *nodeclient.Client, log *slog.Logger) func(context.Contex
 
 // parts are what the Kubernetes sink and those who tell of events need.
 type parts struct {
-	queue   queue
-	node    *nodeclient.OwnNode
-	history sink.Source
-	client  *nodeclient.Client
-	stages  *transform.Runner
-	source  forwarder.Source
+	queue  queue
+	node   *nodeclient.OwnNode
+	client *nodeclient.Client
+	stages *transform.Runner
+	dest   destination
 }
 
 func startSink(d *daemon.Daemon, cfg Config, p parts) {
 	metrics := sink.NewMetrics(d.Registry)
 	fold := &sink.Fold{
 		Path:  filepath.Join(cfg.SpoolDir, "faults.json"),
-		Spool: p.queue.spool, Reader: p.queue.spool.Reader("kubernetes"), Store: p.history,
+		Spool: p.queue.spool, Reader: p.queue.spool.Reader("kubernetes"), Store: p.dest,
 		Identity: p.node.Identity, Change: p.stages.Change, Elsewhere: cfg.Publishers.Policy(cfg.NodeName).ClusterAgents(), Clock: d.Clock, Log: d.Log, Metrics: metrics,
 	}
 	fold.Load()
@@ -252,7 +216,7 @@ func startSink(d *daemon.Daemon, cfg Config, p parts) {
 	dismissals := &sink.Dismissals{Fold: fold, Path: record.ClearedPath(cfg.Socket), Node: p.node.Object}
 	p.node.OnChange(dismissals.Waker())
 	d.Go("dismissals", dismissals.Run)
-	reminder := &forwarder.Reminder{Node: p.node.Object, Stored: fold.Stored, Source: p.source, Client: p.client, Clock: d.Clock, Log: d.Log}
+	reminder := &forwarder.Reminder{Node: p.node.Object, Stored: fold.Stored, Sink: p.dest, Client: p.client, Clock: d.Clock, Log: d.Log}
 	reminder.Register(d.Registry)
 	p.node.OnChange(reminder.Waker())
 	d.Go("reminder", reminder.Run)
@@ -266,11 +230,11 @@ func startSink(d *daemon.Daemon, cfg Config, p parts) {
 }
 
 // opening opens where records go, for as long as it takes; it registers its metrics.
-type opening func(ctx context.Context, metrics prometheus.Registerer) (upstream.Destination, error)
+type opening func() (destination, error)
 
 // Build wires the walk of an event: socket, spool, then gateways and Kubernetes.
 func Build(ctx context.Context, d *daemon.Daemon, cfg Config) error {
-	return build(ctx, d, cfg, func(context.Context, prometheus.Registerer) (upstream.Destination, error) {
+	return build(ctx, d, cfg, func() (destination, error) {
 		return upstream.Open(cfg.Gateway, d.Log)
 	})
 }
@@ -292,16 +256,19 @@ func build(ctx context.Context, d *daemon.Daemon, cfg Config, open opening) erro
 	}
 	follower := newFollower(d, cfg, queue, node, stages)
 	tally := newTally(d, cfg, node, stages)
-	records := openRecords(d, cfg, open, queue)
+	dest, err := openGateway(d, cfg, open, queue)
+	if err != nil {
+		return err
+	}
 	notices := newNotices(d, node, client)
-	sender := newSender(d, queue, records, stages, notices)
+	sender := newSender(d, queue, dest, stages, notices)
 	forward := newForwarder(d, queue, node, sender, tally)
-	p := parts{queue, node, past{records}, client, stages, sinkOf{records}}
+	p := parts{queue, node, client, stages, dest}
 	if client != nil {
 		startSink(d, cfg, p)
 	}
 	startForwarder(d, forward)
-	watchDelivery(d, p, forward, records, notices)
+	watchDelivery(d, p, forward, notices)
 	startFollower(d, follower)
 	tellOfFatal(d, cfg, p)
 	authenticator, err := newAuthenticator(d, cfg, client)

@@ -107,9 +107,9 @@ func (f *Fold) dismiss(ids map[string]bool) error {
 // what the spool holds up to the place that is folded. Nothing was confirmed
 // meanwhile, so there is no gap between the two; what is in both is folded
 // twice, which changes nothing.
-func (f *Fold) rebuild(ctx context.Context, s History) error {
+func (f *Fold) rebuild(ctx context.Context) error {
 	set := &conditions.Set{}
-	if err := f.foldHistory(ctx, s, set); err != nil {
+	if err := f.foldHistory(ctx, set); err != nil {
 		return err
 	}
 	f.work.Lock()
@@ -137,11 +137,11 @@ func (f *Fold) rebuild(ctx context.Context, s History) error {
 	return nil
 }
 
-func (f *Fold) foldHistory(ctx context.Context, s History, set *conditions.Set) error {
+func (f *Fold) foldHistory(ctx context.Context, set *conditions.Set) error {
 	ctx, cancel := context.WithTimeout(ctx, historyDeadline)
 	defer cancel()
 	for after := int64(0); ; {
-		page, err := s.History(ctx, after)
+		page, err := f.Store.History(ctx, after)
 		if err != nil {
 			return fmt.Errorf("reading the node's history from the store: %w", err)
 		}

@@ -32,8 +32,6 @@ const (
 	// diskPace is how many bytes of the file may be written per second.
 	diskPace   = 4 << 20
 	retryAfter = 5 * time.Second
-	// rebuildEvery is how often an incomplete set looks for the store.
-	rebuildEvery = 2 * time.Second
 	// historyDeadline bounds the reading of the node's history.
 	historyDeadline = 2 * time.Minute
 )
@@ -56,12 +54,6 @@ type History interface {
 	History(ctx context.Context, after int64) ([]record.Record, error)
 }
 
-// Source knows the history.
-type Source interface {
-	// Opened is the history, or false while it cannot be read.
-	Opened() (History, bool)
-}
-
 // Fold keeps the fault set in step with the spool.
 type Fold struct {
 	// Path is the fault set's file.
@@ -69,7 +61,7 @@ type Fold struct {
 	Spool  Spool
 	Reader Confirmer
 	// Store is asked for the node's history when the file was lost.
-	Store Source
+	Store History
 	// Identity is the node's machine; records of another one are passed over
 	// when the set is rebuilt.
 	Identity func() record.NodeIdentity
@@ -219,30 +211,14 @@ func (f *Fold) changed(ctx context.Context, r record.Record) record.Record {
 	return as
 }
 
-// wait blocks until there is something to fold. An incomplete set is rebuilt as
-// soon as the store is open, and looks for it every now and then.
+// wait blocks until there is something to fold. An incomplete set is rebuilt instead.
 func (f *Fold) wait(ctx context.Context) error {
 	state := f.current()
 	if state.Complete {
 		_ = f.Spool.Wait(ctx, state.Index) // only ctx ends it early, which Run sees
 		return nil
 	}
-	if s, ok := f.Store.Opened(); ok {
-		return f.rebuild(ctx, s)
-	}
-	soon, cancel := context.WithCancel(ctx)
-	defer cancel()
-	timer := f.Clock.NewTimer(rebuildEvery)
-	defer timer.Stop()
-	go func() {
-		select {
-		case <-timer.C():
-			cancel()
-		case <-soon.Done():
-		}
-	}()
-	_ = f.Spool.Wait(soon, state.Index)
-	return nil
+	return f.rebuild(ctx)
 }
 
 // current is a copy of the state for changing.

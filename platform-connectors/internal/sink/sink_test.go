@@ -66,17 +66,12 @@ func (q *queue) add(events ...record.Event) {
 	}
 }
 
-// history is the node's records in a store, or a store that is away.
+// history is the node's records in a store, or a store that cannot be read.
 type history struct {
 	records []record.Record
-	away    bool
 	err     error
 	lists   int
 }
-
-type source struct{ h *history }
-
-func (s source) Opened() (History, bool) { return s.h, !s.h.away }
 
 func (h *history) History(ctx context.Context, after int64) ([]record.Record, error) {
 	return upstream.History(ctx, h, "gpu-7", after, 2)
@@ -120,7 +115,7 @@ func newFold(t *testing.T, path string, q *queue, h *history) *Fold {
 	t.Helper()
 	f := &Fold{
 		Path: path, Spool: q, Reader: q,
-		Store: source{h}, Identity: func() record.NodeIdentity { return record.NodeIdentity{UID: "uid-7"} },
+		Store: h, Identity: func() record.NodeIdentity { return record.NodeIdentity{UID: "uid-7"} },
 		Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
 	}
 	f.Load()
@@ -244,7 +239,7 @@ func TestAFirstStartIsNoWarning(t *testing.T) {
 		q := &queue{}
 		q.add(tc.entries...)
 		f := &Fold{
-			Path: path, Spool: q, Store: source{&history{}}, Clock: clock.RealClock{},
+			Path: path, Spool: q, Store: &history{}, Clock: clock.RealClock{},
 			Log: slog.New(slog.NewTextHandler(&said, nil)), Metrics: NewMetrics(prometheus.NewRegistry()),
 		}
 		f.Load()
@@ -266,7 +261,7 @@ func TestIncompleteSetShowsFaultsAndHoldsTheSpoolUntilRebuilt(t *testing.T) {
 		}
 		wide := xid("7")
 		wide.Agent, wide.CheckName = "wide", "WideCheck"
-		h := &history{away: true, err: errors.New("away"), records: []record.Record{
+		h := &history{err: errors.New("away"), records: []record.Record{
 			stored(1, xid("2"), nil),
 			stored(2, xid("3"), nil),
 			stored(3, well("3"), nil),
@@ -289,8 +284,6 @@ func TestIncompleteSetShowsFaultsAndHoldsTheSpoolUntilRebuilt(t *testing.T) {
 		if q.confirmed != 0 {
 			t.Errorf("an incomplete set confirmed %d", q.confirmed)
 		}
-		h.away = false
-		run(t, f, time.Minute)
 		if q.confirmed != 0 || h.lists < 2 {
 			t.Errorf("confirmed %d after %d failed lists", q.confirmed, h.lists)
 		}

@@ -56,15 +56,11 @@ type Gateway struct {
 	log  *slog.Logger
 }
 
-var (
-	_ Destination = (*Gateway)(nil)
-	_ Historian   = (*Gateway)(nil)
-)
-
-// Open prepares connections to the gateways; it does not wait for one.
+// Open prepares connections to the gateways; it does not wait for one. The files that prove
+// a gateway are read for each connection, so they may come later.
 func Open(cfg Config, log *slog.Logger) (*Gateway, error) {
 	if _, err := cfg.tls(); err != nil {
-		return nil, err
+		log.Error("no gateway can be proven yet; the spool keeps the events", "error", err)
 	}
 	target, options := "dns:///"+cfg.addresses()[0], []grpc.DialOption{
 		grpc.WithTransportCredentials(renewed{cfg}),
@@ -96,8 +92,8 @@ func Open(cfg Config, log *slog.Logger) (*Gateway, error) {
 	return &Gateway{conn, protos.NewGatewayClient(conn), log}, nil
 }
 
-// Append implements Destination. Called for a publisher's request it shows the
-// gateway that publisher's token: only with it may an event be about any node.
+// Append is that of store.Store. Called for a publisher's request it shows the gateway that
+// publisher's token: only with it may an event be about any node.
 func (g *Gateway) Append(ctx context.Context, batch []record.Record) ([]store.AppendResult, error) {
 	results, _, err := g.AppendTo(ctx, "", batch)
 	return results, err
@@ -171,7 +167,7 @@ func (g *Gateway) append(ctx context.Context, q *protos.AppendRequest, batch []r
 	return out, now, nil
 }
 
-// Dead implements Destination.
+// Dead keeps a dead letter, as that of store.Store.
 func (g *Gateway) Dead(ctx context.Context, deadLetter store.DeadLetter) error {
 	ctx, cancel := context.WithTimeout(forPublisher(ctx), attempt)
 	defer cancel()
@@ -183,7 +179,7 @@ func (g *Gateway) Dead(ctx context.Context, deadLetter store.DeadLetter) error {
 	return nil
 }
 
-// History implements Historian.
+// History implements sink.History.
 func (g *Gateway) History(ctx context.Context, after int64) ([]record.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, attempt)
 	defer cancel()
@@ -201,7 +197,7 @@ func (g *Gateway) History(ctx context.Context, after int64) ([]record.Record, er
 	return out, nil
 }
 
-// Close implements Destination.
+// Close ends the connections.
 func (g *Gateway) Close() error {
 	if err := g.conn.Close(); err != nil {
 		return fmt.Errorf("closing the connection to the gateways: %w", err)
@@ -262,3 +258,63 @@ func (r renewed) Clone() credentials.TransportCredentials { return r }
 
 // OverrideServerName has no meaning: the name is configured.
 func (renewed) OverrideServerName(string) error { return nil }
+
+// historyOf selects the records of a node that may show in its conditions.
+func historyOf(node string) record.Selector {
+	return record.Selector{Name: "NodeHistory", Node: node, Strategy: record.Process}
+}
+
+// History is a page of a node's history in the store.
+func History(ctx context.Context, s interface {
+	List(ctx context.Context, q store.Query) ([]record.Record, error)
+}, node string, after int64, limit int,
+) ([]record.Record, error) {
+	var more bool // who asks gets a page that is bounded by bytes; an empty one is the end
+	return s.List(ctx, store.Query{Selector: historyOf(node), After: after, Limit: limit, More: &more})
+}
+
+// OtherContent is why a store refuses a record.
+const OtherContent = "its id is stored with other content, or no store can hold it"
+
+type listenerKey struct{}
+
+// Listen returns a context of Append under which a Place tells why it refuses a
+// record, where it has more to say than OtherContent. It is told before Append
+// returns, by the goroutine that called it.
+func Listen(ctx context.Context, refused func(id, problem string)) context.Context {
+	return context.WithValue(ctx, listenerKey{}, refused)
+}
+
+// Tell says to who listens why the record is refused.
+func Tell(ctx context.Context, id, problem string) {
+	if refused, ok := ctx.Value(listenerKey{}).(func(id, problem string)); ok {
+		refused(id, problem)
+	}
+}
+
+type droppedKey struct{}
+
+// ListenDropped returns a context of Dead under which a Place tells how many dead letters
+// of the node are gone since.
+func ListenDropped(ctx context.Context, dropped func(n int)) context.Context {
+	return context.WithValue(ctx, droppedKey{}, dropped)
+}
+
+// TellDropped says to who listens that dead letters are gone.
+func TellDropped(ctx context.Context, n int) {
+	if dropped, ok := ctx.Value(droppedKey{}).(func(n int)); ok && n > 0 {
+		dropped(n)
+	}
+}
+
+type anewKey struct{}
+
+// Anew returns a context of Append that says that somebody has ended faults of the node:
+// what is appended repeats nothing that was before.
+func Anew(ctx context.Context) context.Context { return context.WithValue(ctx, anewKey{}, true) }
+
+// IsAnew says whether it is one.
+func IsAnew(ctx context.Context) bool {
+	anew, _ := ctx.Value(anewKey{}).(bool)
+	return anew
+}

@@ -212,3 +212,14 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 	return m
 }
+
+// NotUpdated counts why an update failed, and says it.
+func (m *Metrics) NotUpdated(writer record.Writer, changes int, err error) error {
+	switch {
+	case errors.Is(err, store.ErrConflict):
+		m.Conflicts.WithLabelValues(string(writer)).Inc()
+	case errors.Is(err, record.ErrNotOwner), errors.Is(err, record.ErrIllegalTransition), errors.Is(err, store.ErrNewer):
+		m.Refusals.WithLabelValues(string(writer)).Inc()
+	}
+	return fmt.Errorf("updating %d records: %w", changes, err)
+}

@@ -159,23 +159,12 @@ func (s *Store) Provider(ctx context.Context, csp string) (maintenance.Provider,
 
 // Forget implements store.Maintenances.
 func (s *Store) Forget(ctx context.Context, now time.Time) (int, error) {
-	total := 0
-	for {
-		var n int64
-		err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-			res, err := tx.ExecContext(ctx, "DELETE FROM maintenance_events WHERE (csp, event_id) IN ("+forgetSQL+s.Dialect.SkipLocked+")",
-				s.Dialect.Time(&now), expireBatch)
-			if err != nil {
-				return err
-			}
-			n, err = res.RowsAffected()
-			return err
-		})
-		if err != nil {
-			return total, fmt.Errorf("forgetting maintenances: %w", err)
-		}
-		if total += int(n); n < expireBatch {
-			return total, nil
-		}
+	n, err := s.deleteAll(ctx, func(ctx context.Context, tx *sql.Tx) (sql.Result, error) {
+		return tx.ExecContext(ctx, "DELETE FROM maintenance_events WHERE (csp, event_id) IN ("+forgetSQL+s.Dialect.SkipLocked+")",
+			s.Dialect.Time(&now), expireBatch)
+	})
+	if err != nil {
+		return n, fmt.Errorf("forgetting maintenances: %w", err)
 	}
+	return n, nil
 }

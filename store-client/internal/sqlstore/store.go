@@ -203,29 +203,38 @@ func (s *Store) passed(ctx context.Context, tx *sql.Tx) (time.Time, error) {
 // Expire implements store.Store. Records that are being updated are left for
 // the next call.
 func (s *Store) Expire(ctx context.Context, now time.Time) (int, error) {
-	total := 0
+	n, err := s.deleteAll(ctx, func(ctx context.Context, tx *sql.Tx) (sql.Result, error) {
+		passed, err := s.passed(ctx, tx)
+		if err != nil {
+			return nil, err
+		}
+		overdue := now.Add(-store.ExpireGrace)
+		return tx.ExecContext(ctx, "DELETE FROM health_events WHERE id IN ("+expireSQL+s.Dialect.SkipLocked+")",
+			s.Dialect.Time(&now), s.Dialect.Time(&passed), s.Dialect.Time(&overdue), expireBatch)
+	})
+	s.Metrics.Expired.Add(float64(n))
+	if err != nil {
+		return n, fmt.Errorf("expiring records: %w", err)
+	}
+	return n, nil
+}
+
+// deleteAll deletes batches, each in a transaction, until one is not full.
+func (s *Store) deleteAll(ctx context.Context, batch func(ctx context.Context, tx *sql.Tx) (sql.Result, error)) (total int, err error) {
 	for {
 		var n int64
 		err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-			passed, err := s.passed(ctx, tx)
+			result, err := batch(ctx, tx)
 			if err != nil {
 				return err
 			}
-			overdue := now.Add(-store.ExpireGrace)
-			res, err := tx.ExecContext(ctx, "DELETE FROM health_events WHERE id IN ("+expireSQL+s.Dialect.SkipLocked+")",
-				s.Dialect.Time(&now), s.Dialect.Time(&passed), s.Dialect.Time(&overdue), expireBatch)
-			if err != nil {
-				return err
-			}
-			n, err = res.RowsAffected()
+			n, err = result.RowsAffected()
 			return err
 		})
 		if err != nil {
-			return total, fmt.Errorf("expiring records: %w", err)
+			return total, err
 		}
-		total += int(n)
-		s.Metrics.Expired.Add(float64(n))
-		if n < expireBatch {
+		if total += int(n); n < expireBatch {
 			return total, nil
 		}
 	}

@@ -30,16 +30,11 @@ func (s *Store) Update(ctx context.Context, writer record.Writer, changes []stor
 	if errors.Is(err, errAlone) {
 		u.after, err = s.updateAlone(bounded, writer, changes)
 	}
-	switch {
-	case err == nil:
-		s.wake.Notify(causes(writer, u.after)...)
-		return u.after, nil
-	case errors.Is(err, store.ErrConflict):
-		s.Metrics.Conflicts.WithLabelValues(string(writer)).Inc()
-	case errors.Is(err, record.ErrNotOwner), errors.Is(err, record.ErrIllegalTransition), errors.Is(err, store.ErrNewer):
-		s.Metrics.Refusals.WithLabelValues(string(writer)).Inc()
+	if err != nil {
+		return nil, s.Metrics.NotUpdated(writer, len(changes), err)
 	}
-	return nil, fmt.Errorf("updating %d records: %w", len(changes), err)
+	s.wake.Notify(causes(writer, u.after)...)
+	return u.after, nil
 }
 
 // updateAlone is an update in a transaction of its own: rows are locked in id order,

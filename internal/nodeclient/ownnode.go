@@ -66,46 +66,46 @@ func OpenOwnNode(name, path string, client *Client, log *slog.Logger) (*OwnNode,
 }
 
 // Identity is as it was seen last; empty when the Node was never seen.
-func (n *OwnNode) Identity() record.NodeIdentity {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.identity
+func (own *OwnNode) Identity() record.NodeIdentity {
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	return own.identity
 }
 
 // Object is the Node as the API server last showed it to this process, or nil.
 // It must not be changed.
-func (n *OwnNode) Object() *corev1.Node {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.object
+func (own *OwnNode) Object() *corev1.Node {
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	return own.object
 }
 
 // OnChange calls notify whenever the Node has changed. It must not block and is
 // registered before Run.
-func (n *OwnNode) OnChange(notify func()) { n.listeners = append(n.listeners, notify) }
+func (own *OwnNode) OnChange(notify func()) { own.listeners = append(own.listeners, notify) }
 
 // Run watches the Node until ctx ends.
-func (n *OwnNode) Run(ctx context.Context) error {
-	own := func(o *metav1.ListOptions) {
-		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, n.name).String()
+func (own *OwnNode) Run(ctx context.Context) error {
+	only := func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, own.name).String()
 	}
 	_, controller := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: &cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-				own(&o)
-				return n.client.Nodes.List(ctx, o)
+				only(&o)
+				return own.client.Nodes.List(ctx, o)
 			},
 			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-				own(&o)
-				return n.client.Nodes.Watch(ctx, o)
+				only(&o)
+				return own.client.Nodes.Watch(ctx, o)
 			},
 		},
 		ObjectType: &corev1.Node{},
 		Transform:  strip,
 		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc:    n.see,
-			UpdateFunc: func(_, after any) { n.see(after) },
-			DeleteFunc: func(any) { n.lose() },
+			AddFunc:    own.see,
+			UpdateFunc: func(_, after any) { own.see(after) },
+			DeleteFunc: func(any) { own.lose() },
 		},
 	})
 	stopped := make(chan struct{})
@@ -130,35 +130,35 @@ func strip(x any) (any, error) {
 	return x, nil
 }
 
-func (n *OwnNode) see(x any) {
+func (own *OwnNode) see(x any) {
 	object, ok := x.(*corev1.Node)
 	if !ok {
 		return
 	}
 	identity := Identity(object)
-	n.mu.Lock()
-	changed := identity != n.identity
-	n.object, n.identity = object, identity
-	n.mu.Unlock()
+	own.mu.Lock()
+	changed := identity != own.identity
+	own.object, own.identity = object, identity
+	own.mu.Unlock()
 	if changed {
-		if err := n.keep(identity); err != nil {
-			n.log.Error("keeping the node's identity failed", "error", err)
+		if err := own.keep(identity); err != nil {
+			own.log.Error("keeping the node's identity failed", "error", err)
 		}
 	}
-	for _, notify := range n.listeners {
+	for _, notify := range own.listeners {
 		notify()
 	}
 }
 
 // lose forgets the object but not the machine: the Node may come back.
-func (n *OwnNode) lose() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.object = nil
+func (own *OwnNode) lose() {
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	own.object = nil
 }
 
-func (n *OwnNode) keep(seen record.NodeIdentity) error {
-	_, err := durable.Save(n.path, ownIdentity{identityVersion, seen})
+func (own *OwnNode) keep(seen record.NodeIdentity) error {
+	_, err := durable.Save(own.path, ownIdentity{identityVersion, seen})
 	return err
 }
 
