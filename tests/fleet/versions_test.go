@@ -18,8 +18,9 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
-// earlier is the commit whose binaries run beside the present ones. It is moved on when
-// records, wire or CRDs change in a way that it cannot be upgraded from any more.
+// earlier is the commit whose binaries run beside the present ones, or before them: the one
+// before the engines of repairs became one. It is moved on when records, wire or CRDs change
+// in a way that it cannot be upgraded from any more.
 const earlier = "432897c3ae5346193296117ac1f46d37cbe5d1ca"
 
 // The nodes of the test, by the phase in which the versions change.
