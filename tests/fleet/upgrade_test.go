@@ -171,7 +171,8 @@ func startUpgrade(t *testing.T) *upgrade {
 		Chains:            []string{filepath.Join(root, "tests/fleet/testdata/chain.yaml")},
 		RemediationConfig: upgradeActions,
 		JanitorFlags: []string{
-			"--gpu-reset-enabled", "--gpu-reset-image", "example.com/gpu-reset:1", "--gpu-reset-job-namespace", "nvsentinel", "--plugin-timeout", "5s", "--resend-after", "20s", "--poll-interval", "2s",
+			"--gpu-reset-enabled", "--gpu-reset-image", "example.com/gpu-reset:1", "--gpu-reset-job-namespace", "nvsentinel",
+			"--plugin-timeout", "5s", "--resend-after", "20s", "--poll-interval", "2s",
 		},
 		QuarantineFlags: []string{"--circuit-breaker-enabled=false"},
 		Runs: func(service, node string) bool {
@@ -319,7 +320,8 @@ func (u *upgrade) provider(node, fault string) {
 
 func (u *upgrade) patchNode(node, patch string) {
 	u.Helper()
-	if _, err := u.fleet.Cluster.Client().CoreV1().Nodes().Patch(u.Context(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+	nodes := u.fleet.Cluster.Client().CoreV1().Nodes()
+	if _, err := nodes.Patch(u.Context(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		u.Fatal(err)
 	}
 }

@@ -113,8 +113,8 @@ func (u *upgrade) waited() {
 	}
 }
 
-// eachOnce: each name was filled by one object, and the provider was asked with one key for
-// each object that asks a machine.
+// eachOnce: each name was filled by one object. The provider was asked once for each object
+// that asks a machine, but for the one that it did not answer: there with one key.
 func (u *upgrade) eachOnce() {
 	u.Helper()
 	// 6 RebootNodes of sessions, 4 of chains, a TerminateNode, a GPUReset with its Job, 6
@@ -124,24 +124,27 @@ func (u *upgrade) eachOnce() {
 	if err != nil {
 		u.Fatal(err)
 	}
-	asked, done := map[string]map[string]bool{}, map[string]int{}
+	keys, asked, done := map[string]map[string]bool{}, map[string]int{}, map[string]int{}
 	for _, e := range books {
-		if asked[e.Node] == nil {
-			asked[e.Node] = map[string]bool{}
-		}
-		asked[e.Node][e.Key] = true
-		if e.Effect == "rebooted" || e.Effect == "terminated" {
+		switch e.Effect {
+		case "accepted", "duplicate", "hung":
+			asked[e.Node]++
+			if keys[e.Node] == nil {
+				keys[e.Node] = map[string]bool{}
+			}
+			keys[e.Node][e.Key] = true
+		case "rebooted", "terminated":
 			done[e.Node]++
 		}
 	}
-	want := map[string]int{failedOnce: 2, servicesOff: 0}
+	several := map[string]int{failedOnce: 2, servicesOff: 0}
 	for _, node := range u.fleet.NodeNames() {
-		n, several := want[node]
-		if !several {
-			n = 1
+		want, ok := several[node]
+		if !ok {
+			want = 1
 		}
-		if len(asked[node]) != n || done[node] != n {
-			u.Errorf("%s: the provider was asked with the keys %v and did %d of them, want %d", node, asked[node], done[node], n)
+		if len(keys[node]) != want || done[node] != want || (node != unanswered && asked[node] != want) {
+			u.Errorf("%s: the provider was asked %d times with the keys %v and did %d of them, want %d", node, asked[node], keys[node], done[node], want)
 		}
 	}
 }

@@ -21,54 +21,87 @@ import (
 )
 
 // observe reads records, Node, object and pods from where they live, no cache. What
-// the decision does not look at is not read, and the pods are not that node-drainer has
-// just listed: the API server answers such a list when its cache has caught up, up to a
-// tenth of a second later.
-func (r *Reconciler) observe(ctx context.Context, name string, reserved *reservation) (*facts, error) {
-	records, err := r.Records.List(ctx, store.Query{Selector: RepairsOf(name)})
-	if err != nil {
-		return nil, fmt.Errorf("listing the records of node %s: %w", name, err)
+// the decision does not look at is not read.
+func (r *Reconciler) observe(ctx context.Context, node string, reserved *reservation) (*facts, error) {
+	f := &facts{}
+	f.view.Node.Name = node
+	if err := r.readRecords(ctx, f); err != nil {
+		return nil, err
 	}
-	for _, x := range records {
+	wanted, err := r.readNode(ctx, f, reserved)
+	if err != nil || !wanted {
+		return f, err
+	}
+	if f.view.Boots, err = r.boots(ctx, f.view); err != nil {
+		return nil, err
+	}
+	r.readObject(ctx, f, reserved)
+	return f, r.readRest(ctx, f)
+}
+
+func (r *Reconciler) readRecords(ctx context.Context, f *facts) (err error) {
+	name := f.view.Node.Name
+	if f.view.Records, err = r.Records.List(ctx, store.Query{Selector: RepairsOf(name)}); err != nil {
+		return fmt.Errorf("listing the records of node %s: %w", name, err)
+	}
+	for _, x := range f.view.Records {
 		crashpoint.DieOf(x.Event.Message)
 	}
-	f := &facts{view: decision.View{Records: records, Node: decision.Node{Name: name}}}
+	return nil
+}
+
+// readNode reads the Node, unless it is known well enough. wanted says whether the decision
+// looks at it.
+func (r *Reconciler) readNode(ctx context.Context, f *facts, reserved *reservation) (wanted bool, err error) {
+	name := f.view.Node.Name
 	cached := r.cached(name)
 	needs := decision.Needs(f.view, marksOf(cached), r.Clock.Now())
 	if !needs.Node {
-		return f, nil
+		return false, nil
 	}
-	if f.node = reserved.knownNode(records); f.node == nil && needs.Cached {
+	if f.node = reserved.knownNode(f.view.Records); f.node == nil && needs.Cached {
 		f.node = cached
 	}
 	if f.node == nil {
 		if f.node, err = kube.ReadNode(ctx, r.Cluster.Clientset, name); err != nil && !errors.Is(err, kube.ErrGone) {
-			return nil, err
+			return true, err
 		}
 	}
 	f.view.Node.Presence = decision.Absent
 	if f.node != nil {
 		f.view.Node = nodeFacts(f.node)
 	}
-	if f.view.Boots, err = r.boots(ctx, f.view); err != nil {
-		return nil, err
+	return true, nil
+}
+
+// readObject reads the object of the current attempt; one whose name was reserved a moment
+// ago is absent.
+func (r *Reconciler) readObject(ctx context.Context, f *facts, reserved *reservation) {
+	cur, ok := decision.Current(f.view.Records)
+	if !ok {
+		return
 	}
-	if cur, ok := decision.Current(records); ok {
-		f.view.Object = decision.Object{Presence: decision.Absent}
-		if !reserved.names(cur.Attempt) {
-			f.view.Object = r.object(ctx, cur.Attempt)
-		}
+	f.view.Object = decision.Object{Presence: decision.Absent}
+	if !reserved.names(cur.Attempt) {
+		f.view.Object = r.object(ctx, cur.Attempt)
 	}
-	needs = decision.Needs(f.view, nil, r.Clock.Now())
+}
+
+// readRest reads what only some decisions depend on. The pods are not read that node-drainer
+// has just listed: the API server answers such a list when its cache has caught up, up to a
+// tenth of a second later.
+func (r *Reconciler) readRest(ctx context.Context, f *facts) (err error) {
+	name := f.view.Node.Name
+	needs := decision.Needs(f.view, nil, r.Clock.Now())
 	if !needs.Kubelet {
 		r.kubelets.Forget(name)
 	} else if f.view.Node.Kubelet, err = r.kubelets.Look(ctx, r.Cluster.Clientset, f.node, r.Clock.Now()); err != nil {
-		return nil, err
+		return err
 	}
 	if needs.Pods {
-		f.view.PodsBack, err = r.podsBack(ctx, name, r.Eviction.Demands(records, f.view.Node.Session))
+		f.view.PodsBack, err = r.podsBack(ctx, name, r.Eviction.Demands(f.view.Records, f.view.Node.Session))
 	}
-	return f, err
+	return err
 }
 
 // cached is the Node that the cache has; nil when it has none.
