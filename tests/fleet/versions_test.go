@@ -144,7 +144,7 @@ func (v *versions) inEveryPhase() {
 	f.Service("janitor").Freeze(true)
 	v.fault(remediating)
 	v.until(func(ctx context.Context) (bool, error) { return v.objects(ctx, remediating) == v.waves, nil })
-	f.Service("node-drainer").Freeze(true)
+	v.freezeDrainer()
 	v.fault(quarantined)
 	v.latest(quarantined, func(s record.Status) bool { return s.QuarantineFinishTimestamp != nil })
 	v.cli("brake", "on", "--reason", "two versions")
@@ -270,14 +270,20 @@ func (v *versions) lock() (tx *sql.Tx, unlock func()) {
 	}
 }
 
+// freezeDrainer stops node-drainer outside of a transaction, within which it would keep all
+// others from writing.
+func (v *versions) freezeDrainer() {
+	v.Helper()
+	_, unlock := v.lock()
+	defer unlock()
+	v.fleet.Service("node-drainer").Freeze(true)
+}
+
 // stopped brings a node's fault to the point at which its drain is to begin, and stops
 // node-drainer there.
 func (v *versions) stopped(node string) record.Record {
 	v.Helper()
-	// A process that is frozen within a transaction would keep all others from writing.
-	_, unlock := v.lock()
-	v.fleet.Service("node-drainer").Freeze(true)
-	unlock()
+	v.freezeDrainer()
 	v.fault(node)
 	v.latest(node, func(s record.Status) bool { return s.QuarantineFinishTimestamp != nil })
 	r, err := v.newest(v.Context(), node)
