@@ -229,6 +229,12 @@ func ParseStrategy(s string) (Strategy, error) {
 	return "", fmt.Errorf("processing strategy %q is not PROCESS or PERSIST_ONLY%s", s, earlier[s])
 }
 
+// Validate says what is wrong with a strategy of a configuration.
+func (s Strategy) Validate() error {
+	_, err := ParseStrategy(string(s))
+	return err
+}
+
 // ParseAction reads an action's name from configuration; REBOOT_NODE is
 // accepted as RESTART_VM.
 func ParseAction(s string) (Action, error) {

@@ -6,19 +6,19 @@ import (
 
 	"github.com/BurntSushi/toml"
 
-	"github.com/nvidia/nvsentinel/data-models/checkname"
+	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
 // Names are the check names that connectors give to agents.
 type Names struct {
-	owners []checkname.Owner
+	owners []record.CheckOwner
 	from   string
 }
 
 // ReadNames reads them from a connector's configuration file; without a path they are
 // the built-in ones.
 func ReadNames(path string) (Names, error) {
-	n := Names{checkname.Defaults(), "the connectors' built-in names"}
+	n := Names{record.DefaultCheckOwners(), "the connectors' built-in names"}
 	if path == "" {
 		return n, nil
 	}
@@ -42,7 +42,7 @@ func ReadNames(path string) (Names, error) {
 	}
 	n = Names{from: path}
 	for _, a := range document.Publishers.Agent {
-		n.owners = append(n.owners, checkname.Owner{Agent: a.Name, Checks: a.Checks})
+		n.owners = append(n.owners, record.CheckOwner{Agent: a.Name, Checks: a.Checks})
 	}
 	return n, nil
 }
@@ -51,7 +51,7 @@ func ReadNames(path string) (Names, error) {
 // and what would be right.
 func (n Names) Of(agent string) func(name string) error {
 	return func(name string) error {
-		owner, by := checkname.Of(n.owners, name)
+		owner, by := record.CheckOwnerOf(n.owners, name)
 		if owner == "" || owner == agent {
 			return nil
 		}

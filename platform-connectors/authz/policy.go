@@ -10,7 +10,7 @@ import (
 	"path"
 	"slices"
 
-	"github.com/nvidia/nvsentinel/data-models/checkname"
+	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
 // Caller is what is known of the one who sends a batch.
@@ -91,7 +91,7 @@ func refuse(reason Reason, format string, args ...any) *Refusal {
 // DefaultAgents are the publishers of this suite and their check names.
 func DefaultAgents() []Agent {
 	var out []Agent
-	for _, o := range checkname.Defaults() {
+	for _, o := range record.DefaultCheckOwners() {
 		out = append(out, Agent{Name: o.Agent, Checks: o.Checks})
 	}
 	return out
@@ -189,11 +189,11 @@ func (p Policy) named(agent string) Agent {
 
 // owner is the agent to which an operator gave the check, or empty.
 func (p Policy) owner(check string) string {
-	owners := make([]checkname.Owner, len(p.Agents))
+	owners := make([]record.CheckOwner, len(p.Agents))
 	for i, a := range p.Agents {
-		owners[i] = checkname.Owner{Agent: a.Name, Checks: a.Checks}
+		owners[i] = record.CheckOwner{Agent: a.Name, Checks: a.Checks}
 	}
-	owner, _ := checkname.Of(owners, check)
+	owner, _ := record.CheckOwnerOf(owners, check)
 	return owner
 }
 

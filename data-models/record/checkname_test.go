@@ -1,13 +1,13 @@
-package checkname_test
+package record_test
 
 import (
 	"testing"
 
-	"github.com/nvidia/nvsentinel/data-models/checkname"
+	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-func TestOf(t *testing.T) {
-	owners := append(checkname.Defaults(), checkname.Owner{Agent: "mine", Checks: []string{"GpuCountMismatch", "Mine*", "[", "XID*"}})
+func TestCheckOwnerOf(t *testing.T) {
+	owners := append(record.DefaultCheckOwners(), record.CheckOwner{Agent: "mine", Checks: []string{"GpuCountMismatch", "Mine*", "[", "XID*"}})
 	for check, want := range map[string][2]string{
 		"GpuBroken":        {"gpu-health-monitor", "Gpu*"},
 		"GpuCountMismatch": {"mine", "GpuCountMismatch"},
@@ -19,7 +19,7 @@ func TestOf(t *testing.T) {
 		"":                 {},
 		"[":                {"mine", "["},
 	} {
-		if agent, by := checkname.Of(owners, check); agent != want[0] || by != want[1] {
+		if agent, by := record.CheckOwnerOf(owners, check); agent != want[0] || by != want[1] {
 			t.Errorf("%q belongs to %q by %q, want %q", check, agent, by, want)
 		}
 	}

@@ -1,20 +1,18 @@
-// Package checkname says to which agent a check name belongs. It does no I/O and reads no
-// clock.
-package checkname
+package record
 
 import "path"
 
-// Owner is an agent and the check names that belong to it.
-type Owner struct {
+// CheckOwner is an agent and the check names that belong to it.
+type CheckOwner struct {
 	Agent string
 	// Checks are names, and patterns of path.Match: "SysLogs*".
 	Checks []string
 }
 
-// Defaults are the agents of this suite whose check names connectors know without any
+// DefaultCheckOwners are the agents of this suite whose check names connectors know without any
 // configuration.
-func Defaults() []Owner {
-	return []Owner{
+func DefaultCheckOwners() []CheckOwner {
+	return []CheckOwner{
 		{"syslog-health-monitor", []string{"SysLogs*"}},
 		{"gpu-health-monitor", []string{"Gpu*"}},
 		{"csp-health-monitor", []string{"CSPMaintenance", "CSPUnreachable"}},
@@ -22,10 +20,10 @@ func Defaults() []Owner {
 	}
 }
 
-// Of is the agent to which a check name belongs, and the name or pattern by which it does;
+// CheckOwnerOf is the agent to which a check name belongs, and the name or pattern by which it does;
 // empty is nobody. An agent with the very name goes before one with a pattern: Gpu* is
 // gpu-health-monitor's, and GpuCountMismatch of another agent may be.
-func Of(owners []Owner, check string) (agent, by string) {
+func CheckOwnerOf(owners []CheckOwner, check string) (agent, by string) {
 	for _, o := range owners {
 		for _, pattern := range o.Checks {
 			if pattern == check {
