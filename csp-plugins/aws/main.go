@@ -4,17 +4,16 @@ package main
 import (
 	"context"
 
-	"github.com/nvidia/nvsentinel/csp-plugins/internal/aws"
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 )
 
 const name = "csp-plugin-aws"
 
-func main() { daemon.Main(name, aws.Default(), build) }
+func main() { daemon.Main(name, Default(), build) }
 
-func build(ctx context.Context, d *daemon.Daemon, cfg aws.Config) error {
-	provider, err := aws.New(ctx, cfg)
+func build(ctx context.Context, d *daemon.Daemon, cfg Config) error {
+	provider, err := New(ctx, cfg)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nvidia/nvsentinel/api/csp/plugintest"
-	"github.com/nvidia/nvsentinel/csp-plugins/internal/aws"
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/ec2fake"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
@@ -164,11 +163,11 @@ func TestConformance(t *testing.T) {
 // A plugin that can destroy machines does not start in clear text or for anybody
 // unless it is told so.
 func TestSafeByDefault(t *testing.T) {
-	err := aws.Default().Validate()
+	err := Default().Validate()
 	if err == nil || !strings.Contains(err.Error(), "--tls-cert-file") {
 		t.Errorf("the default configuration: %v, want it to ask for a certificate", err)
 	}
-	c := aws.Default()
+	c := Default()
 	c.Plaintext, c.Callers = true, nil
 	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "--callers") {
 		t.Errorf("without callers: %v, want it to ask for them", err)
@@ -195,7 +194,7 @@ func TestManifest(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := append(deployment.Spec.Template.Spec.Containers[0].Args, "--check-config")
-	if code := daemon.RunForTest(t, name, aws.Default(), build, args...).Wait(); code != 0 {
+	if code := daemon.RunForTest(t, name, Default(), build, args...).Wait(); code != 0 {
 		t.Errorf("the arguments of the manifest: exit code %d, want 0", code)
 	}
 }

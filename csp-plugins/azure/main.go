@@ -1,20 +1,20 @@
-// Command azure is the provider plugin of machines that are virtual machines of Azure.
+// Command azure is the provider plugin of machines that are virtual machines of Azure,
+// alone or in scale sets.
 package main
 
 import (
 	"context"
 
-	"github.com/nvidia/nvsentinel/csp-plugins/internal/azure"
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 )
 
 const name = "csp-plugin-azure"
 
-func main() { daemon.Main(name, azure.Default(), build) }
+func main() { daemon.Main(name, Default(), build) }
 
-func build(_ context.Context, d *daemon.Daemon, cfg azure.Config) error {
-	provider, err := azure.New(cfg)
+func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
+	provider, err := New(cfg)
 	if err != nil {
 		return err
 	}

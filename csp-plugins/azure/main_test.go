@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/nvidia/nvsentinel/csp-plugins/internal/azure"
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloudtest"
 	"github.com/nvidia/nvsentinel/internal/testkit"
@@ -24,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { cloudtest.Main(m, main) }
 
-var plugin = cloudtest.Plugin{
+var tested = cloudtest.Plugin{
 	Open: func(t *testing.T, rebooted func(string)) cloudtest.Cloud { return newManager(t, rebooted) },
 	Start: func(_ *testing.T, c cloudtest.Cloud, url string) (args, env []string) {
 		m := c.(*manager)
@@ -33,28 +32,28 @@ var plugin = cloudtest.Plugin{
 			"AZURE_TENANT_ID=" + tenant, "AZURE_CLIENT_ID=" + client, "AZURE_CLIENT_SECRET=" + secret, "AZURE_TOKEN_CREDENTIALS=EnvironmentCredential",
 		}
 	},
-	TLS: true, NoRequestIDs: true, Kinds: azure.Kinds,
+	TLS: true, NoRequestIDs: true, Kinds: Kinds,
 }
 
 func TestConformance(t *testing.T) {
 	testkit.Long(t, "gcp's TestConformance, in the same frame, and this plugin's TestAnswers and TestOperations")
-	cloudtest.Conformance(t, plugin)
+	cloudtest.Conformance(t, tested)
 }
 
-func TestKillsAtTheSignal(t *testing.T) { cloudtest.KillsAtTheSignal(t, plugin) }
-func TestClaims(t *testing.T)           { cloudtest.Claims(t, plugin) }
-func TestProofs(t *testing.T)           { cloudtest.Proofs(t, plugin) }
-func TestOperations(t *testing.T)       { cloudtest.Operations(t, plugin) }
-func TestReadiness(t *testing.T)        { cloudtest.Readiness(t, plugin) }
+func TestKillsAtTheSignal(t *testing.T) { cloudtest.KillsAtTheSignal(t, tested) }
+func TestClaims(t *testing.T)           { cloudtest.Claims(t, tested) }
+func TestProofs(t *testing.T)           { cloudtest.Proofs(t, tested) }
+func TestOperations(t *testing.T)       { cloudtest.Operations(t, tested) }
+func TestReadiness(t *testing.T)        { cloudtest.Readiness(t, tested) }
 
 func TestKills(t *testing.T) {
 	testkit.Long(t, "TestKillsAtTheSignal")
-	cloudtest.Kills(t, plugin)
+	cloudtest.Kills(t, tested)
 }
 
 // connect makes a provider and the Azure that it speaks to, with two machines: one
 // alone and one in a scale set.
-func connect(t *testing.T) (p *azure.Provider, m *manager, machines []string) {
+func connect(t *testing.T) (p *Provider, m *manager, machines []string) {
 	t.Helper()
 	m = newManager(t, func(string) {})
 	server := httptest.NewTLSServer(m)
@@ -63,7 +62,7 @@ func connect(t *testing.T) (p *azure.Provider, m *manager, machines []string) {
 	where := azcloud.Configuration{Services: map[azcloud.ServiceName]azcloud.ServiceConfiguration{
 		azcloud.ResourceManager: {Endpoint: server.URL, Audience: "https://management.azure.com"},
 	}}
-	p = azure.With(&azfake.TokenCredential{}, azcore.ClientOptions{Cloud: where, Transport: server.Client()})
+	p = With(&azfake.TokenCredential{}, azcore.ClientOptions{Cloud: where, Transport: server.Client()})
 	return p, m, []string{m.Add("gpu-1", ""), m.Add("gpu-2", "")}
 }
 
@@ -133,7 +132,7 @@ func TestUnsent(t *testing.T) {
 		t.Setenv(name, "")
 	}
 	machine := "azure://" + group + "virtualMachines/x"
-	none, err := azure.New(azure.Default())
+	none, err := New(Default())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,9 +142,9 @@ func TestUnsent(t *testing.T) {
 	t.Setenv("AZURE_TENANT_ID", tenant)
 	t.Setenv("AZURE_CLIENT_ID", client)
 	t.Setenv("AZURE_CLIENT_SECRET", secret)
-	c := azure.Default()
+	c := Default()
 	c.Endpoint, c.Authority = "https://127.0.0.1:1", "https://127.0.0.1:1" // a port that no test is given
-	p, err := azure.New(c)
+	p, err := New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,11 +152,11 @@ func TestUnsent(t *testing.T) {
 		t.Errorf("no token: %v, want Unauthenticated", err)
 	}
 	where := azcloud.Configuration{Services: map[azcloud.ServiceName]azcloud.ServiceConfiguration{azcloud.ResourceManager: {Endpoint: "https://127.0.0.1:1", Audience: "a"}}}
-	away := azure.With(&azfake.TokenCredential{}, azcore.ClientOptions{Cloud: where})
+	away := With(&azfake.TokenCredential{}, azcore.ClientOptions{Cloud: where})
 	if _, err := away.Begin(t.Context(), cloud.Signal{Machine: machine, ID: uuid.New()}); status.Code(err) != codes.Aborted {
 		t.Errorf("no connection: %v, want Aborted", err)
 	}
-	c = azure.Default()
+	c = Default()
 	c.Plaintext, c.Cloud, c.Endpoint = true, "mars", "http://arm"
 	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "--cloud") || !strings.Contains(err.Error(), "--arm-endpoint") {
 		t.Errorf("the configuration: %v, want cloud and endpoint refused", err)
@@ -188,7 +187,7 @@ func TestMachines(t *testing.T) {
 		m.Tag(machine, "cluster", "c1")
 		id, err := p.Identity(t.Context(), machine)
 		want := cloud.Identity{
-			Names: map[string][]string{azure.ComputerName: {one.computer}, azure.VMName: {[]string{"gpu-1", ""}[i]}}, Tags: map[string]string{"cluster": "c1"},
+			Names: map[string][]string{ComputerName: {one.computer}, VMName: {[]string{"gpu-1", ""}[i]}}, Tags: map[string]string{"cluster": "c1"},
 		}
 		if err != nil || !reflect.DeepEqual(id, want) {
 			t.Errorf("identity %v, %v; want %v", id, err, want)

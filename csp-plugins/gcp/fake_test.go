@@ -48,17 +48,17 @@ type instance struct {
 }
 
 type operation struct {
-	Name      string  `json:"name"`
-	Kind      string  `json:"operationType"`
-	Status    string  `json:"status"`
-	ClientID  string  `json:"clientOperationId"`
-	Error     *failed `json:"error,omitempty"`
-	HTTPError int     `json:"httpErrorStatusCode,omitempty"`
-	left      int     // times that it is asked about until it is over
+	Name      string          `json:"name"`
+	Kind      string          `json:"operationType"`
+	Status    string          `json:"status"`
+	ClientID  string          `json:"clientOperationId"`
+	Error     *operationError `json:"error,omitempty"`
+	HTTPError int             `json:"httpErrorStatusCode,omitempty"`
+	left      int             // times that it is asked about until it is over
 	then      func()
 }
 
-type failed struct {
+type operationError struct {
 	Errors []problem `json:"errors"`
 }
 
@@ -288,7 +288,7 @@ func (e *engine) askedAbout(what string) (int, any, func()) {
 	}
 	o.Status = "DONE"
 	if e.pace == cloudtest.Failing {
-		o.HTTPError, o.Error = http.StatusServiceUnavailable, &failed{[]problem{{Code: "INTERNAL_ERROR", Message: "the host did not answer"}}}
+		o.HTTPError, o.Error = http.StatusServiceUnavailable, &operationError{[]problem{{Code: "INTERNAL_ERROR", Message: "the host did not answer"}}}
 	} else if o.then != nil {
 		o.then()
 	}

@@ -5,16 +5,15 @@ import (
 	"context"
 
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
-	"github.com/nvidia/nvsentinel/csp-plugins/internal/gcp"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 )
 
 const name = "csp-plugin-gcp"
 
-func main() { daemon.Main(name, gcp.Default(), build) }
+func main() { daemon.Main(name, Default(), build) }
 
-func build(ctx context.Context, d *daemon.Daemon, cfg gcp.Config) error {
-	provider, err := gcp.New(ctx, cfg)
+func build(ctx context.Context, d *daemon.Daemon, cfg Config) error {
+	provider, err := New(ctx, cfg)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,6 @@ import (
 
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloudtest"
-	"github.com/nvidia/nvsentinel/csp-plugins/internal/gcp"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
@@ -41,8 +40,8 @@ func serviceAccountKey(t *testing.T) *rsa.PrivateKey {
 	return key
 }
 
-// credentials writes the key file of a service account.
-func credentials(t *testing.T) (file string) {
+// serviceAccountFile writes the key file of a service account.
+func serviceAccountFile(t *testing.T) (file string) {
 	t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(serviceAccountKey(t))
 	if err != nil {
@@ -62,34 +61,34 @@ func credentials(t *testing.T) (file string) {
 	return file
 }
 
-var plugin = cloudtest.Plugin{
+var tested = cloudtest.Plugin{
 	Open: func(t *testing.T, rebooted func(string)) cloudtest.Cloud { return newEngine(t, rebooted) },
 	Start: func(t *testing.T, _ cloudtest.Cloud, url string) (args, env []string) {
-		return []string{"--compute-endpoint", url}, []string{"GOOGLE_APPLICATION_CREDENTIALS=" + credentials(t)}
+		return []string{"--compute-endpoint", url}, []string{"GOOGLE_APPLICATION_CREDENTIALS=" + serviceAccountFile(t)}
 	},
-	Kinds: gcp.Kinds,
+	Kinds: Kinds,
 }
 
-func TestConformance(t *testing.T)      { cloudtest.Conformance(t, plugin) }
-func TestKillsAtTheSignal(t *testing.T) { cloudtest.KillsAtTheSignal(t, plugin) }
-func TestClaims(t *testing.T)           { cloudtest.Claims(t, plugin) }
-func TestProofs(t *testing.T)           { cloudtest.Proofs(t, plugin) }
-func TestOperations(t *testing.T)       { cloudtest.Operations(t, plugin) }
-func TestReadiness(t *testing.T)        { cloudtest.Readiness(t, plugin) }
+func TestConformance(t *testing.T)      { cloudtest.Conformance(t, tested) }
+func TestKillsAtTheSignal(t *testing.T) { cloudtest.KillsAtTheSignal(t, tested) }
+func TestClaims(t *testing.T)           { cloudtest.Claims(t, tested) }
+func TestProofs(t *testing.T)           { cloudtest.Proofs(t, tested) }
+func TestOperations(t *testing.T)       { cloudtest.Operations(t, tested) }
+func TestReadiness(t *testing.T)        { cloudtest.Readiness(t, tested) }
 
 func TestKills(t *testing.T) {
 	testkit.Long(t, "TestKillsAtTheSignal")
-	cloudtest.Kills(t, plugin)
+	cloudtest.Kills(t, tested)
 }
 
 // connect makes a provider and the Compute Engine that it speaks to.
-func connect(t *testing.T) (*gcp.Provider, *engine) {
+func connect(t *testing.T) (*Provider, *engine) {
 	t.Helper()
-	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", credentials(t))
+	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", serviceAccountFile(t))
 	e := newEngine(t, func(string) {})
 	server := httptest.NewServer(e)
 	t.Cleanup(server.Close)
-	p, err := gcp.New(t.Context(), gcp.Config{Endpoint: server.URL})
+	p, err := New(t.Context(), Config{Endpoint: server.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +167,7 @@ func TestAnswers(t *testing.T) {
 func TestUnsent(t *testing.T) {
 	_, e := connect(t)
 	machine := e.Add("gpu-1", "")
-	away, err := gcp.New(t.Context(), gcp.Config{Endpoint: "http://127.0.0.1:1"}) // a port that no test is given
+	away, err := New(t.Context(), Config{Endpoint: "http://127.0.0.1:1"}) // a port that no test is given
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +179,7 @@ func TestUnsent(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", file)
-	unsigned, err := gcp.New(t.Context(), gcp.Config{Endpoint: "http://127.0.0.1:1"})
+	unsigned, err := New(t.Context(), Config{Endpoint: "http://127.0.0.1:1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +187,7 @@ func TestUnsent(t *testing.T) {
 		t.Errorf("no token: %v, want Unauthenticated", err)
 	}
 	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere.json")
-	if _, err := gcp.New(t.Context(), gcp.Config{}); err == nil || !strings.Contains(err.Error(), "/nowhere.json") {
+	if _, err := New(t.Context(), Config{}); err == nil || !strings.Contains(err.Error(), "/nowhere.json") {
 		t.Errorf("no credentials: %v, want the start to fail and to name the file", err)
 	}
 }
@@ -224,7 +223,7 @@ func TestMachines(t *testing.T) {
 	e.Tag(machine, "cluster", "c1")
 	id, err := p.Identity(t.Context(), machine)
 	want := cloud.Identity{Names: map[string][]string{
-		gcp.Name: {"gpu-1", "gpu-1.us-central1-a.c.proj-1.internal", "gpu-1.c.proj-1.internal"}, gcp.Hostname: {"gpu-1.example.com"},
+		Name: {"gpu-1", "gpu-1.us-central1-a.c.proj-1.internal", "gpu-1.c.proj-1.internal"}, Hostname: {"gpu-1.example.com"},
 	}, Tags: map[string]string{"cluster": "c1"}}
 	if err != nil || !reflect.DeepEqual(id, want) {
 		t.Errorf("identity %v, %v; want %v", id, err, want)
@@ -234,7 +233,7 @@ func TestMachines(t *testing.T) {
 // A managed instance group makes a new instance under the name of one that was
 // deleted: the operation's end says that the old one is gone.
 func TestRecreated(t *testing.T) {
-	cloudtest.Recreated(t, plugin, func(c cloudtest.Cloud, machine string) {
+	cloudtest.Recreated(t, tested, func(c cloudtest.Cloud, machine string) {
 		e := c.(*engine)
 		e.change(func() { e.instances[path(machine)].recreateAfter = true })
 	})

@@ -1,4 +1,9 @@
-// Command ipmi is the provider plugin of machines whose BMCs speak IPMI 2.0.
+// Command ipmi is the provider plugin of machines whose BMCs speak IPMI 2.0 over the
+// network (RMCP+), with ipmitool as a process for each command.
+//
+// The commands are sent by their numbers (ipmitool raw), as `chassis power` and `mc guid`
+// send them: the answers are numbers then, and no texts that differ between versions of
+// the program.
 package main
 
 import (
@@ -7,17 +12,16 @@ import (
 	"os/exec"
 
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/bmc"
-	"github.com/nvidia/nvsentinel/csp-plugins/internal/ipmi"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 )
 
 const name = "csp-plugin-ipmi"
 
-func main() { daemon.Main(name, ipmi.Default(), build) }
+func main() { daemon.Main(name, Default(), build) }
 
-func build(_ context.Context, d *daemon.Daemon, cfg ipmi.Config) error {
+func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 	if _, err := exec.LookPath(cfg.Program); err != nil {
 		return fmt.Errorf("finding ipmitool (--ipmitool; Debian's package has that name): %w", err)
 	}
-	return bmc.Serve(d, name, cfg.Config, cfg.Entries(), ipmi.New(cfg))
+	return bmc.Serve(d, name, cfg.Config, cfg.Entries(), New(cfg))
 }

@@ -24,7 +24,6 @@ import (
 	"github.com/nvidia/nvsentinel/api/csp/plugintest"
 	v1 "github.com/nvidia/nvsentinel/api/csp/v1"
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloudtest"
-	"github.com/nvidia/nvsentinel/csp-plugins/internal/ipmi"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
@@ -258,13 +257,13 @@ func TestIPMISim(t *testing.T) {
 // A plugin that can reset machines does not start in clear text or for anybody
 // unless it is told so.
 func TestSafeByDefault(t *testing.T) {
-	err := ipmi.Default().Validate()
+	err := Default().Validate()
 	for _, want := range []string{"--tls-cert-file", "there is no [[bmc]]"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the default configuration: %v, want it to ask for %s", err, want)
 		}
 	}
-	if ipmi.Default().Defaults.PowerOn {
+	if Default().Defaults.PowerOn {
 		t.Error("the default switches machines on")
 	}
 }

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/nvidia/nvsentinel/api/csp/v1"
-	"github.com/nvidia/nvsentinel/csp-plugins/internal/kwok"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 )
 
@@ -72,7 +71,7 @@ func (r *rig) mustSend(key string) string {
 
 // give sends a signal whose caller gives up when effect stands in the books. As
 // the janitor does, it sends the key again when the answer is to do so.
-func (r *rig) give(key string, effect kwok.Effect) error {
+func (r *rig) give(key string, effect Effect) error {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(r.t.Context())
 	defer cancel()
@@ -117,7 +116,7 @@ func (r *rig) effects() string {
 }
 
 // await waits until the last entry of the books has this effect.
-func (r *rig) await(effect kwok.Effect) {
+func (r *rig) await(effect Effect) {
 	r.t.Helper()
 	r.until(string(effect), func() bool { return strings.HasSuffix(r.effects(), string(effect)) })
 }
@@ -152,22 +151,22 @@ func (r *rig) wantRebooted(want bool) {
 
 func TestFail(t *testing.T) {
 	r := newRig(t, "--reboot-time", "1ms")
-	r.annotate(kwok.FaultAnnotation, "fail=ResourceExhausted")
+	r.annotate(FaultAnnotation, "fail=ResourceExhausted")
 	if _, err := r.send(t.Context(), "k"); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("answer %v, want ResourceExhausted", err)
 	}
 	r.wantEffects("failed")
 	r.wantRebooted(false)
-	r.annotate(kwok.FaultAnnotation, nil)
+	r.annotate(FaultAnnotation, nil)
 	r.mustSend("k")
-	r.await(kwok.Completed)
+	r.await(Completed)
 	r.wantRebooted(true)
 }
 
 func TestUnknownFaultIsNotAReboot(t *testing.T) {
 	r := newRig(t)
 	for _, fault := range []string{"fail", "fail=Sometimes", "fail=OK", "lie=Internal", "explode"} {
-		r.annotate(kwok.FaultAnnotation, fault)
+		r.annotate(FaultAnnotation, fault)
 		if _, err := r.send(t.Context(), "k"); status.Code(err) != codes.FailedPrecondition {
 			t.Errorf("fault %q: %v, want FailedPrecondition", fault, err)
 		}
@@ -177,32 +176,32 @@ func TestUnknownFaultIsNotAReboot(t *testing.T) {
 
 func TestHang(t *testing.T) {
 	r := newRig(t, "--reboot-time", "1ms")
-	r.annotate(kwok.FaultAnnotation, "hang")
-	if err := r.give("k", kwok.Hung); status.Code(err) != codes.Canceled {
+	r.annotate(FaultAnnotation, "hang")
+	if err := r.give("k", Hung); status.Code(err) != codes.Canceled {
 		t.Errorf("answer %v, want none", err)
 	}
 	r.wantRebooted(false)
-	r.annotate(kwok.FaultAnnotation, nil)
+	r.annotate(FaultAnnotation, nil)
 	r.mustSend("k")
-	r.await(kwok.Completed)
+	r.await(Completed)
 	r.wantEffects("hung accepted powered-off rebooted completed")
 }
 
 func TestMute(t *testing.T) {
 	r := newRig(t, "--reboot-time", "1ms")
-	r.annotate(kwok.FaultAnnotation, "mute")
-	if err := r.give("k", kwok.Completed); status.Code(err) != codes.Canceled {
+	r.annotate(FaultAnnotation, "mute")
+	if err := r.give("k", Completed); status.Code(err) != codes.Canceled {
 		t.Errorf("answer %v, want none", err)
 	}
 	r.wantRebooted(true)
-	r.annotate(kwok.FaultAnnotation, nil)
+	r.annotate(FaultAnnotation, nil)
 	r.mustSend("k")
 	r.wantEffects("accepted powered-off rebooted completed duplicate")
 }
 
 func TestLie(t *testing.T) {
 	r := newRig(t)
-	r.annotate(kwok.FaultAnnotation, "lie")
+	r.annotate(FaultAnnotation, "lie")
 	first := r.mustSend("k")
 	if !r.ready() {
 		t.Error("a liar says that the node is not ready")
@@ -217,17 +216,17 @@ func TestLie(t *testing.T) {
 
 func TestStallEndsWithTheNextReboot(t *testing.T) {
 	r := newRig(t, "--reboot-time", "1ms")
-	r.annotate(kwok.FaultAnnotation, "stall")
+	r.annotate(FaultAnnotation, "stall")
 	r.mustSend("k1")
-	r.await(kwok.PoweredOff)
+	r.await(PoweredOff)
 	r.again()
 	if r.ready() {
 		t.Error("a stalled machine is ready")
 	}
 	r.wantRebooted(false)
-	r.annotate(kwok.FaultAnnotation, nil)
+	r.annotate(FaultAnnotation, nil)
 	r.mustSend("k2")
-	r.await(kwok.Completed)
+	r.await(Completed)
 	r.wantEffects("accepted powered-off accepted superseded powered-off rebooted completed")
 	r.wantRebooted(true)
 	r.again()
@@ -255,14 +254,14 @@ func TestFaultFile(t *testing.T) {
 }
 
 func TestKilledInMidReboot(t *testing.T) {
-	for _, effect := range []kwok.Effect{kwok.Accepted, kwok.PoweredOff, kwok.Rebooted} {
+	for _, effect := range []Effect{Accepted, PoweredOff, Rebooted} {
 		t.Run(string(effect), func(t *testing.T) {
 			r := newRig(t, "--reboot-time", "300ms")
 			r.mustSend("k")
 			r.until(string(effect), func() bool { return strings.Contains(r.effects(), string(effect)) })
 			r.kill()
 			r.again()
-			r.await(kwok.Completed)
+			r.await(Completed)
 			r.wantEffects("accepted powered-off rebooted completed")
 			r.wantRebooted(true)
 			b, err := os.ReadFile(filepath.Join(r.dir, "machines", r.node, "boot_id"))
@@ -293,12 +292,12 @@ func TestNodeDeletedInMidReboot(t *testing.T) {
 	r := newRig(t, "--reboot-time", "1ms", "--reboot-hook", hook)
 	t.Cleanup(release)
 	r.mustSend("k")
-	r.await(kwok.PoweredOff)
+	r.await(PoweredOff)
 	if err := r.cluster.DeleteNode(t.Context(), r.node); err != nil {
 		t.Fatal(err)
 	}
 	release()
-	r.await(kwok.NodeGone)
+	r.await(NodeGone)
 	r.wantEffects("accepted powered-off node-gone")
 }
 
@@ -321,7 +320,7 @@ func TestHook(t *testing.T) {
 	}
 	r := newRig(t, "--reboot-time", "1ms", "--reboot-hook", hook)
 	r.mustSend("k")
-	r.await(kwok.Completed)
+	r.await(Completed)
 	b, err := os.ReadFile(seen)
 	if want := r.node + " " + bootID(t, r.cluster, r.node) + "\n"; err != nil || string(b) != want {
 		t.Errorf("the hook got %q (%v), want %q", b, err, want)
@@ -355,7 +354,7 @@ func TestOnASimulatedNode(t *testing.T) {
 	release()
 	r.until("ready", func() bool { return ready() == corev1.ConditionTrue })
 	r.wantRebooted(true)
-	r.await(kwok.Completed)
+	r.await(Completed)
 }
 
 // A machine that was terminated is gone for good, also after a restart; one that
@@ -407,7 +406,7 @@ func TestTerminatedMachine(t *testing.T) {
 	}
 	terminations := 0
 	for _, e := range r.entries(t) {
-		if e.Effect == kwok.Terminated {
+		if e.Effect == Terminated {
 			terminations++
 		}
 	}

@@ -1,44 +1,37 @@
-// Command kwok is the provider plugin of simulated nodes.
+// Command kwok is the provider plugin of simulated nodes: a reboot takes a machine's power,
+// lets time pass, and brings it back under another boot id; a termination takes its power,
+// lets time pass, and then there is no such machine any more. It can be configured to fail,
+// to hang or to lie, and it keeps an audit log of all it was asked and did. The log is also
+// its memory: a reboot that was accepted is carried out once, whatever happens to the
+// plugin, and a key that was executed is never executed again.
 package main
 
 import (
 	"context"
 
-	"github.com/nvidia/nvsentinel/api/csp/plugin"
-	"github.com/nvidia/nvsentinel/csp-plugins/internal/callers"
-	"github.com/nvidia/nvsentinel/csp-plugins/internal/kwok"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
 )
 
 const name = "csp-plugin-kwok"
 
-func main() { daemon.Main(name, kwok.Default(), build) }
+func main() { daemon.Main(name, Default(), build) }
 
-func build(_ context.Context, d *daemon.Daemon, cfg kwok.Config) error {
+func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 	cluster, err := kube.Connect(cfg.Kube, name+"/"+d.Version)
 	if err != nil {
 		return err
 	}
-	books, entries, err := kwok.OpenAuditLog(cfg.Books)
+	books, entries, err := OpenAuditLog(cfg.Books)
 	if err != nil {
 		return err
 	}
 	d.OnStop("books", func(context.Context) error { return books.Close() })
-	impl := kwok.New(books, entries, kwok.Options{
-		Machines:   kwok.Machines{Client: cluster.Clientset, BootIDDir: cfg.BootIDDir, Hook: cfg.RebootHook},
+	impl := New(books, entries, Options{
+		Machines:   Machines{Client: cluster.Clientset, BootIDDir: cfg.BootIDDir, Hook: cfg.RebootHook},
 		RebootTime: cfg.RebootTime, FaultFile: cfg.Faults,
-		Clock: d.Clock, Log: d.Log, Metrics: kwok.NewMetrics(d.Registry),
+		Clock: d.Clock, Log: d.Log, Metrics: NewMetrics(d.Registry),
 	})
-	panicked := func(method string, value any) { d.Log.Error("call panicked", "method", method, "panic", value) }
-	options := plugin.Options{Panicked: panicked}
-	if cfg.CertFile != "" {
-		options.TLS = &plugin.TLS{CertFile: cfg.CertFile, KeyFile: cfg.KeyFile, ClientCAFile: cfg.ClientCAFile}
-	}
-	if err := callers.Admit(&options, callers.Reviews{Client: cluster.Clientset}, cfg.Audience, cfg.Callers); err != nil {
-		return err
-	}
 	d.Go("reboots", impl.Run)
-	d.Go("server", func(ctx context.Context) error { return plugin.ListenAndServe(ctx, cfg.Listen, impl, options) })
-	return nil
+	return cfg.Start(d, cluster.Clientset, impl)
 }

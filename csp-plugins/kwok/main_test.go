@@ -23,7 +23,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/api/csp/plugintest"
 	v1 "github.com/nvidia/nvsentinel/api/csp/v1"
-	"github.com/nvidia/nvsentinel/csp-plugins/internal/kwok"
+	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/testkit"
@@ -107,15 +107,15 @@ func (p *process) restart() grpc.ClientConnInterface {
 }
 
 // entries reads the books.
-func (p *process) entries(t *testing.T) []kwok.Entry {
+func (p *process) entries(t *testing.T) []Entry {
 	t.Helper()
 	text, err := os.ReadFile(p.books())
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out []kwok.Entry
+	var out []Entry
 	for line := range bytes.Lines(text) {
-		var e kwok.Entry
+		var e Entry
 		if !bytes.HasSuffix(line, []byte("\n")) {
 			break // it is being written
 		}
@@ -131,7 +131,7 @@ func (p *process) reboots(t *testing.T, node string) int {
 	t.Helper()
 	n := 0
 	for _, e := range p.entries(t) {
-		if e.Node == node && e.Effect == kwok.Rebooted {
+		if e.Node == node && e.Effect == Rebooted {
 			n++
 		}
 	}
@@ -213,11 +213,11 @@ func token(t *testing.T, cluster *localcluster.Cluster, namespace, account, audi
 }
 
 func TestBadConfigurationIsNamed(t *testing.T) {
-	running := daemon.RunForTest(t, name, kwok.Default(), build, "--kubeconfig", "/nowhere", "--books", filepath.Join(t.TempDir(), "b"))
+	running := daemon.RunForTest(t, name, Default(), build, "--kubeconfig", "/nowhere", "--books", filepath.Join(t.TempDir(), "b"))
 	if code := running.Wait(); code != 1 {
 		t.Errorf("a kubeconfig that does not exist: exit code %d, want 1", code)
 	}
-	err := kwok.Config{RebootTime: -1, KeyFile: "k", Audience: "a"}.Validate()
+	err := Config{RebootTime: -1, Server: cloud.Server{KeyFile: "k", Audience: "a"}}.Validate()
 	for _, want := range []string{"--listen", "--books", "--reboot-time", "--tls-cert-file", "--callers"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not mention %s", err, want)

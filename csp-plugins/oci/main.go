@@ -6,16 +6,15 @@ import (
 	"context"
 
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
-	"github.com/nvidia/nvsentinel/csp-plugins/internal/oci"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 )
 
 const name = "csp-plugin-oci"
 
-func main() { daemon.Main(name, oci.Default(), build) }
+func main() { daemon.Main(name, Default(), build) }
 
-func build(_ context.Context, d *daemon.Daemon, cfg oci.Config) error {
-	provider, err := oci.New(cfg)
+func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
+	provider, err := New(cfg)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,6 @@ import (
 
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloudtest"
-	"github.com/nvidia/nvsentinel/csp-plugins/internal/oci"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
@@ -62,43 +61,43 @@ func configure(t *testing.T) (file string) {
 	return file
 }
 
-var plugin = cloudtest.Plugin{
+var tested = cloudtest.Plugin{
 	Open: func(t *testing.T, rebooted func(string)) cloudtest.Cloud { return newOracle(t, rebooted) },
 	Start: func(t *testing.T, _ cloudtest.Cloud, url string) (args, env []string) {
-		return []string{"--auth", oci.File, "--oci-config-file", configure(t), "--oci-endpoint", url}, nil
+		return []string{"--auth", File, "--oci-config-file", configure(t), "--oci-endpoint", url}, nil
 	},
-	Kinds: oci.Kinds,
+	Kinds: Kinds,
 }
 
 func TestConformance(t *testing.T) {
 	testkit.Long(t, "gcp's TestConformance, in the same frame, and this plugin's TestAnswers and TestOperations")
-	cloudtest.Conformance(t, plugin)
+	cloudtest.Conformance(t, tested)
 }
 
-func TestKillsAtTheSignal(t *testing.T) { cloudtest.KillsAtTheSignal(t, plugin) }
-func TestClaims(t *testing.T)           { cloudtest.Claims(t, plugin) }
-func TestProofs(t *testing.T)           { cloudtest.Proofs(t, plugin) }
-func TestOperations(t *testing.T)       { cloudtest.Operations(t, plugin) }
-func TestReadiness(t *testing.T)        { cloudtest.Readiness(t, plugin) }
+func TestKillsAtTheSignal(t *testing.T) { cloudtest.KillsAtTheSignal(t, tested) }
+func TestClaims(t *testing.T)           { cloudtest.Claims(t, tested) }
+func TestProofs(t *testing.T)           { cloudtest.Proofs(t, tested) }
+func TestOperations(t *testing.T)       { cloudtest.Operations(t, tested) }
+func TestReadiness(t *testing.T)        { cloudtest.Readiness(t, tested) }
 
 // OCI does not tell an instance that is gone from one that may not be seen: with a few
 // of them, left over from machines that are gone for long, the plugin is ready.
 func TestLooks(t *testing.T) {
-	cloudtest.Looks(t, plugin, func(n int) string { return fmt.Sprintf("%sgone%d", ocids, n) })
+	cloudtest.Looks(t, tested, func(n int) string { return fmt.Sprintf("%sgone%d", ocids, n) })
 }
 
 func TestKills(t *testing.T) {
 	testkit.Long(t, "TestKillsAtTheSignal")
-	cloudtest.Kills(t, plugin)
+	cloudtest.Kills(t, tested)
 }
 
 // connect makes a provider and the OCI that it speaks to.
-func connect(t *testing.T) (*oci.Provider, *oracle) {
+func connect(t *testing.T) (*Provider, *oracle) {
 	t.Helper()
 	o := newOracle(t, func(string) {})
 	server := httptest.NewServer(o)
 	t.Cleanup(server.Close)
-	p, err := oci.New(oci.Config{Auth: oci.File, ConfigFile: configure(t), Profile: "DEFAULT", Endpoint: server.URL})
+	p, err := New(Config{Auth: File, ConfigFile: configure(t), Profile: "DEFAULT", Endpoint: server.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,24 +172,24 @@ func TestAnswers(t *testing.T) {
 // Without a connection nothing was sent; without credentials the plugin does not
 // start.
 func TestUnsent(t *testing.T) {
-	away, err := oci.New(oci.Config{Auth: oci.File, ConfigFile: configure(t), Profile: "DEFAULT", Endpoint: "http://127.0.0.1:1"}) // a port that no test is given
+	away, err := New(Config{Auth: File, ConfigFile: configure(t), Profile: "DEFAULT", Endpoint: "http://127.0.0.1:1"}) // a port that no test is given
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := away.Begin(t.Context(), cloud.Signal{Machine: ocids + "x", ID: uuid.New()}); status.Code(err) != codes.Aborted {
 		t.Errorf("no connection: %v, want Aborted", err)
 	}
-	for _, auth := range []string{oci.File, oci.Workload} {
-		if _, err := oci.New(oci.Config{Auth: auth, ConfigFile: "/nowhere/config", Profile: "DEFAULT"}); err == nil || !strings.Contains(err.Error(), auth) {
+	for _, auth := range []string{File, Workload} {
+		if _, err := New(Config{Auth: auth, ConfigFile: "/nowhere/config", Profile: "DEFAULT"}); err == nil || !strings.Contains(err.Error(), auth) {
 			t.Errorf("no credentials by %s: %v, want the start to fail", auth, err)
 		}
 	}
-	c := oci.Default()
+	c := Default()
 	c.Plaintext, c.Auth = true, "password"
 	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "--auth") {
 		t.Errorf("auth %q: %v, want it refused", c.Auth, err)
 	}
-	c.Auth = oci.File
+	c.Auth = File
 	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "--oci-config-file") {
 		t.Errorf("auth %q without a file: %v, want it refused", c.Auth, err)
 	}
@@ -223,7 +222,7 @@ func TestMachines(t *testing.T) {
 	o.Tag(machine, "cluster", "c1")
 	id, err := p.Identity(t.Context(), machine)
 	want := cloud.Identity{
-		Names: map[string][]string{oci.DisplayName: {"gpu-1"}, oci.Hostname: {"gpu-1"}, oci.PrivateIP: {"10.0.0.1"}},
+		Names: map[string][]string{DisplayName: {"gpu-1"}, Hostname: {"gpu-1"}, PrivateIP: {"10.0.0.1"}},
 		Tags:  map[string]string{"cluster": "c1", "Operations.CostCenter": "42"},
 	}
 	if err != nil || !reflect.DeepEqual(id, want) {

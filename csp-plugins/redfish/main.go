@@ -1,18 +1,18 @@
-// Command redfish is the provider plugin of machines whose BMCs speak Redfish.
+// Command redfish is the provider plugin of machines whose BMCs speak Redfish (DMTF
+// DSP0266).
 package main
 
 import (
 	"context"
 
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/bmc"
-	"github.com/nvidia/nvsentinel/csp-plugins/internal/redfish"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 )
 
 const name = "csp-plugin-redfish"
 
-func main() { daemon.Main(name, redfish.Default(), build) }
+func main() { daemon.Main(name, Default(), build) }
 
-func build(_ context.Context, d *daemon.Daemon, cfg redfish.Config) error {
-	return bmc.Serve(d, name, cfg.Config, cfg.Entries(), redfish.New(cfg, d.Clock))
+func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
+	return bmc.Serve(d, name, cfg.Config, cfg.Entries(), New(cfg, d.Clock))
 }

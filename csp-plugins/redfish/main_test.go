@@ -26,7 +26,6 @@ import (
 	"github.com/nvidia/nvsentinel/api/csp/plugintest"
 	v1 "github.com/nvidia/nvsentinel/api/csp/v1"
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloudtest"
-	"github.com/nvidia/nvsentinel/csp-plugins/internal/redfish"
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/redfishfake"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
@@ -317,13 +316,13 @@ func TestClaims(t *testing.T) {
 // A plugin that can reset machines does not start in clear text or for anybody
 // unless it is told so.
 func TestSafeByDefault(t *testing.T) {
-	err := redfish.Default().Validate()
+	err := Default().Validate()
 	for _, want := range []string{"--tls-cert-file", "there is no [[bmc]]"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the default configuration: %v, want it to ask for %s", err, want)
 		}
 	}
-	if slices.Contains(redfish.Default().Defaults.Reset, redfish.FullPowerCycle) || redfish.Default().Defaults.PowerOn {
+	if slices.Contains(Default().Defaults.Reset, FullPowerCycle) || Default().Defaults.PowerOn {
 		t.Error("the default takes the power from more than the machine, or switches it on")
 	}
 }
@@ -353,7 +352,7 @@ func TestManifest(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := append(deployment.Spec.Template.Spec.Containers[0].Args[1:], "--config="+file, "--check-config")
-	if code := daemon.RunForTest(t, name, redfish.Default(), build, args...).Wait(); code != 0 {
+	if code := daemon.RunForTest(t, name, Default(), build, args...).Wait(); code != 0 {
 		t.Errorf("the arguments and the file of the manifest: exit code %d, want 0", code)
 	}
 }

@@ -1,37 +1,41 @@
-// Command csp-health-monitor-azure is csp-health-monitor for Azure.
+// Command csp-health-monitor-azure is csp-health-monitor for Azure. It asks for the
+// instance views of machines and of instances of uniform scale sets, and for the updates
+// of Microsoft.Maintenance, all of them at once, through Azure Resource Graph (the API of
+// Microsoft.Maintenance itself is asked for one machine at a time).
+//
+// One maintenance that both tell of is one announcement: that of the same machine whose
+// times meet. It keeps the id under which it is open; a new one has the id of the
+// notification.
+//
+// Scheduled Events are not read: their metadata service answers inside of each machine
+// only, minutes before. Events of Resource Health are not read either: they tell what has
+// happened to a machine, not what will.
 package main
 
 import (
 	"context"
 	"errors"
 
-	"github.com/nvidia/nvsentinel/csp-plugins/internal/maintenance/azure"
-	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/config"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/lifecycle"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/program"
+	"github.com/nvidia/nvsentinel/internal/config"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 )
 
 // Config is that of every provider, and what Azure needs besides.
 type Config struct {
-	config.Config
+	program.Config
 
-	Cloud azure.Config `toml:"azure"`
+	Cloud CloudConfig `toml:"azure"`
 }
 
 // Validate lists everything that is wrong.
-func (c Config) Validate() error {
-	var missing error
-	if c.Cloud.Subscription == "" {
-		missing = errors.New("azure.subscription (--subscription) is empty; it is the id of that of the machines")
-	}
-	return errors.Join(missing, c.Config.Validate())
-}
+func (c Config) Validate() error { return errors.Join(config.CheckBounds(c), c.Config.Validate()) }
 
-func main() { daemon.Main(lifecycle.Agent, Config{Config: config.Default()}, build) }
+func main() { daemon.Main(lifecycle.Agent, Config{Config: program.Default()}, build) }
 
 func build(ctx context.Context, d *daemon.Daemon, cfg Config) error {
-	source, err := azure.New(cfg.Cloud)
+	source, err := New(cfg.Cloud)
 	if err != nil {
 		return err
 	}

@@ -1,37 +1,40 @@
-// Command csp-health-monitor-gcp is csp-health-monitor for Google Compute Engine.
+// Command csp-health-monitor-gcp is csp-health-monitor for Google Compute Engine. It asks
+// the instances themselves, which show one upcoming maintenance each, and the system event
+// audit log, which tells of machine types that do not show it, of the end, and of what
+// came unannounced.
+//
+// Neither gives a maintenance an id. It is the instance and the latest moment at which
+// the maintenance may begin, which does not move when it is rescheduled; so all lines of
+// the log and all looks at the instance have one id. What was over before it was first
+// read is not announced.
 package main
 
 import (
 	"context"
 	"errors"
 
-	"github.com/nvidia/nvsentinel/csp-plugins/internal/maintenance/gcp"
-	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/config"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/lifecycle"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/program"
+	"github.com/nvidia/nvsentinel/internal/config"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 )
 
 // Config is that of every provider, and what Google Compute Engine needs besides.
 type Config struct {
-	config.Config
+	program.Config
 
-	Cloud gcp.Config `toml:"gcp"`
+	Cloud CloudConfig `toml:"gcp"`
 }
 
 // Validate lists everything that is wrong.
 func (c Config) Validate() error {
-	var missing error
-	if c.Cloud.Project == "" {
-		missing = errors.New("gcp.project (--project) is empty; it is the id of the project of the instances")
-	}
-	return errors.Join(missing, c.Cloud.Validate(), c.Config.Validate())
+	return errors.Join(config.CheckBounds(c), c.Cloud.checkOrigins(), c.Config.Validate())
 }
 
-func main() { daemon.Main(lifecycle.Agent, Config{Config: config.Default()}, build) }
+func main() { daemon.Main(lifecycle.Agent, Config{Config: program.Default()}, build) }
 
 func build(ctx context.Context, d *daemon.Daemon, cfg Config) error {
-	source, err := gcp.New(ctx, cfg.Cloud)
+	source, err := New(ctx, cfg.Cloud)
 	if err != nil {
 		return err
 	}

@@ -69,16 +69,7 @@ func DefaultConfig() Config {
 }
 
 // Validate joins everything that is wrong.
-func (c Config) Validate() error {
-	problems := []error{c.Config.Validate()}
-	if c.CheckEvery < 10*time.Second {
-		problems = append(problems, fmt.Errorf("checkEvery (--check-every) is %s, want at least 10s", c.CheckEvery))
-	}
-	if c.ChecksAtOnce < 1 || c.ChecksAtOnce > 256 {
-		problems = append(problems, fmt.Errorf("checksAtOnce (--checks-at-once) is %d, want 1 to 256", c.ChecksAtOnce))
-	}
-	return errors.Join(problems...)
-}
+func (c Config) Validate() error { return errors.Join(config.CheckBounds(c), c.Config.Validate()) }
 
 // ValidateDefaults refuses in [defaults] what only a single BMC can have.
 func ValidateDefaults(e Entry) error {

@@ -1,10 +1,59 @@
 package cloud
 
 import (
+	"context"
+	"errors"
+	"net"
 	"net/http"
+	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/nvidia/nvsentinel/api/csp/plugin"
 )
+
+// Answer translates what a provider said, or that it said nothing, into an answer to the
+// janitor. said is the meaning of the provider's own error, codes.OK where it gave none:
+// then only what certainly was not done is said not to be. pause is how long a provider is
+// left alone that says it was asked too often.
+func Answer(err error, said codes.Code, pause time.Duration) error {
+	broken, network := errors.AsType[net.Error](err)
+	_, unsigned := errors.AsType[*Unsigned](err)
+	switch {
+	case err == nil:
+		return nil
+	case unsigned:
+		said = codes.Unauthenticated
+	case said == codes.ResourceExhausted:
+		return plugin.RetryLater(pause, err.Error())
+	case said != codes.OK:
+	case Unsent(err):
+		said = codes.Aborted
+	case errors.Is(err, context.DeadlineExceeded), network && broken.Timeout():
+		said = codes.DeadlineExceeded
+	default:
+		said = codes.Unavailable
+	}
+	return status.Error(said, err.Error())
+}
+
+// Unsigned is that a request could not be signed, or that there is no token for it, so that
+// it was not sent.
+type Unsigned struct {
+	// Doing is what failed: getting a token.
+	Doing string
+	Cause error
+}
+
+func (u *Unsigned) Error() string { return u.Doing + ": " + u.Cause.Error() }
+
+// Unsent says whether there was no connection for the request.
+func Unsent(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	_, unknown := errors.AsType[*net.DNSError](err)
+	return ok && op.Op == "dial" || unknown
+}
 
 // Unlisted is the meaning of an answer that the provider itself gave and whose error
 // code a plugin does not know. Its HTTP status alone is never a refusal for good: a

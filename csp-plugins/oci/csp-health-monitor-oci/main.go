@@ -1,37 +1,33 @@
-// Command csp-health-monitor-oci is csp-health-monitor for Oracle Cloud Infrastructure.
+// Command csp-health-monitor-oci is csp-health-monitor for Oracle Cloud Infrastructure. An
+// event has an id, a state and a window of its own, and is listed by compartment; what is
+// open here and no longer listed is asked for by its id. What was over before it was first
+// read is not announced: the lists hold history.
 package main
 
 import (
 	"context"
 	"errors"
 
-	"github.com/nvidia/nvsentinel/csp-plugins/internal/maintenance/oci"
-	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/config"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/lifecycle"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/program"
+	"github.com/nvidia/nvsentinel/internal/config"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 )
 
 // Config is that of every provider, and what Oracle Cloud Infrastructure needs besides.
 type Config struct {
-	config.Config
+	program.Config
 
-	Cloud oci.Config `toml:"oci"`
+	Cloud CloudConfig `toml:"oci"`
 }
 
 // Validate lists everything that is wrong.
-func (c Config) Validate() error {
-	var missing error
-	if len(c.Cloud.Compartments) == 0 {
-		missing = errors.New("oci.compartments (--compartments) is empty; instances are listed by compartment")
-	}
-	return errors.Join(missing, c.Config.Validate())
-}
+func (c Config) Validate() error { return errors.Join(config.CheckBounds(c), c.Config.Validate()) }
 
-func main() { daemon.Main(lifecycle.Agent, Config{Config: config.Default()}, build) }
+func main() { daemon.Main(lifecycle.Agent, Config{Config: program.Default()}, build) }
 
 func build(ctx context.Context, d *daemon.Daemon, cfg Config) error {
-	source, err := oci.New(cfg.Cloud)
+	source, err := New(cfg.Cloud)
 	if err != nil {
 		return err
 	}

@@ -3,10 +3,10 @@ package main
 import (
 	"testing"
 
-	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/config"
+	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/program"
 	"github.com/nvidia/nvsentinel/internal/testkit/reference"
 )
 
 func TestConfigurationPage(t *testing.T) {
-	reference.Page(t, "csp-health-monitor-oci", Config{Config: config.Default()})
+	reference.Page(t, "csp-health-monitor-oci", Config{Config: program.Default()})
 }

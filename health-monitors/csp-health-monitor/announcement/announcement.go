@@ -4,6 +4,10 @@ package announcement
 
 import (
 	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/nvidia/nvsentinel/api/protos"
@@ -20,6 +24,9 @@ const (
 	Completed State = "Completed"
 	Cancelled State = "Cancelled"
 )
+
+// Ended says that the provider has nothing more to do.
+func (s State) Ended() bool { return s == Completed || s == Cancelled }
 
 // Announcement is what a provider says of one maintenance of one machine. The
 // provider may say it again with other words: ID stays the same over the whole life.
@@ -93,4 +100,70 @@ type Source interface {
 	Names(ctx context.Context, machines []string) (map[string][]string, error)
 	// Check asks whether the credentials can do what Read needs, without effect.
 	Check(ctx context.Context) error
+}
+
+// Compare orders announcements by their IDs.
+func Compare(a, b Announcement) int { return strings.Compare(a.ID, b.ID) }
+
+// Match is the first group of a pattern of a Node's spec.providerID; false where it does not
+// match.
+func Match(pattern *regexp.Regexp, providerID string) (string, bool) {
+	if match := pattern.FindStringSubmatch(providerID); match != nil {
+		return match[1], true
+	}
+	return "", false
+}
+
+// Value is what a field of a provider's answer points to; the zero value where it points
+// nowhere.
+func Value[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
+// Code is what a provider's name of a kind of maintenance means.
+type Code struct {
+	// Name is the provider's.
+	Name string
+	// Action is what repairs a machine to which it happened.
+	Action protos.RecommendedAction
+	// Unplanned is maintenance that nobody scheduled; Emergency quarantines at once.
+	Unplanned, Emergency bool
+	// Why says in half a sentence why the action is that one.
+	Why string
+	// Source is the address of the page on which the provider publishes the name.
+	Source string
+}
+
+// Unknown is the meaning of a code that no table has: a person reads it. Nothing is
+// rebooted or replaced for a word that nobody here has read.
+func Unknown(name string) Code {
+	return Code{Name: name, Action: protos.RecommendedAction_CONTACT_SUPPORT, Why: "no table has it"}
+}
+
+// Find is the meaning of a code; Unknown where the table has it not.
+func Find(table []Code, name string) Code {
+	if i := slices.IndexFunc(table, func(c Code) bool { return c.Name == name }); i >= 0 {
+		return table[i]
+	}
+	return Unknown(name)
+}
+
+// Markdown is a table for people, as it stands in csp-plugins/maintenance.md.
+func Markdown(table []Code) string {
+	var b strings.Builder
+	b.WriteString("| code | action | | why | source |\n|---|---|---|---|---|\n")
+	for _, c := range table {
+		var marks []string
+		if c.Unplanned {
+			marks = append(marks, "unplanned")
+		}
+		if c.Emergency {
+			marks = append(marks, "emergency")
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | [page](%s) |\n", c.Name, c.Action, strings.Join(marks, ", "), c.Why, c.Source)
+	}
+	return b.String()
 }

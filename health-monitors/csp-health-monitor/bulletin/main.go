@@ -6,32 +6,26 @@ import (
 	"context"
 	"errors"
 
-	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/config"
-	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/bulletin"
+	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/announcement"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/lifecycle"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/program"
+	"github.com/nvidia/nvsentinel/internal/config"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 )
 
 // Config is that of every provider, and the file.
 type Config struct {
-	config.Config
+	program.Config
 
 	// Bulletin is the path of the file.
-	Bulletin string `toml:"bulletin" flag:"bulletin" usage:"file with the announcements, a JSON array; it is read anew at every poll"`
+	Bulletin string `toml:"bulletin" bounds:"not empty" flag:"bulletin" usage:"file with the announcements, a JSON array; it is read anew at every poll"`
 }
 
 // Validate lists everything that is wrong.
-func (c Config) Validate() error {
-	var missing error
-	if c.Bulletin == "" {
-		missing = errors.New("bulletin (--bulletin) is empty; it is the path of the file with the announcements")
-	}
-	return errors.Join(missing, c.Config.Validate())
-}
+func (c Config) Validate() error { return errors.Join(config.CheckBounds(c), c.Config.Validate()) }
 
-func main() { daemon.Main(lifecycle.Agent, Config{Config: config.Default()}, build) }
+func main() { daemon.Main(lifecycle.Agent, Config{Config: program.Default()}, build) }
 
 func build(ctx context.Context, d *daemon.Daemon, cfg Config) error {
-	return program.Build(ctx, d, cfg.Config, program.Cloud{CSP: "bulletin", ResourceType: "machine", Source: bulletin.Source{Path: cfg.Bulletin}})
+	return program.Build(ctx, d, cfg.Config, program.Cloud{CSP: "bulletin", ResourceType: "machine", Source: announcement.Bulletin{Path: cfg.Bulletin}})
 }

@@ -4,20 +4,22 @@ package program
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/nvidia/nvsentinel/api/protos"
+	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/announcement"
-	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/config"
-	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/fleet"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/reconciler"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/lifecycle"
+	"github.com/nvidia/nvsentinel/internal/config"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/kubelet"
+	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/report"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
@@ -32,7 +34,7 @@ type Cloud struct {
 }
 
 // Build wires the monitor of one cloud.
-func Build(ctx context.Context, d *daemon.Daemon, cfg config.Config, cloud Cloud) error {
+func Build(ctx context.Context, d *daemon.Daemon, cfg Config, cloud Cloud) error {
 	client, err := kube.Connect(cfg.Kube, lifecycle.Agent)
 	if err != nil {
 		return err
@@ -52,7 +54,7 @@ func Build(ctx context.Context, d *daemon.Daemon, cfg config.Config, cloud Cloud
 	metrics := reconciler.NewMetrics(d.Registry)
 	monitor := reconciler.New(reconciler.Options{
 		Source: cloud.Source, Origin: lifecycle.Origin{CSP: cloud.CSP, Cluster: cfg.ClusterName, ResourceType: cloud.ResourceType},
-		Store: maintenances, Fleet: fleet.Cached(nodes.Lister, synced, cloud.Source.Machine), Policy: cfg.Policy(), NodeName: cfg.NodeName,
+		Store: maintenances, Fleet: reconciler.Cached(nodes.Lister, synced, cloud.Source.Machine), Policy: cfg.Policy(), NodeName: cfg.NodeName,
 		Kubelet: kubelets(client, nodes, d, 2*cfg.Rounds()), Poll: cfg.Poll(), Rounds: cfg.Rounds(), Clock: d.Clock, Log: d.Log, Metrics: metrics,
 	})
 	publisher := &report.Publisher{
@@ -92,4 +94,59 @@ func lead(ctx context.Context, nodes *kube.Nodes, monitor *reconciler.Reconciler
 	work.Go(func() error { return publisher.Run(ctx) })
 	work.Go(func() error { return monitor.Run(ctx) })
 	return work.Wait()
+}
+
+// Config is the part of the configuration that all providers share.
+type Config struct {
+	storeopen.Location
+	lease.Cluster
+
+	// ClusterName stands in the stored documents; required.
+	ClusterName string `toml:"clusterName" bounds:"not empty" flag:"cluster-name" usage:"name of the cluster, as it stands in the stored maintenances"`
+	// RoundSeconds is between two rounds of decisions.
+	RoundSeconds int `toml:"maintenanceEventPollIntervalSeconds" bounds:"10 to 3600 s" flag:"maintenance-event-poll-interval-seconds" usage:"seconds between two looks at the stored maintenances, at least 10"`
+	// PollSeconds is between two readings of the provider.
+	PollSeconds int `toml:"pollingIntervalSeconds" bounds:"30 to 3600 s" flag:"polling-interval-seconds" usage:"seconds between two readings of the provider, at least 30"`
+	// LeadMinutes is before the start.
+	LeadMinutes int `toml:"triggerQuarantineWorkflowTimeLimitMinutes" bounds:"0 to 10080 min" flag:"trigger-quarantine-workflow-time-limit-minutes" usage:"minutes before its start at which a maintenance takes its node out of service"`
+	// DelayMinutes is behind the end.
+	DelayMinutes int `toml:"postMaintenanceHealthyDelayMinutes" bounds:"0 to 10080 min" flag:"post-maintenance-healthy-delay-minutes" usage:"minutes after its end at which a node is looked at first"`
+	// ReadyMinutes is behind the delay.
+	ReadyMinutes int `toml:"nodeReadinessTimeoutMinutes" bounds:"1 to 10080 min" flag:"node-readiness-timeout-minutes" usage:"minutes after that in which a node has to be ready; one that is not is told of, and still healed when it is"`
+	// Strategy of the events: PROCESS or PERSIST_ONLY.
+	Strategy record.Strategy `toml:"processingStrategy" bounds:"PROCESS, PERSIST_ONLY" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY"`
+	// NodeName is the node that this replica runs on.
+	NodeName string `toml:"nodeName" flag:"node-name" usage:"name of the node this replica runs on: a provider that cannot be read is told of it; empty tells nobody"`
+	// Socket is the platform connector of the node.
+	Socket string `toml:"platformConnectorSocket" bounds:"not empty" flag:"platform-connector-socket" usage:"socket of the platform connector"`
+	// TokenPath is a projected service-account token; the connector takes events
+	// about other nodes only with one.
+	TokenPath string `toml:"platformConnectorTokenPath" flag:"platform-connector-token-path" usage:"file with the bearer token for the platform connector; empty sends none"`
+}
+
+// Default has the numbers of the earlier NVSentinel, and acts on nothing.
+func Default() Config {
+	return Config{
+		RoundSeconds: 60, PollSeconds: 60, LeadMinutes: 30, DelayMinutes: 15, ReadyMinutes: 60,
+		Strategy: record.PersistOnly, Socket: "unix:///var/run/nvsentinel.sock", Cluster: lease.DefaultCluster(),
+	}
+}
+
+// Policy is when a maintenance acts.
+func (c Config) Policy() lifecycle.Policy {
+	return lifecycle.Policy{
+		Lead: time.Duration(c.LeadMinutes) * time.Minute, HealthyDelay: time.Duration(c.DelayMinutes) * time.Minute,
+		Readiness: time.Duration(c.ReadyMinutes) * time.Minute, Strategy: c.Strategy,
+	}
+}
+
+// Poll is the time between two readings.
+func (c Config) Poll() time.Duration { return time.Duration(c.PollSeconds) * time.Second }
+
+// Rounds is the time between two rounds of decisions.
+func (c Config) Rounds() time.Duration { return time.Duration(c.RoundSeconds) * time.Second }
+
+// Validate lists everything that is wrong.
+func (c Config) Validate() error {
+	return errors.Join(config.CheckBounds(c), c.Location.Validate(), c.Cluster.Validate())
 }

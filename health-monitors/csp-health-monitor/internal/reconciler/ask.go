@@ -10,7 +10,6 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/maintenance"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/announcement"
-	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/fleet"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/lifecycle"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 )
@@ -75,7 +74,7 @@ func (r *Reconciler) read(ctx context.Context, q announcement.Question) (announc
 }
 
 // take folds a reading into the stored documents and saves it with its checkpoint.
-func (r *Reconciler) take(ctx context.Context, q announcement.Question, reading announcement.Reading, machines fleet.Fleet) error {
+func (r *Reconciler) take(ctx context.Context, q announcement.Question, reading announcement.Reading, machines Fleet) error {
 	if err := r.load(ctx); err != nil { // an acknowledgement may have failed meanwhile
 		return err
 	}
@@ -89,7 +88,7 @@ func (r *Reconciler) take(ctx context.Context, q announcement.Question, reading 
 }
 
 // fold lists the documents that announcements change.
-func (r *Reconciler) fold(all []announcement.Announcement, known map[string]maintenance.Event, machines fleet.Fleet) map[string]maintenance.Event {
+func (r *Reconciler) fold(all []announcement.Announcement, known map[string]maintenance.Event, machines Fleet) map[string]maintenance.Event {
 	now := r.Clock.Now()
 	changed := map[string]maintenance.Event{}
 	for _, a := range all {

@@ -2,11 +2,12 @@ package reconciler
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/nvidia/nvsentinel/data-models/maintenance"
-	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/fleet"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/lifecycle"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/kubelet"
@@ -57,11 +58,94 @@ func (r *Reconciler) verdict(ctx context.Context, e maintenance.Event, f lifecyc
 	return lifecycle.Decide(e, f, r.Policy, now)
 }
 
-func facts(e maintenance.Event, machines fleet.Fleet) lifecycle.Facts {
+func facts(e maintenance.Event, machines Fleet) lifecycle.Facts {
 	now, contested := machines.OfMachine(e.ResourceID)
 	held, there := machines.Named(e.NodeName)
 	return lifecycle.Facts{
 		Known: machines.Known, Node: now.Name, Ready: now.Ready, Contested: contested,
 		Other: e.NodeName != "" && there && held.Machine != "" && held.Machine != e.ResourceID,
+	}
+}
+
+// settle saves what became of events.
+func (r *Reconciler) settle(seqs []uint64, become func(maintenance.Event, time.Time) maintenance.Event) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.load(r.life); err != nil {
+		return err
+	}
+	now := r.Clock.Now()
+	var changed []maintenance.Event
+	var provider *maintenance.Provider
+	for _, x := range r.queue.entries {
+		w := r.waiting(x.id)
+		if !slices.Contains(seqs, x.seq) || w == nil || w.Event.ID != x.telling {
+			continue
+		}
+		if x.id == ofProvider {
+			p := r.provider
+			p.Unreachable = toldOf(*p.Unreachable, now)
+			provider = &p
+			continue
+		}
+		changed = append(changed, become(r.mirror[x.id], now))
+		r.Metrics.Told.WithLabelValues(string(w.Stage)).Inc()
+	}
+	if len(changed) == 0 && provider == nil {
+		return nil
+	}
+	crashpoint.Here(lifecycle.Agent + "/acknowledged")
+	err := r.save(r.life, changed, provider)
+	crashpoint.Here(lifecycle.Agent + "/stamped")
+	return err
+}
+
+// unreachable saves the fault of a provider that has not answered for a while. It is
+// told once, and of the node of this process: it is nobody else's.
+func (r *Reconciler) unreachable(ctx context.Context) error {
+	if err := r.load(ctx); err != nil { // an acknowledgement may have failed meanwhile
+		return err
+	}
+	now := r.Clock.Now()
+	if r.failing.IsZero() {
+		r.failing = now
+	}
+	if r.provider.Unreachable != nil || r.NodeName == "" || now.Sub(r.failing) < unreachableAfter {
+		return nil
+	}
+	provider := r.provider
+	provider.Unreachable = &maintenance.Unreachable{
+		NodeName: r.NodeName, Since: r.failing.UTC().Truncate(time.Microsecond),
+		Waiting: lifecycle.Unreachable(r.Origin, r.NodeName, r.failing, now),
+	}
+	r.Log.Warn("the provider cannot be read", "csp", r.Origin.CSP, "since", r.failing)
+	return r.save(ctx, nil, &provider)
+}
+
+// reachable is what is left of the fault when the provider answers.
+func (r *Reconciler) reachable(u *maintenance.Unreachable) *maintenance.Unreachable {
+	if u == nil || u.Told == nil || u.Waiting != nil {
+		return u // there is none, or it has to be told first
+	}
+	next := *u
+	next.Waiting = lifecycle.Reachable(r.Origin, *u, r.Clock.Now())
+	return &next
+}
+
+// toldOf is the fault after its event was taken, or refused; nil after its end.
+func toldOf(u maintenance.Unreachable, now time.Time) *maintenance.Unreachable {
+	if u.Waiting.Stage == maintenance.Healthy {
+		return nil
+	}
+	e := u.Waiting.Event
+	u.Told = &maintenance.Telling{ID: e.ID, Strategy: e.ProcessingStrategy, At: now.UTC().Truncate(time.Microsecond)}
+	u.Waiting = nil
+	return &u
+}
+
+// Check asks the provider whether it can be read, before the first reading.
+func (r *Reconciler) Check(ctx context.Context) {
+	if err := r.Source.Check(ctx); err != nil {
+		r.note("provider", fmt.Errorf("checking the rights at %s: %w", r.Origin.CSP, err))
 	}
 }

@@ -15,9 +15,8 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/maintenance"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/announcement"
-	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/config"
-	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/bulletin"
-	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/fleet"
+	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/reconciler"
+	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/program"
 	conf "github.com/nvidia/nvsentinel/internal/config"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
@@ -40,33 +39,33 @@ func (u unreadable) Maintenances(ctx context.Context, csp string, ids []string) 
 }
 
 func TestConfig(t *testing.T) {
-	valid := func(edit func(*config.Config)) config.Config {
-		c := config.Default()
+	valid := func(edit func(*program.Config)) program.Config {
+		c := program.Default()
 		c.ClusterName, c.Store, c.SingleHost = "c", conf.NewSecret("sqlite:///tmp/x.db"), true
 		edit(&c)
 		return c
 	}
-	if c := config.Default(); c.Strategy != string(record.PersistOnly) {
+	if c := program.Default(); c.Strategy != record.PersistOnly {
 		t.Errorf("without a word it is %s", c.Strategy)
 	}
-	for want, edit := range map[string]func(*config.Config){
-		"":                                    func(*config.Config) {},
-		"clusterName":                         func(c *config.Config) { c.ClusterName = "" },
-		"maintenanceEventPollIntervalSeconds": func(c *config.Config) { c.RoundSeconds = 9 },
-		"pollingIntervalSeconds":              func(c *config.Config) { c.PollSeconds = 29 },
-		"triggerQuarantineWorkflowTimeLimitMinutes": func(c *config.Config) { c.LeadMinutes = -1 },
-		"postMaintenanceHealthyDelayMinutes":        func(c *config.Config) { c.DelayMinutes = 7*24*60 + 1 },
-		"nodeReadinessTimeoutMinutes":               func(c *config.Config) { c.ReadyMinutes = 0 },
-		"processingStrategy":                        func(c *config.Config) { c.Strategy = "STORE_ONLY" },
-		"platformConnectorSocket":                   func(c *config.Config) { c.Socket = "" },
-		"store (--store)":                           func(c *config.Config) { c.SingleHost = false },
+	for want, edit := range map[string]func(*program.Config){
+		"":                                    func(*program.Config) {},
+		"clusterName":                         func(c *program.Config) { c.ClusterName = "" },
+		"maintenanceEventPollIntervalSeconds": func(c *program.Config) { c.RoundSeconds = 9 },
+		"pollingIntervalSeconds":              func(c *program.Config) { c.PollSeconds = 29 },
+		"triggerQuarantineWorkflowTimeLimitMinutes": func(c *program.Config) { c.LeadMinutes = -1 },
+		"postMaintenanceHealthyDelayMinutes":        func(c *program.Config) { c.DelayMinutes = 7*24*60 + 1 },
+		"nodeReadinessTimeoutMinutes":               func(c *program.Config) { c.ReadyMinutes = 0 },
+		"processingStrategy":                        func(c *program.Config) { c.Strategy = "STORE_ONLY" },
+		"platformConnectorSocket":                   func(c *program.Config) { c.Socket = "" },
+		"store (--store)":                           func(c *program.Config) { c.SingleHost = false },
 	} {
 		err := valid(edit).Validate()
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%q: %v", want, err)
 		}
 	}
-	p := valid(func(*config.Config) {}).Policy()
+	p := valid(func(*program.Config) {}).Policy()
 	if p.Lead != 30*time.Minute || p.HealthyDelay != 15*time.Minute || p.Readiness != time.Hour {
 		t.Errorf("policy %+v", p)
 	}
@@ -79,10 +78,10 @@ func TestFleet(t *testing.T) {
 			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}},
 		}
 	}
-	f := fleet.Of([]*corev1.Node{
+	f := reconciler.Of([]*corev1.Node{
 		node("b", "aws:///z/i-1", corev1.ConditionFalse), node("a", "aws:///z/i-1", corev1.ConditionTrue),
 		node("c", "aws:///z/i-2", corev1.ConditionUnknown), node("d", "", corev1.ConditionTrue),
-	}, bulletin.Source{}.Machine)
+	}, announcement.Bulletin{}.Machine)
 	if n, contested := f.OfMachine("i-1"); n.Name != "" || !contested {
 		t.Errorf("of two Nodes of one machine: %+v, contested %v", n, contested)
 	}
@@ -113,7 +112,7 @@ func TestFleet(t *testing.T) {
 
 func TestBulletin(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bulletin.json")
-	source := bulletin.Source{Path: path}
+	source := announcement.Bulletin{Path: path}
 	if _, err := source.Read(t.Context(), announcement.Question{}); err == nil || source.Check(t.Context()) == nil {
 		t.Error("a file that is not there was read")
 	}
@@ -129,7 +128,7 @@ func TestBulletin(t *testing.T) {
 		`[{"id": "m", "machine": "i", "state": "Soon"}]`: `"Soon"`, `[{"id": "", "machine": "i", "state": "Ongoing"}]`: "empty",
 		`[{"id": "m", "machine": "i", "state": "Ongoing", "action": "DANCE"}]`: "DANCE",
 	} {
-		if _, err := bulletin.Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := announcement.ParseBulletin([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
@@ -141,7 +140,7 @@ func FuzzBulletin(f *testing.F) {
 	f.Add([]byte(`[{"id": "m1", "machine": "i-1", "state": "Ongoing", "metadata": {"a": "b"}}]`))
 	f.Add([]byte(`[null]`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		all, err := bulletin.Parse(data)
+		all, err := announcement.ParseBulletin(data)
 		for _, a := range all {
 			if err == nil && (a.ID == "" || a.Machine == "" || a.State == "") {
 				t.Errorf("%+v", a)

@@ -20,7 +20,6 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/maintenance"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/announcement"
-	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/fleet"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/lifecycle"
 	"github.com/nvidia/nvsentinel/internal/kubelet"
 	"github.com/nvidia/nvsentinel/store-client/store"
@@ -32,7 +31,7 @@ type Options struct {
 	Origin lifecycle.Origin
 	Store  store.Maintenances
 	// Fleet reads the cluster's machines.
-	Fleet func() fleet.Fleet
+	Fleet func() Fleet
 	// Kubelet looks once more whether the kubelet of a Node is alive.
 	Kubelet func(ctx context.Context, node string) (kubelet.State, error)
 	Policy  lifecycle.Policy

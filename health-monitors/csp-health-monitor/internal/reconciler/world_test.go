@@ -22,7 +22,6 @@ import (
 	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/announcement"
-	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/fleet"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/reconciler"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/lifecycle"
 	"github.com/nvidia/nvsentinel/internal/kubelet"
@@ -210,7 +209,7 @@ func (w *world) start(d *death) {
 	w.death, w.metrics = d, reconciler.NewMetrics(nil)
 	w.reconciler = reconciler.New(reconciler.Options{
 		Source: w.cloud, Origin: lifecycle.Origin{CSP: w.csp, Cluster: "c", ResourceType: "machine"}, Store: mortal{w.store, d},
-		Fleet: func() fleet.Fleet { return fleet.Of(slices.Collect(maps.Values(w.nodes)), w.cloud.Machine) }, Policy: w.policy,
+		Fleet: func() reconciler.Fleet { return reconciler.Of(slices.Collect(maps.Values(w.nodes)), w.cloud.Machine) }, Policy: w.policy,
 		Kubelet:  func(_ context.Context, name string) (kubelet.State, error) { return w.kubelet(name) },
 		NodeName: "monitor", Poll: time.Minute, Rounds: time.Minute, Clock: w.clock, Log: slog.New(slog.DiscardHandler), Metrics: w.metrics,
 	})

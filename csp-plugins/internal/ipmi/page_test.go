@@ -1,9 +1,0 @@
-package ipmi
-
-import (
-	"testing"
-
-	"github.com/nvidia/nvsentinel/internal/testkit/reference"
-)
-
-func TestConfigurationPage(t *testing.T) { reference.Page(t, "csp-plugin-ipmi", Default()) }

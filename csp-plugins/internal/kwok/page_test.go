@@ -1,9 +1,0 @@
-package kwok
-
-import (
-	"testing"
-
-	"github.com/nvidia/nvsentinel/internal/testkit/reference"
-)
-
-func TestConfigurationPage(t *testing.T) { reference.Page(t, "csp-plugin-kwok", Default()) }

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/nvidia/nvsentinel/csp-plugins/internal/bmc"
+)
+
+// Config is the configuration of the plugin.
+type Config struct {
+	bmc.Config
+	// Defaults hold for each BMC that does not say otherwise.
+	Defaults BMC `toml:"defaults"`
+	// BMCs are the machines.
+	BMCs []BMC `toml:"bmc"`
+}
+
+// BMC is one management controller and the machine behind it.
+type BMC struct {
+	bmc.Entry
+	// System is the id of the machine's ComputerSystem; empty is the only one.
+	System string `toml:"system"`
+	// CAFile is a PEM file with the authorities of the BMC's certificate; empty are
+	// those of the operating system.
+	CAFile string `toml:"caFile"`
+	// Pin is the SHA-256 of the BMC's certificate in hexadecimal digits. A
+	// certificate with it is believed whoever signed it, and no other is.
+	Pin string `toml:"pin"`
+	// ServerName is the name in the BMC's certificate; empty is the address.
+	ServerName string `toml:"serverName"`
+	// Session logs in and out for every call, for BMCs that refuse basic
+	// authentication.
+	Session bool `toml:"session"`
+}
+
+// Default is the configuration without a file; it lacks the BMCs.
+func Default() Config {
+	return Config{Config: bmc.DefaultConfig(), Defaults: BMC{Entry: bmc.Entry{Reset: []string{ForceRestart, PowerCycle, GracefulRestart}}}}
+}
+
+// All are the BMCs with what the defaults say.
+func (c Config) All() []BMC {
+	all := make([]BMC, 0, len(c.BMCs))
+	for _, b := range c.BMCs {
+		b.Entry = b.Over(c.Defaults.Entry)
+		if b.CAFile == "" && b.Pin == "" {
+			b.CAFile = c.Defaults.CAFile
+		}
+		b.Session = b.Session || c.Defaults.Session
+		all = append(all, b)
+	}
+	return all
+}
+
+// Entries are the BMCs as far as they are alike in all protocols.
+func (c Config) Entries() []bmc.Entry {
+	var entries []bmc.Entry
+	for _, b := range c.All() {
+		entries = append(entries, b.Entry)
+	}
+	return entries
+}
+
+var (
+	pinForm    = regexp.MustCompile(`^[0-9a-fA-F]{64}$`)
+	systemForm = regexp.MustCompile(`^[A-Za-z0-9._~:@()+-]{1,128}$`)
+)
+
+// Validate joins everything that is wrong.
+func (c Config) Validate() error {
+	problems := []error{c.Config.Validate(), bmc.ValidateDefaults(c.Defaults.Entry), bmc.ValidateEntries(c.Entries(), ways)}
+	if c.Defaults.System != "" || c.Defaults.Pin != "" || c.Defaults.ServerName != "" {
+		problems = append(problems, errors.New("[defaults]: system, pin and serverName belong to one [[bmc]] each"))
+	}
+	systems := map[string]int{}
+	for i, b := range c.All() {
+		found := b.problems()
+		where := b.Address + " " + b.System
+		if first, twice := systems[where]; twice {
+			found = append(found, fmt.Sprintf("bmc[%d] has the same address and system: want another machine", first))
+		}
+		systems[where] = i
+		for _, text := range found {
+			problems = append(problems, fmt.Errorf("bmc[%d] (%s): %s", i, b.Machine(), text))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// problems are those of what only Redfish has.
+func (b BMC) problems() []string {
+	var found []string
+	u, err := url.Parse(b.Address)
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.TrimSuffix(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+		found = append(found, fmt.Sprintf("address = %q, want https://HOST or https://HOST:PORT", b.Address))
+	}
+	if b.System != "" && !systemForm.MatchString(b.System) {
+		found = append(found, fmt.Sprintf("system = %q, want the id of a member of /redfish/v1/Systems, such as System.Embedded.1", b.System))
+	}
+	if b.Pin != "" && !pinForm.MatchString(b.Pin) {
+		found = append(found, fmt.Sprintf("pin = %q, want 64 hexadecimal digits: openssl x509 -noout -fingerprint -sha256, without colons", b.Pin))
+	}
+	if b.CAFile != "" && !filepath.IsAbs(b.CAFile) {
+		found = append(found, fmt.Sprintf("caFile = %q, want the absolute path of a PEM file", b.CAFile))
+	}
+	if b.Pin != "" && (b.CAFile != "" || b.ServerName != "") {
+		found = append(found, "pin stands for itself: want no caFile or serverName with it")
+	}
+	return found
+}
