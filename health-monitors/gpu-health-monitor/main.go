@@ -7,24 +7,19 @@ import (
 	"os"
 
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/check"
-	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/internal/config"
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/internal/libdcgm"
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/internal/watch"
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/internal/worker"
-	"github.com/nvidia/nvsentinel/health-monitors/internal/bootid"
-	"github.com/nvidia/nvsentinel/health-monitors/internal/clearance"
-	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
-	"github.com/nvidia/nvsentinel/health-monitors/internal/outlet"
-	"github.com/nvidia/nvsentinel/internal/cleared"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/nodefile"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 )
 
 func main() {
-	if len(os.Args) == 2 && os.Args[1] == config.WorkerArgument {
+	if len(os.Args) == 2 && os.Args[1] == WorkerArgument {
 		talk()
 		return
 	}
-	daemon.Main(check.Agent, config.Default, build)
+	daemon.Main(check.Agent, Default, build)
 }
 
 // talk is the process that talks to DCGM.
@@ -40,7 +35,7 @@ func talk() {
 // command line that cannot be carried out.
 const withoutDCGM = 2
 
-func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
+func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 	if libdcgm.ErrMissing != nil {
 		d.Log.Error("this program cannot do its work", "error", libdcgm.ErrMissing)
 		os.Exit(withoutDCGM)
@@ -49,20 +44,18 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	if err != nil {
 		return err
 	}
-	outbox, err := outlet.Open(d, outlet.Config{
-		Agent: check.Agent, Prefix: watch.Prefix, StateDir: cfg.StateDir, MiB: cfg.OutboxMiB, Socket: cfg.Socket, TokenPath: cfg.TokenPath,
-		Replaced: "outbox was unreadable and is replaced: what waited in it is lost, and faults that are still there are told again",
-	})
+	outbox, err := cfg.Outbox(d, check.Agent, watch.Prefix,
+		"outbox was unreadable and is replaced: what waited in it is lost, and faults that are still there are told again")
 	if err != nil {
 		return err
 	}
 	metrics := watch.NewMetrics(d.Registry)
 	monitor := &watch.Monitor{
-		Policy: policy, Interval: cfg.PollInterval, Outbox: outbox, BootID: bootid.Own(bootid.File(cfg.BootIDPath)), Metrics: metrics,
-		Cleared: clearance.Follow(cleared.Path(cfg.Socket)),
-		Devices: gpumetadata.Follow(cfg.MetadataPath, func(address string) string { return address }), Clock: d.Clock, Log: d.Log,
+		Policy: policy, Interval: cfg.PollInterval, Outbox: outbox, BootID: nodefile.OwnBootID(nodefile.BootID(cfg.BootIDPath)), Metrics: metrics,
+		Cleared: cfg.Clearances(),
+		Devices: nodefile.FollowGPUs(cfg.MetadataPath, func(address string) string { return address }), Clock: d.Clock, Log: d.Log,
 		DCGM: &worker.Process{
-			Command: config.Command, Target: cfg.Target(), Deadline: cfg.CallDeadline, Pause: cfg.ReconnectPause, Clock: d.Clock,
+			Command: Command, Target: cfg.Target(), Deadline: cfg.CallDeadline, Pause: cfg.ReconnectPause, Clock: d.Clock,
 			Called: metrics.Called, Replaced: metrics.Gone,
 		},
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/check"
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/dcgmsim"
-	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/internal/config"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/report/reporttest"
 	"github.com/nvidia/nvsentinel/internal/testkit"
@@ -37,7 +36,7 @@ var (
 )
 
 // impatient is a configuration with times that the program's own bounds refuse.
-type impatient struct{ config.Config }
+type impatient struct{ Config }
 
 // Validate accepts it.
 func (impatient) Validate() error { return nil }
@@ -48,11 +47,11 @@ func TestMain(m *testing.M) {
 		return
 	}
 	if os.Getenv(asProgram) != "" {
-		if len(os.Args) == 2 && os.Args[1] == config.WorkerArgument {
+		if len(os.Args) == 2 && os.Args[1] == WorkerArgument {
 			talk()
 			return
 		}
-		daemon.Main(check.Agent, impatient{config.Default}, func(ctx context.Context, d *daemon.Daemon, cfg impatient) error {
+		daemon.Main(check.Agent, impatient{Default}, func(ctx context.Context, d *daemon.Daemon, cfg impatient) error {
 			return build(ctx, d, cfg.Config)
 		})
 	}

@@ -10,11 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nvidia/nvsentinel/api/protos"
-	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/check"
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/checkpoint"
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/config"
-	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/rights"
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/watch"
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/machine"
 	"github.com/nvidia/nvsentinel/internal/daemon"
@@ -27,16 +24,16 @@ func main() {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
 		case "check":
-			os.Exit(check.Run(os.Args[2:], check.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, time.Now()))
+			os.Exit(config.RunCheck(os.Args[2:], config.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, time.Now()))
 		case "rbac":
-			os.Exit(rights.Run(os.Args[2:], os.Stdout, os.Stderr))
+			os.Exit(config.RunRights(os.Args[2:], os.Stdout, os.Stderr))
 		}
 	}
 	daemon.Main(machine.Agent, config.Default, build)
 }
 
 func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
-	policies := &watch.Policies{Path: cfg.Policies, Publishers: cfg.Publishers, Strategy: record.Strategy(cfg.Strategy), Clock: d.Clock, Log: d.Log}
+	policies := &watch.Policies{Path: cfg.Policies, Publishers: cfg.Publishers, Strategy: cfg.Strategy, Clock: d.Clock, Log: d.Log}
 	if err := policies.Load(); err != nil {
 		return err
 	}
@@ -57,7 +54,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 		Log: d.Log, Metrics: metrics.Publisher,
 	}
 	monitor := &watch.Monitor{
-		Config: client.Config, Policies: policies, Checkpoint: state, Publisher: publisher, Strategy: record.Strategy(cfg.Strategy),
+		Config: client.Config, Policies: policies, Checkpoint: state, Publisher: publisher, Strategy: cfg.Strategy,
 		Resync: cfg.Resync, Workers: cfg.Workers, Clock: d.Clock, Log: d.Log, Metrics: metrics,
 	}
 	d.Ready("connector", publisher.Ready)

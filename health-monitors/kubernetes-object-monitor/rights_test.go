@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/config"
-	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/rights"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 )
 
@@ -69,8 +68,8 @@ func file(t *testing.T, path string) []byte {
 // names of the ADR's (they ask for more: who wrote the object), and the role is what
 // the subcommand prints for them.
 func TestTheChartsRightsAreThoseOfItsPolicies(t *testing.T) {
-	config := find[corev1.ConfigMap](t, file(t, manifests+"kubernetes-object-monitor/deployment.yaml"), "ConfigMap", "kubernetes-health-monitor-config")
-	policies := config.Data["policies.toml"]
+	deployed := find[corev1.ConfigMap](t, file(t, manifests+"kubernetes-object-monitor/deployment.yaml"), "ConfigMap", "kubernetes-health-monitor-config")
+	policies := deployed.Data["policies.toml"]
 	names := regexp.MustCompile(`(?m)^name = .*$`)
 	if diff := cmp.Diff(names.FindAllString(example(t), -1), names.FindAllString(policies, -1)); diff != "" {
 		t.Errorf("the manifest's policies are not those of the example:\n%s", diff)
@@ -80,7 +79,7 @@ func TestTheChartsRightsAreThoseOfItsPolicies(t *testing.T) {
 		t.Fatal(err)
 	}
 	var printed, problems bytes.Buffer
-	if code := rights.Run([]string{"--policy-config-path", path}, &printed, &problems); code != 0 {
+	if code := config.RunRights([]string{"--policy-config-path", path}, &printed, &problems); code != 0 {
 		t.Fatal(problems.String())
 	}
 	const role = "nvsentinel-kubernetes-object-monitor"
@@ -147,7 +146,7 @@ func TestItRunsUnderExactlyTheRightsOfItsPolicies(t *testing.T) {
 	}
 	var printed, problems bytes.Buffer
 	args := []string{"--policy-config-path", w.policies, "--kubeconfig", w.cluster.AdminKubeconfig(), "--service-account", "kom-rights"}
-	if code := rights.Run(args, &printed, &problems); code != 0 || strings.Contains(printed.String(), "plural") {
+	if code := config.RunRights(args, &printed, &problems); code != 0 || strings.Contains(printed.String(), "plural") {
 		t.Fatalf("exit code %d\n%s%s", code, problems.String(), printed.String())
 	}
 	lacking := strings.Replace(printed.String(), "  - endpoints\n", "", 1)

@@ -10,10 +10,7 @@ import (
 
 	"k8s.io/client-go/metadata"
 
-	"github.com/nvidia/nvsentinel/health-monitors/internal/bootid"
-	"github.com/nvidia/nvsentinel/health-monitors/metadata-collector/internal/annotate"
-	"github.com/nvidia/nvsentinel/health-monitors/metadata-collector/internal/collect"
-	"github.com/nvidia/nvsentinel/health-monitors/metadata-collector/internal/config"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/nodefile"
 	"github.com/nvidia/nvsentinel/health-monitors/metadata-collector/internal/nvml"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
@@ -23,17 +20,17 @@ func main() {
 	if len(os.Args) == 3 && os.Args[1] == nvml.Argument {
 		os.Exit(nvml.Main(os.Args[2], os.Stdout, os.Stderr))
 	}
-	daemon.Main(config.Name, config.Default, build)
+	daemon.Main(Name, Default, build)
 }
 
-func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
+func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 	driver, err := nvml.New(cfg.Library, cfg.Deadline)
 	if err != nil {
 		return err
 	}
-	collector := &collect.Collector{
+	collector := &Collector{
 		Node: cfg.NodeName, Path: cfg.Path, Sysfs: cfg.SysfsRoot, DriverPath: cfg.DriverPath, Interval: cfg.Interval, Refresh: cfg.Refresh,
-		Driver: driver, BootID: bootid.File(cfg.BootIDPath), Clock: d.Clock, Log: d.Log, Metrics: collect.NewMetrics(d.Registry),
+		Driver: driver, BootID: nodefile.BootID(cfg.BootIDPath), Clock: d.Clock, Log: d.Log, Metrics: NewMetrics(d.Registry),
 	}
 	looks := collector.Rounds()
 	d.Ready("GPU metadata", looks.Ready)
@@ -45,13 +42,13 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 }
 
 // annotatePods says of the node's pods which GPUs they hold.
-func annotatePods(d *daemon.Daemon, cfg config.Config) error {
-	node, err := annotate.Dial(cfg.Socket)
+func annotatePods(d *daemon.Daemon, cfg Config) error {
+	node, err := Dial(cfg.Socket)
 	if err != nil {
 		return err
 	}
 	d.OnStop("kubelet", func(context.Context) error { return node.Close() })
-	cluster, err := kube.Connect(cfg.Kube, config.Name+"/"+d.Version)
+	cluster, err := kube.Connect(cfg.Kube, Name+"/"+d.Version)
 	if err != nil {
 		return err
 	}
@@ -59,9 +56,9 @@ func annotatePods(d *daemon.Daemon, cfg config.Config) error {
 	if err != nil {
 		return fmt.Errorf("preparing to read pods: %w", err)
 	}
-	annotator := &annotate.Annotator{
+	annotator := &Annotator{
 		Node: cfg.NodeName, Kubelet: node, Pods: pods, Interval: cfg.Interval, Refresh: cfg.Refresh,
-		Clock: d.Clock, Log: d.Log, Metrics: annotate.NewMetrics(d.Registry),
+		Clock: d.Clock, Log: d.Log, Metrics: NewPodMetrics(d.Registry),
 	}
 	looks := annotator.Rounds()
 	d.Ready("GPUs of pods", looks.Ready)

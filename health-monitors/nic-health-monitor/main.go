@@ -5,18 +5,14 @@ package main
 import (
 	"context"
 
-	"github.com/nvidia/nvsentinel/health-monitors/internal/bootid"
-	"github.com/nvidia/nvsentinel/health-monitors/internal/clearance"
-	"github.com/nvidia/nvsentinel/health-monitors/internal/outlet"
-	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/internal/config"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/nodefile"
 	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/internal/watch"
-	"github.com/nvidia/nvsentinel/internal/cleared"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 )
 
-func main() { daemon.Main(config.Agent, config.Default, build) }
+func main() { daemon.Main(Agent, Default, build) }
 
-func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
+func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 	policy, err := cfg.Policy()
 	if err != nil {
 		return err
@@ -25,16 +21,14 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	if err != nil {
 		return err
 	}
-	outbox, err := outlet.Open(d, outlet.Config{
-		Agent: config.Agent, Prefix: watch.Prefix, StateDir: cfg.StateDir, MiB: cfg.OutboxMiB, Socket: cfg.Socket, TokenPath: cfg.TokenPath,
-		Replaced: "outbox was unreadable and is replaced: what waited in it is lost, and what was open is told again if it lasts",
-	})
+	outbox, err := cfg.Outbox(d, Agent, watch.Prefix,
+		"outbox was unreadable and is replaced: what waited in it is lost, and what was open is told again if it lasts")
 	if err != nil {
 		return err
 	}
 	monitor := &watch.Monitor{
-		Node: cfg.NodeName, Policy: policy, Interval: cfg.Interval, Cards: tree, Outbox: outbox, BootID: bootid.File(cfg.BootIDPath),
-		Cleared: clearance.Follow(cleared.Path(cfg.Socket)), Clock: d.Clock, Log: d.Log, Metrics: watch.NewMetrics(d.Registry),
+		Node: cfg.NodeName, Policy: policy, Interval: cfg.Interval, Cards: tree, Outbox: outbox, BootID: nodefile.BootID(cfg.BootIDPath),
+		Cleared: cfg.Clearances(), Clock: d.Clock, Log: d.Log, Metrics: watch.NewMetrics(d.Registry),
 	}
 	looks := monitor.Rounds()
 	d.Ready("cards", looks.Ready)

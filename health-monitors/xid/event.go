@@ -2,6 +2,7 @@ package xid
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 
@@ -57,4 +58,63 @@ func Cancellation(d sighting.Device, s sighting.Sighting, source string, targets
 	e.ErrorCode = slices.Clone(targets)
 	e.Metadata[MetadataCancelledBy] = source
 	return e
+}
+
+// RecoveryAction is the code of "GPU recovery action changed from 0x0 (None) to
+// 0x1 (GPU Reset Required)".
+const RecoveryAction = 154
+
+// becomes is the number of the new action; the words in parentheses differ between
+// drivers. The name of the process, which stands before, is too short for it.
+var becomes = regexp.MustCompile(`GPU recovery action changed from 0x[0-9a-fA-F]{1,8}(?: \([^()]{0,64}\))? to 0x([0-9a-fA-F]{1,8}) ?\(`)
+
+// Numbers of recovery actions (nvmlDeviceGpuRecoveryAction_t).
+const (
+	actionNone          = 0
+	actionReset         = 1
+	actionReboot        = 2
+	actionDrainP2P      = 3
+	actionDrainAndReset = 4
+	actionIMEXDomain    = 5
+	actionBusReset      = 6
+	actionSystemReboot  = 7
+)
+
+// newAction reads the number of the action that an XID 154 sets.
+func newAction(text string) (number uint64, ok bool) {
+	m := becomes.FindStringSubmatch(text)
+	if m == nil {
+		return 0, false
+	}
+	number, err := strconv.ParseUint(m[1], 16, 32)
+	return number, err == nil
+}
+
+// Withdrawn tells whether the fault is an XID 154 by which the driver takes its
+// recovery action back: it is no fault but the end of one.
+func (f Fault) Withdrawn() bool {
+	number, ok := newAction(f.Text)
+	return f.Code == RecoveryAction && ok && number == actionNone
+}
+
+// judgeRecoveryAction decides about an XID 154 by its number. The action is a
+// mark in the driver's memory: a reboot takes it away, and what needs it still
+// is logged again. A line without a known number is fatal, for a person.
+func judgeRecoveryAction(text string) Judgement {
+	number, ok := newAction(text)
+	if !ok {
+		return Judgement{record.ActionContactSupport, true, false, Undecided}
+	}
+	switch number {
+	case actionNone:
+		return judged(record.ActionNone, ActionInText)
+	case actionReset, actionDrainAndReset:
+		return judged(record.ActionComponentReset, ActionInText)
+	case actionReboot, actionSystemReboot, actionBusReset:
+		// The reset of one GPU is not that of its bus; a reboot is that too.
+		return judged(record.ActionRestartBM, ActionInText)
+	case actionDrainP2P, actionIMEXDomain:
+		return Judgement{record.ActionContactSupport, true, true, ActionInText}
+	}
+	return Judgement{record.ActionContactSupport, true, false, Undecided}
 }

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/gpureset"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/kernellog"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/recovery"
 	"github.com/nvidia/nvsentinel/janitor/gputool"
 )
 
@@ -26,7 +26,7 @@ func TestTheMonitorReadsWhatAResetWrites(t *testing.T) {
 	if err := tool.Reset(t.Context(), []string{thisGPU.UUID, otherGPU.UUID}); err == nil {
 		t.Error("a GPU in use was reset")
 	}
-	var got []gpureset.Outcome
+	var got []recovery.ResetOutcome
 	for written := range strings.Lines(log.String()) {
 		// The kernel takes "<priority>text", and gives "priority,number,time,flags;text".
 		priority, text, _ := strings.Cut(strings.TrimPrefix(written, "<"), ">")
@@ -37,13 +37,13 @@ func TestTheMonitorReadsWhatAResetWrites(t *testing.T) {
 		if r.Facility == 0 {
 			t.Errorf("%q claims to be the kernel's", written)
 		}
-		outcome, ok := gpureset.Parse(r.Text)
+		outcome, ok := recovery.ParseReset(r.Text)
 		if !ok {
 			t.Fatalf("the monitor does not read %q", r.Text)
 		}
 		got = append(got, outcome)
 	}
-	if want := []gpureset.Outcome{{UUID: thisGPU.UUID, Success: true}, {UUID: otherGPU.UUID}}; !slices.Equal(got, want) {
+	if want := []recovery.ResetOutcome{{UUID: thisGPU.UUID, Success: true}, {UUID: otherGPU.UUID}}; !slices.Equal(got, want) {
 		t.Errorf("the monitor reads %+v, want %+v", got, want)
 	}
 }

@@ -17,7 +17,6 @@ import (
 	analysis "github.com/nvidia/nvsentinel/health-events-analyzer/decision"
 	"github.com/nvidia/nvsentinel/health-events-analyzer/rule"
 	"github.com/nvidia/nvsentinel/health-monitors/sighting"
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/gpureset"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/recovery"
 	"github.com/nvidia/nvsentinel/health-monitors/xid"
 	"github.com/nvidia/nvsentinel/platform-connectors/admission"
@@ -69,8 +68,8 @@ func (k *kernel) xid(line string) record.Record {
 // reset stores the recovery that a reset of a GPU brings.
 func (k *kernel) reset(d sighting.Device) record.Record {
 	k.t.Helper()
-	codes := k.memory.AfterReset(d.PCI, append(xid.Builtin.ResetCodes(), gpureset.CodeFailure))
-	return k.store(gpureset.Succeeded(xid.Check, d, k.sighting(), codes))
+	codes := k.memory.AfterReset(d.PCI, append(xid.Builtin.ResetCodes(), recovery.CodeResetFailure))
+	return k.store(recovery.ResetSucceeded(xid.Check, d, k.sighting(), codes))
 }
 
 // store sends an event through the wire, the door and a store's document.

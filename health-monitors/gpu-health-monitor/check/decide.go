@@ -8,7 +8,7 @@ import (
 	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
-	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/nodefile"
 )
 
 // View is what is known when a look is judged.
@@ -21,7 +21,7 @@ type View struct {
 	Failure *reading.Failure
 	// Connected is when the connection that was looked through began.
 	Connected time.Time
-	Inventory gpumetadata.Inventory
+	Inventory nodefile.Inventory
 }
 
 // Reason is why an event is told.

@@ -5,9 +5,8 @@ import (
 	"strings"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/dcgmerror"
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
-	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/nodefile"
 	"github.com/nvidia/nvsentinel/health-monitors/xid"
 )
 
@@ -59,7 +58,7 @@ func (f *found) add(x finding) {
 }
 
 // find is what a reading shows.
-func find(s State, r reading.Reading, inv gpumetadata.Inventory, p Policy) *found {
+func find(s State, r reading.Reading, inv nodefile.Inventory, p Policy) *found {
 	f := &found{state: s, by: map[string]finding{}, blind: map[string]bool{}, suppressed: map[string]int{}}
 	for _, x := range r.Incidents {
 		f.incident(x, inv, p)
@@ -70,7 +69,7 @@ func find(s State, r reading.Reading, inv gpumetadata.Inventory, p Policy) *foun
 	return f
 }
 
-func (f *found) incident(x reading.Incident, inv gpumetadata.Inventory, p Policy) {
+func (f *found) incident(x reading.Incident, inv nodefile.Inventory, p Policy) {
 	if x.Health == reading.Pass {
 		return
 	}
@@ -107,14 +106,14 @@ func healthName(h reading.Health) string {
 
 // fatal keeps WARN and FAIL apart: a warning takes no node out of service, unless
 // the operator's file lists the error with an action.
-func fatal(row dcgmerror.Row, h reading.Health) bool {
+func fatal(row Row, h reading.Health) bool {
 	return row.Action != record.ActionNone && (row.Given || h != reading.Warn)
 }
 
 // remedy is the action for a failure that the table has none for: DCGM means more by it
 // than by the warning of the same name. Of an XID it is what the XID needs; another is for a
 // person.
-func (f *found) remedy(code string, x reading.Incident, inv gpumetadata.Inventory, p Policy) record.Action {
+func (f *found) remedy(code string, x reading.Incident, inv nodefile.Inventory, p Policy) record.Action {
 	if n := f.state.failing(f.state.of(x.Entity)); code == codeXID && x.System == reading.AllSystems && n != 0 {
 		if j := p.Catalogue.Judge(xid.Fault{Code: n}, inv.Driver); j.Action != record.ActionNone {
 			return j.Action
@@ -125,7 +124,7 @@ func (f *found) remedy(code string, x reading.Incident, inv gpumetadata.Inventor
 
 // inapplicable tells errors that are suppressed: by name, or because the GPU never had
 // an NVLink that could be down. What is not known about a GPU suppresses nothing.
-func (f *found) inapplicable(code string, e reading.Entity, inv gpumetadata.Inventory, p Policy) (label string, idle bool) {
+func (f *found) inapplicable(code string, e reading.Entity, inv nodefile.Inventory, p Policy) (label string, idle bool) {
 	if p.Suppressed[code] {
 		return code, true
 	}
@@ -149,7 +148,7 @@ func (f *found) inapplicable(code string, e reading.Entity, inv gpumetadata.Inve
 }
 
 // device judges what DCGM's health check does not.
-func (f *found) device(d reading.Device, inv gpumetadata.Inventory, p Policy) {
+func (f *found) device(d reading.Device, inv nodefile.Inventory, p Policy) {
 	gpu := reading.Entity{Kind: reading.GPU, ID: d.ID}
 	if d.Status == reading.Lost && !p.Suppressed[CodeLost] {
 		f.add(finding{
@@ -177,7 +176,7 @@ func (f *found) pending(d reading.Device, gpu reading.Entity, p Policy) {
 }
 
 // margin judges how far a GPU is from slowing down by its temperature.
-func (f *found) margin(d reading.Device, gpu reading.Entity, inv gpumetadata.Inventory, p Policy) {
+func (f *found) margin(d reading.Device, gpu reading.Entity, inv nodefile.Inventory, p Policy) {
 	known, ok := f.state.described(d.ID, inv)
 	if !ok || known.SlowdownMargin == nil || d.Margin == nil {
 		f.blind[Key(Margin, f.state.of(gpu), gpu, CodeMargin)] = true

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/dcgmerror"
 	"github.com/nvidia/nvsentinel/health-monitors/xid"
 )
 
@@ -95,7 +94,7 @@ type Policy struct {
 	Otherwise Rule
 	// Suppressed holds the codes that are counted and not told.
 	Suppressed map[string]bool
-	Table      dcgmerror.Table
+	Table      Table
 	Catalogue  xid.Catalogue
 	// Settle is for how long each look has to have recent samples of what shows a fault
 	// before the fault can end: DCGM judges by samples of the last minute.

@@ -12,9 +12,8 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/dcgmerror"
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
-	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/nodefile"
 	"github.com/nvidia/nvsentinel/health-monitors/xid"
 )
 
@@ -33,13 +32,13 @@ type node struct {
 	memory    Memory
 	policy    Policy
 	view      View
-	inventory gpumetadata.Inventory
+	inventory nodefile.Inventory
 	epoch     time.Time
 }
 
 func newNode(t *testing.T) *node {
 	t.Helper()
-	table, err := dcgmerror.Builtin()
+	table, err := Builtin()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +50,7 @@ func newNode(t *testing.T) *node {
 	n := &node{state: state, memory: NewMemory(), epoch: at, view: View{Now: at, Boot: "b1", Connected: at}}
 	n.policy = Policy{Node: "n1", Table: table, Catalogue: xid.Builtin, Settle: time.Minute, Remember: 2 * time.Hour, Suppressed: map[string]bool{}}
 	n.policy.Rules, n.policy.Otherwise = DefaultRules(record.Process)
-	n.inventory = gpumetadata.Inventory{ByPCI: map[string]gpumetadata.GPU{}}
+	n.inventory = nodefile.Inventory{ByPCI: map[string]nodefile.GPU{}}
 	return n
 }
 
@@ -226,7 +225,7 @@ func (n *node) describe(t *testing.T, line string) {
 		n.inventory.Chassis = w[1]
 		return
 	}
-	g := gpumetadata.GPU{UUID: "GPU-" + w[0], PCI: "0000:" + strconv.FormatInt(integer(t, w[0])+1, 10) + "0:00.0", Index: w[0], Name: w[4]}
+	g := nodefile.GPU{UUID: "GPU-" + w[0], PCI: "0000:" + strconv.FormatInt(integer(t, w[0])+1, 10) + "0:00.0", Index: w[0], Name: w[4]}
 	for i, to := range []**int{&g.Links, &g.ActiveLinks, &g.SlowdownMargin} {
 		if w[i+1] != "-" {
 			v := int(integer(t, w[i+1]))

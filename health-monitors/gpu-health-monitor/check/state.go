@@ -10,7 +10,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
-	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/nodefile"
 )
 
 const (
@@ -118,7 +118,7 @@ func (s State) of(e reading.Entity) string {
 
 // described is what the metadata file says of a GPU. Its numbers may be older than
 // DCGM's: they count only as long as no UUID is known.
-func (s State) described(id uint, inv gpumetadata.Inventory) (gpumetadata.GPU, bool) {
+func (s State) described(id uint, inv nodefile.Inventory) (nodefile.GPU, bool) {
 	if uuid := s.Devices[id].UUID; uuid != "" {
 		return inv.ByUUID(uuid)
 	}

@@ -180,3 +180,54 @@ func (f *Failure) Error() string {
 	}
 	return fmt.Sprintf("DCGM's %s failed: %s", f.Operation, f.Text)
 }
+
+// Refusal is a watch that DCGM refused: what befalls its entity is not seen.
+type Refusal struct {
+	Entity Entity `json:"entity"`
+	// Text is what DCGM said.
+	Text string `json:"text,omitempty"`
+}
+
+// kinds are the names of kinds of entities.
+var kinds = map[Kind]string{GPU: "GPU", Switch: "NVSWITCH", GPUInstance: "GPU_INSTANCE", ComputeInstance: "COMPUTE_INSTANCE"}
+
+// String is the kind's name in events and metrics.
+func (k Kind) String() string {
+	if name, ok := kinds[k]; ok {
+		return name
+	}
+	return fmt.Sprintf("DCGM_ENTITY_%d", int(k))
+}
+
+// AllSystems is the system of the XIDs that count whatever is watched.
+const AllSystems uint32 = 0xffffffff
+
+// systems are the health systems' names of checks, by their bits (DCGM's
+// dcgmHealthSystems_t; the names are the earlier NVSentinel's).
+var systems = map[uint32]string{
+	0x1: "GpuPcieWatch", 0x2: "GpuNvlinkWatch", 0x4: "GpuPmuWatch", 0x8: "GpuMcuWatch", 0x10: "GpuMemWatch", 0x20: "GpuSmWatch",
+	0x40: "GpuInforomWatch", 0x80: "GpuThermalWatch", 0x100: "GpuPowerWatch", 0x200: "GpuDriverWatch",
+	0x400: "GpuNvswitchNonfatalWatch", 0x800: "GpuNvswitchFatalWatch", 0x1000: "GpuConnectxWatch", 0x2000: "GpuImexWatch",
+	AllSystems: "GpuAllWatch",
+}
+
+// Check is the name of the check of a health system. An incident of a system that
+// is not known is told under UnknownCheck, and never dropped.
+func Check(system uint32) (name string, known bool) {
+	if name, known = systems[system]; known {
+		return name, true
+	}
+	return UnknownCheck, false
+}
+
+// UnknownCheck is the check of systems that came after this table.
+const UnknownCheck = "GpuUnknownWatch"
+
+// Checks are the names of all checks of health systems.
+func Checks() []string {
+	out := []string{UnknownCheck}
+	for _, name := range systems {
+		out = append(out, name)
+	}
+	return out
+}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/fabric"
 )
 
 // Codes of faults that no counter tells.
@@ -97,7 +96,7 @@ type sight struct {
 // look is one reading on its way to a verdict.
 type look struct {
 	m Memory
-	r fabric.Reading
+	r Reading
 	p Policy
 	// seen holds what is known of a key; what is not in it is unknown.
 	seen map[Key]sight
@@ -107,7 +106,7 @@ type look struct {
 // Judge compares a reading with the memory: it returns the memory of the next
 // look, and what is to be told, in a fixed order. What could not be read begins
 // nothing and ends nothing.
-func Judge(m Memory, r fabric.Reading, p Policy) (Memory, []Told) {
+func Judge(m Memory, r Reading, p Policy) (Memory, []Told) {
 	l := &look{m: m.Clone(), r: r, p: p, seen: map[Key]sight{}}
 	if r.Boot != l.m.Boot {
 		l.turn()
@@ -328,7 +327,7 @@ func (l *look) remember() {
 		}
 		for _, p := range d.Ports {
 			link := c.Ports[p.Number]
-			link.Active = link.Active || p.State == fabric.Active
+			link.Active = link.Active || p.State == Active
 			c.Ports[p.Number] = link
 		}
 		l.m.Cards[d.Location] = c

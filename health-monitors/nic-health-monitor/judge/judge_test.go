@@ -11,13 +11,12 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/fabric"
 )
 
 // life is a node, its monitor's memory and the time. Every look may be followed
 // by a restart, which must change nothing but trials.
 type life struct {
-	reading fabric.Reading
+	reading Reading
 	memory  Memory
 	policy  Policy
 	ids     int
@@ -26,7 +25,7 @@ type life struct {
 
 func newLife() *life {
 	return &life{
-		reading: fabric.Reading{At: time.Unix(1_000_000, 0), Boot: "boot-1", CharDevices: true},
+		reading: Reading{At: time.Unix(1_000_000, 0), Boot: "boot-1", CharDevices: true},
 		policy: Policy{
 			Strategy: record.Process, Looks: 3, Persist: 30 * time.Second, Reload: 15 * time.Minute, Steady: 2 * time.Minute, Settle: 2 * time.Minute,
 			Quiet: 10 * time.Minute, Counters: Counters(),
@@ -108,26 +107,26 @@ func (l *life) run(t *testing.T, d *datadriven.TestData) string {
 // "ib:" before the states, is InfiniBand by default; "-" is a card whose ports
 // cannot be listed, and for a GUID one that cannot be read; "nochar" and
 // "driver=mlx5_core" may follow.
-func card(t *testing.T, f []string) fabric.Device {
+func card(t *testing.T, f []string) Device {
 	t.Helper()
 	if len(f) < 5 {
 		t.Fatalf("%q is no card", f)
 	}
-	d := fabric.Device{Name: f[0], Location: f[1], Model: f[2], GUID: strings.TrimPrefix(f[3], "-"), CharDevice: !slices.Contains(f[5:], "nochar")}
+	d := Device{Name: f[0], Location: f[1], Model: f[2], GUID: strings.TrimPrefix(f[3], "-"), CharDevice: !slices.Contains(f[5:], "nochar")}
 	for _, x := range f[5:] {
 		if driver, is := strings.CutPrefix(x, "driver="); is {
 			d.Driver = driver
 		}
 	}
-	layer, states := fabric.InfiniBand, f[4]
+	layer, states := InfiniBand, f[4]
 	if rest, eth := strings.CutPrefix(states, "eth:"); eth {
-		layer, states = fabric.Ethernet, rest
+		layer, states = Ethernet, rest
 	}
 	if states == "-" {
 		return d
 	}
 	for i, s := range strings.Split(states, ",") {
-		d.Ports = append(d.Ports, fabric.Port{Number: strconv.Itoa(i + 1), Layer: layer, State: fabric.State(s), Counters: map[string]uint64{}})
+		d.Ports = append(d.Ports, Port{Number: strconv.Itoa(i + 1), Layer: layer, State: State(s), Counters: map[string]uint64{}})
 	}
 	return d
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/fabric"
 )
 
 // minPeers is how many cards of one role it takes to say that one of them
@@ -13,45 +12,45 @@ const minPeers = 3
 
 // links judges the ports of a card: one that was active and has no link is in
 // trouble. A port that never was may have no cable.
-func (l *look) links(d fabric.Device) {
+func (l *look) links(d Device) {
 	for _, p := range d.Ports {
 		was := l.m.Cards[d.Location].Ports[p.Number].Active
 		switch p.State {
-		case fabric.Active:
+		case Active:
 			l.well(d, p.Number, "the port is active", CodeDown, CodeDisabled)
-		case fabric.Down:
+		case Down:
 			if was {
-				l.seen[Key{fabric.StateCheck(p.Layer), d.Name, p.Number, CodeDown}] = broken(d, "the port was active and has no link")
+				l.seen[Key{StateCheck(p.Layer), d.Name, p.Number, CodeDown}] = broken(d, "the port was active and has no link")
 			}
-		case fabric.Disabled:
+		case Disabled:
 			if was {
-				l.seen[Key{fabric.StateCheck(p.Layer), d.Name, p.Number, CodeDisabled}] = broken(d, "the port was active and is disabled")
+				l.seen[Key{StateCheck(p.Layer), d.Name, p.Number, CodeDisabled}] = broken(d, "the port was active and is disabled")
 			}
-		case fabric.Between, fabric.Unreadable:
+		case Between, Unreadable:
 		}
 	}
 }
 
 // well sees the end of faults of state, under whichever layer they were told.
-func (l *look) well(d fabric.Device, port, text string, codes ...string) {
-	for _, layer := range []fabric.Layer{fabric.InfiniBand, fabric.Ethernet} {
+func (l *look) well(d Device, port, text string, codes ...string) {
+	for _, layer := range []Layer{InfiniBand, Ethernet} {
 		for _, code := range codes {
-			l.seen[Key{fabric.StateCheck(layer), d.Name, port, code}] = sight{reason: Ended, text: text, location: d.Location}
+			l.seen[Key{StateCheck(layer), d.Name, port, code}] = sight{reason: Ended, text: text, location: d.Location}
 		}
 	}
 }
 
 // broken is the sight of a fault that a new machine mends.
-func broken(d fabric.Device, text string) sight {
+func broken(d Device, text string) sight {
 	return sight{bad: true, fatal: true, action: record.ActionReplaceVM, text: text, location: d.Location, guid: d.GUID}
 }
 
 // charDevice judges whether programs can still open a card that they could.
-func (l *look) charDevice(d fabric.Device) {
+func (l *look) charDevice(d Device) {
 	if !l.r.CharDevices {
 		return
 	}
-	k := Key{fabric.CharDeviceCheck, d.Name, "", CodeNoCharDevice}
+	k := Key{CharDeviceCheck, d.Name, "", CodeNoCharDevice}
 	switch {
 	case d.CharDevice:
 		l.seen[k] = sight{reason: Ended, text: "the card has a character device", location: d.Location}
@@ -79,13 +78,13 @@ func (l *look) gone() {
 		if names[name] {
 			name = location // another card has the name now
 		}
-		s := broken(fabric.Device{Location: location, GUID: c.GUID}, fmt.Sprintf("the card at %s is gone", location))
+		s := broken(Device{Location: location, GUID: c.GUID}, fmt.Sprintf("the card at %s is gone", location))
 		if l.driverless(c) {
 			s.action, s.text, s.patience = record.ActionRestartVM, "no watched card of its driver is there any more", true
 			c.Driverless = l.r.At
 			l.m.Cards[location] = c
 		}
-		l.seen[Key{fabric.StateCheck(c.Layer), name, "", CodeGone}] = s
+		l.seen[Key{StateCheck(c.Layer), name, "", CodeGone}] = s
 	}
 }
 
@@ -104,14 +103,14 @@ func (l *look) driverless(c Card) bool {
 // role is what cards have in common that should have as many active ports.
 type role struct {
 	model string
-	layer fabric.Layer
+	layer Layer
 	ports int
 }
 
 // peers judges cards of which no active port was ever seen lost, by those of
 // the same role.
 func (l *look) peers() {
-	groups := map[role][]fabric.Device{}
+	groups := map[role][]Device{}
 	for _, d := range l.r.Devices {
 		r := role{d.Model, d.Layer(), len(d.Ports)}
 		groups[r] = append(groups[r], d)
@@ -124,8 +123,8 @@ func (l *look) peers() {
 	}
 }
 
-func (l *look) peer(d fabric.Device, most, of int) {
-	k := Key{fabric.StateCheck(d.Layer()), d.Name, "", CodeFewerPorts}
+func (l *look) peer(d Device, most, of int) {
+	k := Key{StateCheck(d.Layer()), d.Name, "", CodeFewerPorts}
 	active, known := d.ActivePorts()
 	f, open := l.m.Open[k]
 	switch {
@@ -141,9 +140,9 @@ func (l *look) peer(d fabric.Device, most, of int) {
 
 // lost says whether a port of the card that was active is not; that is told of
 // the port.
-func (l *look) lost(d fabric.Device) bool {
+func (l *look) lost(d Device) bool {
 	for _, p := range d.Ports {
-		if p.State != fabric.Active && l.m.Cards[d.Location].Ports[p.Number].Active {
+		if p.State != Active && l.m.Cards[d.Location].Ports[p.Number].Active {
 			return true
 		}
 	}
@@ -152,7 +151,7 @@ func (l *look) lost(d fabric.Device) bool {
 
 // majority is the number of active ports that more than half of the cards have; 0 if
 // there is none.
-func majority(group []fabric.Device) int {
+func majority(group []Device) int {
 	if len(group) < minPeers {
 		return 0
 	}

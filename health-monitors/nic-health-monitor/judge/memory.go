@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/fabric"
 )
 
 // Key names one fault: a check, a card by its name, a port of it (empty: the
@@ -54,9 +53,9 @@ type Memory struct {
 
 // Card is what is remembered of a card.
 type Card struct {
-	Name  string       `json:"name"`
-	GUID  string       `json:"guid,omitempty"`
-	Layer fabric.Layer `json:"layer"`
+	Name  string `json:"name"`
+	GUID  string `json:"guid,omitempty"`
+	Layer Layer  `json:"layer"`
 	// Driver is the name of its driver, empty when it was never known.
 	Driver string `json:"driver,omitempty"`
 	// Driverless is the last look at which its driver was away.

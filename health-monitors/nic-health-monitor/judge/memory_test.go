@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/fabric"
 )
 
 // aMemory is one of a node with a card that has a fault.
@@ -15,10 +13,10 @@ func aMemory() Memory {
 	return Memory{
 		Boot: "boot-1",
 		Cards: map[string]Card{"0000:3b:00.0": {
-			Name: "mlx5_0", GUID: "g0", Layer: fabric.InfiniBand, CharDevice: true,
+			Name: "mlx5_0", GUID: "g0", Layer: InfiniBand, CharDevice: true,
 			Ports: map[string]Link{"1": {Active: true, Courses: map[string]Course{"link_downed": {{Value: 7}}}}},
 		}},
-		Open: map[Key]Fault{{fabric.StateCheck(fabric.InfiniBand), "mlx5_0", "1", CodeDown}: {Location: "0000:3b:00.0"}},
+		Open: map[Key]Fault{{StateCheck(InfiniBand), "mlx5_0", "1", CodeDown}: {Location: "0000:3b:00.0"}},
 	}
 }
 
@@ -44,7 +42,7 @@ func TestNews(t *testing.T) {
 		"a fault ended":       {func(m *Memory) { clear(m.Open) }, true},
 		"another name":        {func(m *Memory) { m.card(func(c *Card) { c.Name = "mlx5_7" }) }, true},
 		"another GUID":        {func(m *Memory) { m.card(func(c *Card) { c.GUID = "g9" }) }, true},
-		"another layer":       {func(m *Memory) { m.card(func(c *Card) { c.Layer = fabric.Ethernet }) }, true},
+		"another layer":       {func(m *Memory) { m.card(func(c *Card) { c.Layer = Ethernet }) }, true},
 		"a character device":  {func(m *Memory) { m.card(func(c *Card) { c.CharDevice = false }) }, true},
 		"a link":              {func(m *Memory) { m.card(func(c *Card) { c.Ports = map[string]Link{"1": {}} }) }, true},
 		"a second link":       {func(m *Memory) { m.card(func(c *Card) { c.Ports["2"] = Link{Active: true} }) }, true},
@@ -101,7 +99,7 @@ func TestAMemoryThatCannotBeWritten(t *testing.T) {
 // TestIDsOfAFault: the first event that told a fault and the newest are remembered, no more
 // than the bound.
 func TestIDsOfAFault(t *testing.T) {
-	k := Key{fabric.StateCheck(fabric.InfiniBand), "mlx5_0", "1", CodeDown}
+	k := Key{StateCheck(InfiniBand), "mlx5_0", "1", CodeDown}
 	for named, want := range map[int][3]string{
 		maxIDs - 1: {"0", "1", strconv.Itoa(maxIDs - 2)}, maxIDs: {"0", "1", strconv.Itoa(maxIDs - 1)},
 		maxIDs + 1: {"0", "2", strconv.Itoa(maxIDs)}, maxIDs + 2: {"0", "3", strconv.Itoa(maxIDs + 1)},

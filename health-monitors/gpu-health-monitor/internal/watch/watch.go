@@ -15,8 +15,8 @@ import (
 
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/check"
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
-	"github.com/nvidia/nvsentinel/health-monitors/internal/clearance"
-	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/connector"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/nodefile"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/rounds"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/report"
@@ -52,8 +52,8 @@ type Monitor struct {
 	Outbox   *report.Outbox
 	BootID   func() (string, error)
 	// Cleared tells which records people cleared.
-	Cleared *clearance.File
-	Devices *gpumetadata.File
+	Cleared *connector.Clearances
+	Devices *nodefile.GPUFile
 	Clock   clock.WithTicker
 	Log     *slog.Logger
 	Metrics *Metrics
@@ -176,7 +176,7 @@ func (m *Monitor) write(out check.Outcome) error {
 }
 
 // forget drops what people cleared, given by the ids of its events.
-func (m *Monitor) forget(ids clearance.IDs) error {
+func (m *Monitor) forget(ids connector.ClearedIDs) error {
 	next := check.Outcome{State: m.state.Clone(), Changed: true}
 	gone := next.State.Clear(ids.Any)
 	if len(gone) == 0 {

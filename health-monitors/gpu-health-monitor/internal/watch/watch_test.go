@@ -15,10 +15,9 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/check"
-	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/dcgmerror"
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
-	"github.com/nvidia/nvsentinel/health-monitors/internal/clearance"
-	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/connector"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/nodefile"
 	"github.com/nvidia/nvsentinel/health-monitors/xid"
 	"github.com/nvidia/nvsentinel/internal/cleared"
 	"github.com/nvidia/nvsentinel/internal/report"
@@ -58,7 +57,7 @@ func newMonitor(t *testing.T, path string, entries int) (*Monitor, *scripted) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = outbox.Close() })
-	table, err := dcgmerror.Builtin()
+	table, err := check.Builtin()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +66,7 @@ func newMonitor(t *testing.T, path string, entries int) (*Monitor, *scripted) {
 	dcgm := &scripted{reading: reading.Reading{Devices: []reading.Device{{Status: reading.OK, UUID: "GPU-0", PCI: "0000:10:00.0"}}}}
 	m := &Monitor{
 		Policy: policy, Interval: time.Second, DCGM: dcgm, Outbox: outbox, BootID: func() (string, error) { return "b1", nil },
-		Cleared: clearance.Follow(path + ".cleared"), Devices: gpumetadata.Follow(filepath.Join(t.TempDir(), "none"), strings.ToLower), Clock: clk, Log: slog.New(slog.DiscardHandler),
+		Cleared: connector.FollowClearances(path + ".cleared"), Devices: nodefile.FollowGPUs(filepath.Join(t.TempDir(), "none"), strings.ToLower), Clock: clk, Log: slog.New(slog.DiscardHandler),
 		Metrics: NewMetrics(prometheus.NewRegistry()),
 	}
 	if err := m.remember(); err != nil {

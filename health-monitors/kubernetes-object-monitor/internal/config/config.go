@@ -3,10 +3,10 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/config"
 	"github.com/nvidia/nvsentinel/internal/lease"
 )
 
@@ -15,7 +15,7 @@ type Config struct {
 	lease.Cluster
 
 	// Policies is the path of the policy file; it is followed while the monitor runs.
-	Policies string `toml:"policyConfigPath" flag:"policy-config-path" usage:"file with the policies; a changed one is taken over while running"`
+	Policies string `toml:"policyConfigPath" bounds:"not empty" flag:"policy-config-path" usage:"file with the policies; a changed one is taken over while running"`
 	// Publishers is a connector's configuration file. The check names that it gives to other
 	// agents are refused as names of policies; empty takes the connectors' built-in names.
 	Publishers string `toml:"publishersConfigPath" live:"true" flag:"publishers-config-path" usage:"the connectors' configuration file; check names that its [[publishers.agent]] give to other agents are refused; empty takes the built-in ones"`
@@ -24,14 +24,14 @@ type Config struct {
 	// Workers is how many objects are evaluated at once.
 	Workers int `toml:"maxConcurrentReconciles" bounds:"at least 1" flag:"max-concurrent-reconciles" usage:"objects that are evaluated at once"`
 	// Strategy of events whose policy says none: PROCESS or PERSIST_ONLY.
-	Strategy string `toml:"processingStrategy" bounds:"PROCESS, PERSIST_ONLY" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY, where a policy does not say it"`
+	Strategy record.Strategy `toml:"processingStrategy" bounds:"PROCESS, PERSIST_ONLY" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY, where a policy does not say it"`
 	// Socket is the platform connector of the node.
-	Socket string `toml:"platformConnectorSocket" flag:"platform-connector-socket" usage:"socket of the platform connector"`
+	Socket string `toml:"platformConnectorSocket" bounds:"not empty" flag:"platform-connector-socket" usage:"socket of the platform connector"`
 	// TokenPath is a projected service-account token; the connector takes events
 	// about other nodes only with one.
 	TokenPath string `toml:"platformConnectorTokenPath" flag:"platform-connector-token-path" usage:"file with the bearer token for the platform connector; empty sends none"`
 	// State is the ConfigMap of the open faults, in the lease's namespace.
-	State string `toml:"stateConfigMap" flag:"state-config-map" usage:"name of the ConfigMap that keeps the open faults; it is in the namespace of the lease"`
+	State string `toml:"stateConfigMap" bounds:"not empty" flag:"state-config-map" usage:"name of the ConfigMap that keeps the open faults; it is in the namespace of the lease"`
 
 	// MetricsAddress and ProbeAddress both serve metrics and probes.
 	MetricsAddress string `toml:"metricsBindAddress" flag:"metrics-bind-address" usage:"host:port of the metrics; --metrics-address, where given, replaces both this and the next"`
@@ -44,7 +44,7 @@ var Default = Config{
 	Policies:       "/etc/nvsentinel/config/policies.toml",
 	Resync:         5 * time.Minute,
 	Workers:        10,
-	Strategy:       string(record.Process),
+	Strategy:       record.Process,
 	Socket:         "unix:///var/run/nvsentinel.sock",
 	State:          "kubernetes-object-monitor-state",
 	MetricsAddress: ":8080",
@@ -56,25 +56,4 @@ var Default = Config{
 func (c Config) Addresses() (metrics, probes string) { return c.MetricsAddress, c.ProbeAddress }
 
 // Validate lists everything that is wrong.
-func (c Config) Validate() error {
-	var problems []error
-	wrong := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
-	for _, required := range [][2]string{
-		{"policyConfigPath (--policy-config-path)", c.Policies}, {"stateConfigMap (--state-config-map)", c.State},
-		{"platformConnectorSocket (--platform-connector-socket)", c.Socket},
-	} {
-		if required[1] == "" {
-			wrong("%s is empty", required[0])
-		}
-	}
-	if c.Resync < time.Second {
-		wrong("resyncPeriod (--resync-period) %s is less than 1s", c.Resync)
-	}
-	if c.Workers < 1 {
-		wrong("maxConcurrentReconciles (--max-concurrent-reconciles) %d is less than 1", c.Workers)
-	}
-	if _, err := record.ParseStrategy(c.Strategy); err != nil {
-		wrong("processingStrategy (--processingStrategy): %w", err)
-	}
-	return errors.Join(append(problems, c.Cluster.Validate())...)
-}
+func (c Config) Validate() error { return errors.Join(config.CheckBounds(c), c.Cluster.Validate()) }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/nvidia/nvsentinel/health-monitors/labeler/labeling"
+	"github.com/nvidia/nvsentinel/internal/config"
 	"github.com/nvidia/nvsentinel/internal/lease"
 )
 
@@ -23,8 +24,8 @@ type Config struct {
 	lease.Cluster
 
 	// DCGMApp, DriverApp and GKEApp are how pods are found.
-	DCGMApp   string `toml:"dcgmAppLabel" flag:"dcgm-app-label" usage:"value of the label app of DCGM's pods"`
-	DriverApp string `toml:"driverAppLabel" flag:"driver-app-label" usage:"value of the label app of the driver's pods; those with app.kubernetes.io/component=nvidia-driver count besides"`
+	DCGMApp   string `toml:"dcgmAppLabel" bounds:"not empty" flag:"dcgm-app-label" usage:"value of the label app of DCGM's pods"`
+	DriverApp string `toml:"driverAppLabel" bounds:"not empty" flag:"driver-app-label" usage:"value of the label app of the driver's pods; those with app.kubernetes.io/component=nvidia-driver count besides"`
 	GKEApp    string `toml:"gkeInstallerAppLabel" flag:"gke-installer-app-label" usage:"value of the label k8s-app of GKE's driver installer; empty looks for none"`
 	// PodNamespaces are those of the operators: whoever may make pods there says what is on
 	// nodes.
@@ -37,7 +38,7 @@ type Config struct {
 	// RequireReady holds the version back until DCGM was Ready once.
 	RequireReady bool `toml:"requireDCGMReadyForBootstrap" flag:"require-dcgm-ready-for-bootstrap" usage:"write DCGM's version only when its pod is Ready; once written it stays while the pod is there"`
 	// Grace is how long something must be missing.
-	Grace time.Duration `toml:"grace" bounds:"at least 1m" flag:"grace" usage:"how long a pod must be gone, or fewer devices be counted, until the labels follow"`
+	Grace time.Duration `toml:"grace" bounds:"at least 1m" flag:"grace" usage:"how long a pod must be gone, or fewer devices be counted, until the labels follow: a pod that is replaced must not take them off"`
 	// ClassesFile has the classes of devices; they are read once.
 	ClassesFile string `toml:"expectedDeviceCountsConfigFile" flag:"expected-device-counts-config-file" usage:"TOML file with the classes of devices to count; empty has the built-in ones"`
 	// Workers is how many nodes are worked on at once.
@@ -58,7 +59,7 @@ var version = regexp.MustCompile(`^[0-9]{1,2}\.x$`)
 
 // Validate lists everything that is wrong, the file of classes included.
 func (c Config) Validate() error {
-	var problems []error
+	problems := []error{config.CheckBounds(c), c.Cluster.Validate()}
 	wrong := func(bad bool, format string, args ...any) {
 		if bad {
 			problems = append(problems, fmt.Errorf(format, args...))
@@ -69,18 +70,14 @@ func (c Config) Validate() error {
 	} {
 		wrong(len(validation.IsValidLabelValue(value[1])) > 0, "%s %q is no label's value", value[0], value[1])
 	}
-	wrong(c.DCGMApp == "", "dcgmAppLabel (--dcgm-app-label) is empty")
-	wrong(c.DriverApp == "", "driverAppLabel (--driver-app-label) is empty")
 	wrong(len(c.PodNamespaces) == 0 || len(c.PodNamespaces) > maxNamespaces, "podNamespaces (--pod-namespaces) has %d namespaces, want 1 to %d: those of the operators that run DCGM and the driver", len(c.PodNamespaces), maxNamespaces)
 	for i, name := range c.PodNamespaces {
 		wrong(len(validation.IsDNS1123Label(name)) > 0 || slices.Contains(c.PodNamespaces[:i], name), "podNamespaces (--pod-namespaces) has %q: want names of namespaces, each once; tenants' pods do not count", name)
 	}
 	wrong(c.KataLabel != "" && len(validation.IsQualifiedName(c.KataLabel)) > 0, "kataLabel (--kata-label) %q is no label's key", c.KataLabel)
 	wrong(c.AssumeDCGM != "" && !version.MatchString(c.AssumeDCGM), "assumeDCGMVersion (--assume-dcgm-version) %q is not like 4.x", c.AssumeDCGM)
-	wrong(c.Grace < time.Minute, "grace (--grace) %s is less than 1m: a pod that is replaced would take the labels off", c.Grace)
-	wrong(c.Workers < 1, "workers (--workers) %d is less than 1", c.Workers)
 	_, err := c.Policy()
-	return errors.Join(append(problems, err, c.Cluster.Validate())...)
+	return errors.Join(append(problems, err)...)
 }
 
 // Policy is what decisions need of the configuration.

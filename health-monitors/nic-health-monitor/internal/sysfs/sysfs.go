@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/fabric"
+	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/judge"
 )
 
 // Bounds of one look. A node has some ten cards with one or two ports each.
@@ -51,8 +51,8 @@ var errMoving = errors.New("listing cards: one came or went while they were read
 // counter unknown; a folder that cannot be listed is an error, for a card that
 // is missing in a list would be taken for gone, and so is an address that cannot
 // be read, for the card would be taken for another one.
-func (t *Tree) Look(boot string, now time.Time) (fabric.Reading, Stats, error) {
-	r, stats := fabric.Reading{At: now, Boot: boot, Drivers: map[string]bool{}}, Stats{}
+func (t *Tree) Look(boot string, now time.Time) (judge.Reading, Stats, error) {
+	r, stats := judge.Reading{At: now, Boot: boot, Drivers: map[string]bool{}}, Stats{}
 	if _, err := os.Stat(filepath.Join(t.Root, "class")); err != nil {
 		return r, stats, fmt.Errorf("looking at sysfs: %w", err)
 	}
@@ -81,7 +81,7 @@ func (t *Tree) Look(boot string, now time.Time) (fabric.Reading, Stats, error) {
 }
 
 // take reads one card into the reading.
-func (t *Tree) take(r *fabric.Reading, stats *Stats, name string, own map[string]bool) error {
+func (t *Tree) take(r *judge.Reading, stats *Stats, name string, own map[string]bool) error {
 	location, driver, err := t.location(name)
 	if err != nil {
 		return err
@@ -132,9 +132,9 @@ func (t *Tree) watched(name string, own map[string]bool) bool {
 
 func (t *Tree) device(name string) string { return filepath.Join(t.Root, "class/infiniband", name) }
 
-func (t *Tree) card(name string, stats *Stats) fabric.Device {
+func (t *Tree) card(name string, stats *Stats) judge.Device {
 	dir := t.device(name)
-	d := fabric.Device{
+	d := judge.Device{
 		Name: name, GUID: text(filepath.Join(dir, "node_guid")),
 		Model: text(filepath.Join(dir, "hca_type")) + " " + text(filepath.Join(dir, "board_id")),
 	}
@@ -170,14 +170,14 @@ func (t *Tree) location(name string) (location, driver string, err error) {
 	return location, driver, nil
 }
 
-func (t *Tree) port(card, n string, stats *Stats) fabric.Port {
+func (t *Tree) port(card, n string, stats *Stats) judge.Port {
 	dir := filepath.Join(t.device(card), "ports", n)
-	p := fabric.Port{Number: n, Layer: fabric.InfiniBand, Counters: map[string]uint64{}}
-	if text(filepath.Join(dir, "link_layer")) == string(fabric.Ethernet) {
-		p.Layer = fabric.Ethernet
+	p := judge.Port{Number: n, Layer: judge.InfiniBand, Counters: map[string]uint64{}}
+	if text(filepath.Join(dir, "link_layer")) == string(judge.Ethernet) {
+		p.Layer = judge.Ethernet
 	}
 	p.State = state(text(filepath.Join(dir, "state")), text(filepath.Join(dir, "phys_state")))
-	if p.State == fabric.Unreadable {
+	if p.State == judge.Unreadable {
 		stats.Unreadable++
 	}
 	for _, name := range t.Counters {
@@ -213,21 +213,21 @@ func (t *Tree) counter(card, port, name string) (uint64, bool) {
 }
 
 // state reads "4: ACTIVE" and "3: Disabled".
-func state(logical, physical string) fabric.State {
+func state(logical, physical string) judge.State {
 	if number, _, ok := strings.Cut(logical, ":"); ok {
 		switch number {
 		case "1", "0":
 			if strings.HasPrefix(physical, "3:") {
-				return fabric.Disabled
+				return judge.Disabled
 			}
-			return fabric.Down
+			return judge.Down
 		case "2", "3", "5":
-			return fabric.Between
+			return judge.Between
 		case "4":
-			return fabric.Active
+			return judge.Active
 		}
 	}
-	return fabric.Unreadable
+	return judge.Unreadable
 }
 
 // charDevices are the cards that programs can open.

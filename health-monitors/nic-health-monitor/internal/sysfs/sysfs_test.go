@@ -13,8 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/fabric"
 	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/internal/sysfs"
+	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/judge"
 )
 
 // grow writes a tree of files, each line "path: content".
@@ -95,17 +95,17 @@ func TestANode(t *testing.T) {
 		Counters: []string{"link_downed", "symbol_error", "rnr_nak_retry_err", "carrier_changes"},
 	}
 	now := time.Unix(1000, 0)
-	want := fabric.Reading{At: now, Boot: "b", CharDevices: true, Unwatched: []string{"mlx5_2", "0000:86:00.0"}, Drivers: map[string]bool{"mlx5_core": true, "ice": true}, Devices: []fabric.Device{
+	want := judge.Reading{At: now, Boot: "b", CharDevices: true, Unwatched: []string{"mlx5_2", "0000:86:00.0"}, Drivers: map[string]bool{"mlx5_core": true, "ice": true}, Devices: []judge.Device{
 		{
 			Name: "mlx5_0", Location: "0000:3b:00.0", Driver: "mlx5_core", GUID: "b83f:d203:0001:0000", Model: "MT4129 MT_0000000838", CharDevice: true,
-			Ports: []fabric.Port{
-				{Number: "1", Layer: fabric.InfiniBand, State: fabric.Active, Counters: map[string]uint64{"link_downed": 3, "rnr_nak_retry_err": 7}},
-				{Number: "2", Layer: fabric.InfiniBand, State: fabric.Disabled, Counters: map[string]uint64{}},
+			Ports: []judge.Port{
+				{Number: "1", Layer: judge.InfiniBand, State: judge.Active, Counters: map[string]uint64{"link_downed": 3, "rnr_nak_retry_err": 7}},
+				{Number: "2", Layer: judge.InfiniBand, State: judge.Disabled, Counters: map[string]uint64{}},
 			},
 		},
 		{
 			Name: "mlx5_1", Location: "0000:5e:00.0", Model: " ",
-			Ports: []fabric.Port{{Number: "1", Layer: fabric.Ethernet, State: fabric.Down, Counters: map[string]uint64{"carrier_changes": 12}}},
+			Ports: []judge.Port{{Number: "1", Layer: judge.Ethernet, State: judge.Down, Counters: map[string]uint64{"carrier_changes": 12}}},
 		},
 	}}
 	got, stats, err := tree.Look("b", now)
@@ -128,7 +128,7 @@ func TestANode(t *testing.T) {
 	}
 }
 
-func names(r fabric.Reading) (out []string) {
+func names(r judge.Reading) (out []string) {
 	for _, d := range r.Devices {
 		out = append(out, d.Name)
 	}
@@ -136,16 +136,16 @@ func names(r fabric.Reading) (out []string) {
 }
 
 func TestStates(t *testing.T) {
-	for line, want := range map[string]fabric.State{
-		"4: ACTIVE|5: LinkUp": fabric.Active, "1: DOWN|2: Polling": fabric.Down, "1: DOWN|3: Disabled": fabric.Disabled,
-		"2: INIT|5: LinkUp": fabric.Between, "3: ARMED|5: LinkUp": fabric.Between, "5: ACTIVE_DEFER|5: LinkUp": fabric.Between,
-		"|5: LinkUp": fabric.Unreadable, "ACTIVE|": fabric.Unreadable, "9: new|5: LinkUp": fabric.Unreadable,
+	for line, want := range map[string]judge.State{
+		"4: ACTIVE|5: LinkUp": judge.Active, "1: DOWN|2: Polling": judge.Down, "1: DOWN|3: Disabled": judge.Disabled,
+		"2: INIT|5: LinkUp": judge.Between, "3: ARMED|5: LinkUp": judge.Between, "5: ACTIVE_DEFER|5: LinkUp": judge.Between,
+		"|5: LinkUp": judge.Unreadable, "ACTIVE|": judge.Unreadable, "9: new|5: LinkUp": judge.Unreadable,
 	} {
 		dir := t.TempDir()
 		logical, physical, _ := strings.Cut(line, "|")
 		grow(t, dir, "class/infiniband/mlx5_0/ports/1/state= "+logical+"\nclass/infiniband/mlx5_0/ports/1/phys_state= "+physical)
 		r, stats, err := (&sysfs.Tree{Root: dir}).Look("b", time.Unix(1, 0))
-		if err != nil || len(r.Devices) != 1 || r.Devices[0].Ports[0].State != want || (stats.Unreadable == 1) != (want == fabric.Unreadable) {
+		if err != nil || len(r.Devices) != 1 || r.Devices[0].Ports[0].State != want || (stats.Unreadable == 1) != (want == judge.Unreadable) {
 			t.Errorf("%s: %v, %+v, error %v", line, r, stats, err)
 		}
 	}

@@ -10,11 +10,11 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 
-	"github.com/nvidia/nvsentinel/health-monitors/internal/clearance"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/connector"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/rounds"
-	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/fabric"
 	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/internal/sysfs"
 	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/judge"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
@@ -34,7 +34,7 @@ const longestLook = time.Minute
 
 // Cards is where the facts come from: sysfs.Tree.
 type Cards interface {
-	Look(boot string, now time.Time) (fabric.Reading, sysfs.Stats, error)
+	Look(boot string, now time.Time) (judge.Reading, sysfs.Stats, error)
 }
 
 // Monitor watches the cards of one node. Its fields are set before Rounds.
@@ -48,7 +48,7 @@ type Monitor struct {
 	Outbox   *report.Outbox
 	BootID   func() (string, error)
 	// Cleared tells which records people cleared.
-	Cleared *clearance.File
+	Cleared *connector.Clearances
 	Clock   clock.WithTicker
 	Log     *slog.Logger
 	Metrics *Metrics
@@ -124,7 +124,7 @@ func (m *Monitor) look(context.Context) error {
 func (m *Monitor) commit(next judge.Memory, told []judge.Told) error {
 	now := m.Clock.Now()
 	if len(told) > 0 {
-		crashpoint.Here(fabric.Agent + "/judged")
+		crashpoint.Here(judge.Agent + "/judged")
 	}
 	err := m.Outbox.Write(func(tx *report.Tx) error {
 		for _, t := range told {
@@ -144,7 +144,7 @@ func (m *Monitor) commit(next judge.Memory, told []judge.Told) error {
 		return err
 	}
 	if len(told) > 0 {
-		crashpoint.Here(fabric.Agent + "/outboxed")
+		crashpoint.Here(judge.Agent + "/outboxed")
 	}
 	m.memory, m.noted = next, now
 	for _, t := range told {
@@ -157,7 +157,7 @@ func (m *Monitor) commit(next judge.Memory, told []judge.Told) error {
 }
 
 // forget drops what people cleared, given by the ids of its events.
-func (m *Monitor) forget(ids clearance.IDs) error {
+func (m *Monitor) forget(ids connector.ClearedIDs) error {
 	next := m.memory.Clone()
 	gone := next.Forget(ids.Any)
 	if len(gone) == 0 {
@@ -166,3 +166,57 @@ func (m *Monitor) forget(ids clearance.IDs) error {
 	m.Log.Info("faults that a person cleared are forgotten", "faults", gone)
 	return m.commit(next, nil)
 }
+
+// Prefix begins the name of every metric of this monitor.
+const Prefix = "nic_health_monitor"
+
+// Metrics of the watch.
+type Metrics struct {
+	// Told counts events by check and reason.
+	Told *prometheus.CounterVec
+	// Devices is the number of watched cards, Open that of open faults.
+	Devices, Open prometheus.Gauge
+	// LookErrors counts different failures in a row of looks, Unreadable ports whose
+	// state could not be read.
+	LookErrors, Unreadable prometheus.Counter
+	// Looks measures a look, in seconds.
+	Looks prometheus.Histogram
+}
+
+// NewMetrics registers the metrics.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		Told: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: Prefix + "_health_events_total", Help: "Events put into the outbox, by check and reason.",
+		}, []string{"check", "reason"}),
+		Devices: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: Prefix + "_devices_discovered", Help: "Network cards that the last look found and that are watched.",
+		}),
+		Open: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: Prefix + "_open_faults", Help: "Faults that were reported and have not ended.",
+		}),
+		LookErrors: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: Prefix + "_state_check_errors_total", Help: "Failures to look at the network cards.",
+		}),
+		Unreadable: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: Prefix + "_unreadable_ports_total", Help: "Looks at a port or card whose state could not be read.",
+		}),
+		Looks: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: Prefix + "_poll_cycle_duration_seconds", Help: "Time that a look at all network cards took.",
+			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5},
+		}),
+	}
+	for _, check := range judge.Checks() {
+		m.Told.WithLabelValues(check, string(judge.Began))
+	}
+	r.MustRegister(m.Told, m.Devices, m.Open, m.LookErrors, m.Unreadable, m.Looks)
+	return m
+}
+
+func (m *Metrics) look(r judge.Reading, s sysfs.Stats, took time.Duration) {
+	m.Devices.Set(float64(len(r.Devices)))
+	m.Unreadable.Add(float64(s.Unreadable))
+	m.Looks.Observe(took.Seconds())
+}
+
+func (m *Metrics) open(memory judge.Memory) { m.Open.Set(float64(len(memory.Open))) }

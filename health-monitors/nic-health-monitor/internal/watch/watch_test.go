@@ -14,9 +14,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/health-monitors/internal/clearance"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/connector"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/rounds"
-	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/fabric"
 	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/internal/sysfs"
 	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/judge"
 	"github.com/nvidia/nvsentinel/internal/report"
@@ -25,20 +24,20 @@ import (
 
 // card is a card with one port, whose state and counter the test sets.
 type card struct {
-	state   fabric.State
+	state   judge.State
 	downed  uint64
 	missing error
 	hangs   chan struct{} // where it is set, a look sends and receives
 }
 
-func (c *card) Look(boot string, now time.Time) (fabric.Reading, sysfs.Stats, error) {
+func (c *card) Look(boot string, now time.Time) (judge.Reading, sysfs.Stats, error) {
 	if c.hangs != nil {
 		c.hangs <- struct{}{}
 		<-c.hangs
 	}
-	port := fabric.Port{Number: "1", Layer: fabric.InfiniBand, State: c.state, Counters: map[string]uint64{"link_downed": c.downed}}
-	return fabric.Reading{At: now, Boot: boot, Devices: []fabric.Device{{
-		Name: "mlx5_0", Location: "0000:3b:00.0", GUID: "g", Model: "CX7", Ports: []fabric.Port{port},
+	port := judge.Port{Number: "1", Layer: judge.InfiniBand, State: c.state, Counters: map[string]uint64{"link_downed": c.downed}}
+	return judge.Reading{At: now, Boot: boot, Devices: []judge.Device{{
+		Name: "mlx5_0", Location: "0000:3b:00.0", GUID: "g", Model: "CX7", Ports: []judge.Port{port},
 	}}}, sysfs.Stats{}, c.missing
 }
 
@@ -56,7 +55,7 @@ type node struct {
 
 func newNode(t *testing.T, o report.Options) *node {
 	t.Helper()
-	n := &node{t: t, path: filepath.Join(t.TempDir(), "outbox.db"), o: o, card: card{state: fabric.Active}, clock: testkit.NewClock()}
+	n := &node{t: t, path: filepath.Join(t.TempDir(), "outbox.db"), o: o, card: card{state: judge.Active}, clock: testkit.NewClock()}
 	n.restart()
 	return n
 }
@@ -78,7 +77,7 @@ func (n *node) restart() {
 	n.Monitor = &Monitor{
 		Node: "n1", Interval: time.Second, Cards: &n.card, Outbox: outbox, BootID: func() (string, error) { return "boot-1", nil },
 		Policy:  judge.Policy{Strategy: record.Process, Looks: 2, Persist: 10 * time.Second, Steady: 10 * time.Second, Counters: judge.Counters()},
-		Cleared: clearance.Follow(""), Clock: n.clock, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
+		Cleared: connector.FollowClearances(""), Clock: n.clock, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
 	}
 	if err := n.remember(); err != nil {
 		n.t.Fatal(err)
@@ -127,7 +126,7 @@ func TestAFaultAndItsEndAreToldOnce(t *testing.T) {
 		n.restart()
 	}
 	n.expect()
-	n.card.state, n.card.downed = fabric.Down, 1
+	n.card.state, n.card.downed = judge.Down, 1
 	for range 3 {
 		if err := n.looks(); err != nil {
 			t.Fatal(err)
@@ -135,7 +134,7 @@ func TestAFaultAndItsEndAreToldOnce(t *testing.T) {
 		n.restart()
 	}
 	n.expect(downed, down)
-	n.card.state = fabric.Active
+	n.card.state = judge.Active
 	for range 3 {
 		if err := n.looks(); err != nil {
 			t.Fatal(err)
@@ -152,7 +151,7 @@ func TestWhatAFullOutboxRefusesIsToldLater(t *testing.T) {
 	if err := n.looks(); err != nil {
 		t.Fatal(err)
 	}
-	n.card.state, n.card.downed = fabric.Down, 1
+	n.card.state, n.card.downed = judge.Down, 1
 	if err := n.looks(); !errors.Is(err, report.ErrFull) {
 		t.Fatalf("a look that has no room for its events gave %v", err)
 	}
@@ -181,7 +180,7 @@ func TestALookThatFailsTellsNothing(t *testing.T) {
 	if err := n.looks(); err != nil {
 		t.Fatal(err)
 	}
-	n.card.state, n.card.missing = fabric.Down, errors.New("no sysfs")
+	n.card.state, n.card.missing = judge.Down, errors.New("no sysfs")
 	if err := n.looks(); !errors.Is(err, n.card.missing) {
 		t.Error(err)
 	}

@@ -17,9 +17,8 @@ import (
 
 	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/health-monitors/internal/bootid"
-	"github.com/nvidia/nvsentinel/health-monitors/internal/clearance"
-	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/connector"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/nodefile"
 	"github.com/nvidia/nvsentinel/health-monitors/sighting"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/catalogue"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/source"
@@ -128,8 +127,8 @@ func (n *node) start() {
 		Metrics: report.NewMetrics(n.metrics, Prefix, outbox, n.clock),
 	}
 	n.m = &Monitor{
-		Policy: n.policy, Outbox: outbox, Source: log, Cleared: clearance.Follow(n.cleared), BootID: bootid.File(n.path("boot_id")),
-		Devices: gpumetadata.Follow(n.path("gpu_metadata.json"), sighting.Address), Clock: n.clock, Log: quiet,
+		Policy: n.policy, Outbox: outbox, Source: log, Cleared: connector.FollowClearances(n.cleared), BootID: nodefile.BootID(n.path("boot_id")),
+		Devices: nodefile.FollowGPUs(n.path("gpu_metadata.json"), sighting.Address), Clock: n.clock, Log: quiet,
 		Metrics: NewMetrics(n.metrics, log.Counts),
 	}
 	if j, ok := log.(interface{ Wake() <-chan struct{} }); ok {

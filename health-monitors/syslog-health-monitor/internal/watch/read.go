@@ -7,12 +7,16 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
+	"github.com/nvidia/nvsentinel/api/protos"
+	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/sighting"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/fallenoff"
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/gpureset"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/source"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/pattern"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/recovery"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/storm"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sxid"
 	"github.com/nvidia/nvsentinel/health-monitors/xid"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
@@ -24,7 +28,7 @@ const driver = "NVRM: "
 
 // speaks tells whether a line may say something to us.
 func (m *Monitor) speaks(l source.Line) bool {
-	return l.Gap != nil || m.Policy.Catalogue.Patterns.Speaks(l.Text) || strings.Contains(l.Text, driver) || strings.Contains(l.Text, sxid.Marker) || strings.Contains(l.Text, gpureset.Marker)
+	return l.Gap != nil || m.Policy.Catalogue.Patterns.Speaks(l.Text) || strings.Contains(l.Text, driver) || strings.Contains(l.Text, sxid.Marker) || strings.Contains(l.Text, recovery.ResetMarker)
 }
 
 // readOn takes the next lines into the outbox; more says that there may be
@@ -150,7 +154,7 @@ func (m *Monitor) account(t batch) {
 		switch {
 		case e.CheckName == GapCheck:
 			m.Metrics.Gaps.Inc()
-		case e.IsHealthy || e.ErrorCode[0] == gpureset.CodeFailure: // counted by what caused it
+		case e.IsHealthy || e.ErrorCode[0] == recovery.CodeResetFailure: // counted by what caused it
 		case e.CheckName == xid.Check:
 			m.Metrics.XIDs.WithLabelValues(m.xidLabel(e.ErrorCode[0])).Inc()
 		case e.CheckName == sxid.Check:
@@ -203,3 +207,65 @@ func (m *Monitor) sxidLabel(code string) string {
 }
 
 const unknown = "unknown"
+
+// GapCheck reports stretches of the kernel log that were lost before they could
+// be read: what they said is not known. GapCode is its code.
+const (
+	GapCheck = "SysLogsGap"
+	GapCode  = "LOG_GAP"
+)
+
+// gap reports what was lost before a line. It is no fault of a device and asks
+// for nothing; the node was not watched for that long.
+func (b *batch) gap(line source.Line) error {
+	s := b.sighting(line)
+	s.Strategy = b.m.Policy.GapStrategy
+	e := s.Event(GapCheck)
+	e.ErrorCode, e.RecommendedAction = []string{GapCode}, protos.RecommendedAction_NONE
+	e.Message = line.Gap.Why + "; what they said is not known"
+	if line.Gap.Lost > 0 {
+		e.Message = fmt.Sprintf("%s (%d lines); what they said is not known", line.Gap.Why, line.Gap.Lost)
+		e.Metadata[storm.MetadataLost] = strconv.FormatInt(line.Gap.Lost, 10)
+	}
+	if sent, err := b.report(e); err != nil || !sent {
+		return err
+	}
+	// One that was only observed leaves nothing to be recovered from.
+	if s.Strategy == record.Process {
+		b.s.remember(GapCheck, recovery.Report{Code: GapCode, Strategy: s.Strategy, RebootCures: true})
+	}
+	return nil
+}
+
+// MetadataFirstLook marks a fault that was written before the monitor had ever
+// looked, or after it had forgotten that it did: it may be known, and repaired.
+const MetadataFirstLook = "firstLook"
+
+// firstLook counts what a first look back finds.
+type firstLook struct{ reported, tooOld int }
+
+// tooOld says whether a line is of so long before the first look that it makes no
+// event. What it tells is remembered all the same: it may have been reported
+// before the state was lost, and what a reboot cures of it asks for that.
+func (b *batch) tooOld(line source.Line) bool {
+	began := b.s.FirstLook
+	return !began.IsZero() && !line.At.IsZero() && line.At.Before(began.Add(-b.m.Policy.LookBack))
+}
+
+// mark marks an event about a line of before the first look.
+func (b *batch) mark(line source.Line, e *protos.HealthEvent) {
+	if began := b.s.FirstLook; !began.IsZero() && !line.At.After(began) {
+		e.Metadata[MetadataFirstLook] = "true"
+		b.look.reported++
+	}
+}
+
+// endFirstLook says what a first look has found; what comes now is new.
+func (m *Monitor) endFirstLook() {
+	if m.state.FirstLook.IsZero() {
+		return
+	}
+	m.Log.Info("the log was looked at for the first time", "since", m.state.FirstLook.Add(-m.Policy.LookBack),
+		"faults", m.look.reported, "olderFaultsLeftOut", m.look.tooOld)
+	m.state.FirstLook, m.dirty = time.Time{}, true
+}

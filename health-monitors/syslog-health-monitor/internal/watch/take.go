@@ -7,10 +7,9 @@ import (
 	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/data-models/fault"
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/nodefile"
 	"github.com/nvidia/nvsentinel/health-monitors/sighting"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/fallenoff"
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/gpureset"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/source"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/kernellog"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/recovery"
@@ -69,7 +68,7 @@ func (b *batch) one(line source.Line) error {
 	b.s.GSP = b.s.GSP.pass(1)
 	text, believed := b.message(line)
 	switch {
-	case strings.Contains(line.Text, gpureset.Marker):
+	case strings.Contains(line.Text, recovery.ResetMarker):
 		b.s.Fallen = b.s.Fallen.Pass(1)
 		return b.ofResetTool(line)
 	case !believed || quoted(text):
@@ -181,7 +180,7 @@ func (b *batch) ofSwitch(line source.Line, text string) error {
 	}
 	inv := b.m.Devices.Inventory()
 	d := sighting.Device{Chassis: inv.Chassis}
-	if gpu, ok := inv.ByPort[gpumetadata.Port{PCI: f.PCI, Link: f.Link}]; ok {
+	if gpu, ok := inv.ByPort[nodefile.Port{PCI: f.PCI, Link: f.Link}]; ok {
 		d.UUID, d.Index = gpu.UUID, gpu.Index
 	}
 	j := codes.Judge(f)
@@ -213,7 +212,7 @@ func (b *batch) lose(line source.Line, pci string) {
 // ofResetTool takes the outcome of a GPU reset. It clears faults, so that only
 // what root provably wrote is believed.
 func (b *batch) ofResetTool(line source.Line) error {
-	o, ok := gpureset.Parse(line.Text)
+	o, ok := recovery.ParseReset(line.Text)
 	if !ok {
 		return nil
 	}
@@ -224,15 +223,15 @@ func (b *batch) ofResetTool(line source.Line) error {
 	d := b.deviceOf(o.UUID)
 	if !o.Success {
 		b.resets = append(b.resets, "failure")
-		e := gpureset.Failed(xid.Check, d, b.sighting(line), kernellog.Cut(line.Text, messageBytes))
+		e := recovery.ResetFailed(xid.Check, d, b.sighting(line), kernellog.Cut(line.Text, messageBytes))
 		return b.send(line, e, recovery.Report{
-			Device: d.PCI, Code: gpureset.CodeFailure, Fatal: true, RebootCures: true, ResetCures: true,
+			Device: d.PCI, Code: recovery.CodeResetFailure, Fatal: true, RebootCures: true, ResetCures: true,
 		})
 	}
 	b.resets = append(b.resets, "success")
 	delete(b.s.Lost, d.PCI)
-	codes := b.s.Memory[xid.Check].AfterReset(d.PCI, append(b.m.Policy.Catalogue.XIDs.ResetCodes(), gpureset.CodeFailure))
-	if err := b.clear(line, gpureset.Succeeded(xid.Check, d, b.recoverySighting(line), codes), d.PCI); err != nil {
+	codes := b.s.Memory[xid.Check].AfterReset(d.PCI, append(b.m.Policy.Catalogue.XIDs.ResetCodes(), recovery.CodeResetFailure))
+	if err := b.clear(line, recovery.ResetSucceeded(xid.Check, d, b.recoverySighting(line), codes), d.PCI); err != nil {
 		return err
 	}
 	return b.clearPatterns(line, d)

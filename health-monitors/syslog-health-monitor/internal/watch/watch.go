@@ -14,8 +14,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/health-monitors/internal/clearance"
-	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/connector"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/nodefile"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/rounds"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/catalogue"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/source"
@@ -88,9 +88,9 @@ type Monitor struct {
 	Wake <-chan struct{}
 	// Cleared is the file in which the node's connector tells which records people
 	// cleared.
-	Cleared *clearance.File
+	Cleared *connector.Clearances
 	BootID  func() (string, error)
-	Devices *gpumetadata.File
+	Devices *nodefile.GPUFile
 	Clock   clock.WithTicker
 	Log     *slog.Logger
 	Metrics *Metrics

@@ -1,0 +1,166 @@
+// Package connector is a node monitor's side of the node's platform connector: the outbox
+// in which events wait for it and from which they are published, and the file by which it
+// reports the records that people cleared (cleared.List).
+package connector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/nvidia/nvsentinel/api/protos"
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/cleared"
+	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/internal/report"
+)
+
+// Config is what the monitors of a node have in common.
+type Config struct {
+	// NodeName is the Kubernetes name of the node.
+	NodeName string `toml:"nodeName" bounds:"not empty" flag:"node-name" usage:"name of the node this monitor runs on"`
+	// BootIDPath holds the id of the running boot. A file that stands in for the
+	// kernel's must be replaced by renaming, never written in place.
+	BootIDPath string `toml:"bootIDPath" bounds:"not empty" flag:"boot-id-path" usage:"file with the id of the running boot"`
+	// StateDir holds the outbox; it must survive a reboot.
+	StateDir string `toml:"stateDir" bounds:"not empty" flag:"state-dir" usage:"folder of the outbox; it must survive a reboot"`
+	// OutboxMiB bounds the events that wait for the connector, in MiB.
+	OutboxMiB int `toml:"outboxMiB" bounds:"at least 1 MiB" flag:"outbox-mib" usage:"bound of the outbox in MiB; when it is full, nothing new is reported until events have left it"`
+	// Socket is the platform connector of the node.
+	Socket string `toml:"platformConnectorSocket" bounds:"not empty" flag:"platform-connector-socket" usage:"socket of the platform connector"`
+	// TokenPath is a projected service-account token; empty sends none.
+	TokenPath string `toml:"platformConnectorTokenPath" flag:"platform-connector-token-path" usage:"file with the bearer token for the platform connector; empty sends none"`
+	// Strategy of the events: PROCESS or PERSIST_ONLY.
+	Strategy record.Strategy `toml:"processingStrategy" bounds:"PROCESS, PERSIST_ONLY" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY"`
+}
+
+// Default is the configuration of an agent whose outbox has so many MiB; the name of the
+// node is missing.
+func Default(agent string, mib int) Config {
+	return Config{
+		BootIDPath: "/proc/sys/kernel/random/boot_id", StateDir: "/var/lib/nvsentinel/" + agent, OutboxMiB: mib,
+		Socket: "unix:///var/run/nvsentinel.sock", Strategy: record.Process,
+	}
+}
+
+// Clearances follow the file of the node's connector.
+func (c Config) Clearances() *Clearances { return FollowClearances(cleared.Path(c.Socket)) }
+
+// Outbox opens the outbox and begins to publish what is in it: what can fail without it
+// comes first. The names of its metrics begin with prefix; replaced is logged when the
+// outbox was unreadable, and says what becomes of what it held.
+func (c Config) Outbox(d *daemon.Daemon, agent, prefix, replaced string) (*report.Outbox, error) {
+	outbox, err := report.Open(filepath.Join(c.StateDir, "outbox.db"), report.Options{Clock: d.Clock, MaxBytes: int64(c.OutboxMiB) << 20})
+	if err != nil {
+		return nil, err
+	}
+	d.OnStop("outbox", func(context.Context) error { return outbox.Close() })
+	if outbox.Origin() == report.Replaced {
+		d.Log.Error(replaced, "stateDir", c.StateDir, "kept", "outbox.db.damaged")
+	}
+	conn, err := report.Dial(c.Socket, c.TokenPath)
+	if err != nil {
+		return nil, err
+	}
+	d.OnStop("connector", func(context.Context) error { return conn.Close() })
+	publisher := &report.Publisher{
+		Name: agent, Outbox: outbox, Connector: protos.NewPlatformConnectorClient(conn), Clock: d.Clock,
+		Log: d.Log, Metrics: report.NewMetrics(d.Registry, prefix, outbox, d.Clock),
+	}
+	d.Ready("connector", publisher.Ready)
+	d.Go("publisher", publisher.Run)
+	return outbox, nil
+}
+
+// fileBytes bounds the file: as many records of 36 characters as it has, and
+// more.
+const fileBytes = 256 << 10
+
+// Clearances follows one such file.
+type Clearances struct {
+	path       string
+	seen, done version
+	said       string // the last error
+}
+
+// version tells two contents apart without reading them.
+type version struct {
+	size    int64
+	changed time.Time
+}
+
+// ClearedIDs are those of the records that people cleared.
+type ClearedIDs map[string]bool
+
+// Any says whether a fault was cleared that was told by the events of these ids:
+// itself, or the record by which its connector had it acted upon once it was
+// confirmed.
+func (c ClearedIDs) Any(told []string) bool {
+	return slices.ContainsFunc(told, func(id string) bool {
+		confirmation, err := record.ConfirmationID(id)
+		return c[id] || err == nil && c[confirmation]
+	})
+}
+
+// FollowClearances prepares to read the file; an empty path never tells anything.
+func FollowClearances(path string) *Clearances { return &Clearances{path: path} }
+
+// Take hands the ids of the records that were cleared to forget, if the file has
+// changed since that took them; what it fails with is returned, and it gets them
+// again. A file that others than its owner may write, or that cannot be understood,
+// is not believed; the same problem in a row is logged once.
+func (f *Clearances) Take(log *slog.Logger, forget func(ClearedIDs) error) error {
+	ids, err := f.read()
+	if text := fmt.Sprint(err); text != f.said {
+		if f.said = text; err != nil {
+			log.Warn("what people cleared is not taken over until it can be read", "error", err)
+		}
+	}
+	if ids == nil {
+		return nil
+	}
+	if err := forget(ids); err != nil {
+		return err
+	}
+	f.done = f.seen
+	return nil
+}
+
+func (f *Clearances) read() (ClearedIDs, error) {
+	if f.path == "" {
+		return nil, nil
+	}
+	info, err := os.Stat(f.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking for what people cleared: %w", err)
+	}
+	f.seen = version{info.Size(), info.ModTime()}
+	if f.seen == f.done {
+		return nil, nil
+	}
+	if info.Mode()&0o022 != 0 || info.Size() > fileBytes {
+		return nil, fmt.Errorf("file of what people cleared is not believed: %s has mode %s and %d bytes", f.path, info.Mode(), info.Size())
+	}
+	data, err := os.ReadFile(f.path)
+	if err != nil {
+		return nil, fmt.Errorf("reading what people cleared: %w", err)
+	}
+	told, err := cleared.Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("file of what people cleared is not believed: %w", err)
+	}
+	ids := ClearedIDs{}
+	for _, id := range told.Records {
+		ids[id] = true
+	}
+	return ids, nil
+}

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/health-monitors/internal/rounds"
+	"github.com/nvidia/nvsentinel/health-monitors/metadata-collector/inventory"
+	"github.com/nvidia/nvsentinel/internal/durable"
+)
+
+// fileBytes bounds the file that is read back; a node's is a few KiB.
+const fileBytes = 4 << 20
+
+// Driver tells what GPUs there are: nvml.Driver.
+type Driver interface {
+	Facts(ctx context.Context) (inventory.Facts, error)
+}
+
+// Collector writes the file. Its fields are set before Rounds.
+type Collector struct {
+	Node string
+	// Path is the file.
+	Path string
+	// Sysfs is where sysfs is mounted, DriverPath the driver's folder in /proc.
+	Sysfs, DriverPath string
+	// Interval is the time between two looks at what costs nothing, Refresh the most
+	// between two questions to the driver.
+	Interval, Refresh time.Duration
+	Driver            Driver
+	BootID            func() (string, error)
+	Clock             clock.WithTicker
+	Log               *slog.Logger
+	Metrics           *Metrics
+
+	sign  string    // of the driver at the last question
+	asked time.Time // when it was answered
+}
+
+// Rounds are the looks of the collector. What fails leaves the file as it is.
+func (c *Collector) Rounds() *rounds.Rounds {
+	return &rounds.Rounds{
+		Look: c.Look, Interval: c.Interval, Clock: c.Clock, Log: c.Log.With("file", c.Path), NotYet: "the driver has not been asked yet",
+		Fails: "GPU metadata could not be collected; the file stays as it is", Works: "GPU metadata is collected again",
+		Failed: func(bool) { c.Metrics.Failures.Inc() },
+	}
+}
+
+// Look asks the driver if that is due, and writes the file if it says something
+// else.
+func (c *Collector) Look(ctx context.Context) error {
+	boot, err := c.BootID()
+	if err != nil {
+		return fmt.Errorf("reading the boot id: %w", err)
+	}
+	present, err := c.present()
+	if err != nil {
+		c.Log.Warn("GPU metadata file was unreadable and will be replaced", "error", err)
+	}
+	sign, now := c.driverSign(), c.Clock.Now()
+	if present != nil && present.BootID == boot && sign == c.sign && now.Sub(c.asked) < c.Refresh {
+		return nil
+	}
+	seen, err := c.Driver.Facts(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range seen.GPUs {
+		seen.GPUs[i].NUMANode = c.numaNode(seen.GPUs[i].PCIAddress)
+	}
+	next, write, why := inventory.Next(present, seen, c.Node, boot, now)
+	if write {
+		if err := c.write(next); err != nil {
+			return err
+		}
+		c.Metrics.Writes.WithLabelValues(string(why)).Inc()
+		c.Log.Info("GPU metadata was written", "reason", why, "gpus", len(next.GPUs), "driver", next.DriverVersion, "partial", seen.Partial)
+	}
+	c.Metrics.GPUs.Set(float64(len(next.GPUs)))
+	c.sign, c.asked = sign, now
+	return nil
+}
+
+// present is the file as it is; nil if there is none that can be read.
+func (c *Collector) present() (*inventory.Document, error) {
+	info, err := os.Stat(c.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading GPU metadata: %w", err)
+	}
+	if info.Size() > fileBytes {
+		return nil, fmt.Errorf("reading GPU metadata: %d bytes", info.Size())
+	}
+	data, err := os.ReadFile(c.Path)
+	if err != nil {
+		return nil, fmt.Errorf("reading GPU metadata: %w", err)
+	}
+	d, err := inventory.Decode(data)
+	if err != nil {
+		return nil, err
+	}
+	return &d, nil
+}
+
+// driverSign changes with the driver and its set of GPUs, and costs nothing to ask
+// for.
+func (c *Collector) driverSign() string {
+	version, err := os.ReadFile(filepath.Join(c.DriverPath, "version"))
+	if err != nil {
+		version = nil // no driver is a state of it, too
+	}
+	sign := []string{string(version)}
+	gpus, err := os.ReadDir(filepath.Join(c.DriverPath, "gpus"))
+	if err == nil {
+		for _, g := range gpus {
+			sign = append(sign, g.Name())
+		}
+	}
+	return strings.Join(sign, "\n")
+}
+
+// numaNode is that of a PCI device, -1 where it is not known.
+func (c *Collector) numaNode(address string) int {
+	if address == "" || filepath.Base(address) != address {
+		return -1
+	}
+	data, err := os.ReadFile(filepath.Join(c.Sysfs, "bus/pci/devices", address, "numa_node"))
+	if err != nil {
+		return -1
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// write replaces the file at once: a reader sees the old one or the new one.
+func (c *Collector) write(d inventory.Document) error {
+	data, err := d.Encode()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(c.Path), 0o755); err != nil {
+		return fmt.Errorf("making the folder of GPU metadata: %w", err)
+	}
+	if err := durable.Replace(c.Path, data, 0o644); err != nil {
+		return fmt.Errorf("writing GPU metadata: %w", err)
+	}
+	return nil
+}
+
+// Prefix begins the name of every metric of this program.
+const Prefix = "metadata_collector"
+
+// Metrics of the collector.
+type Metrics struct {
+	// Writes counts written files, by reason.
+	Writes *prometheus.CounterVec
+	// Failures counts looks that failed.
+	Failures prometheus.Counter
+	// GPUs is how many the file has.
+	GPUs prometheus.Gauge
+}
+
+// NewMetrics registers the metrics.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		Writes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: Prefix + "_writes_total", Help: "Times that the GPU metadata file was written, by reason.",
+		}, []string{"reason"}),
+		Failures: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: Prefix + "_failures_total", Help: "Looks at the GPUs that failed and left the file as it was.",
+		}),
+		GPUs: prometheus.NewGauge(prometheus.GaugeOpts{Name: Prefix + "_gpus", Help: "GPUs in the metadata file."}),
+	}
+	for _, why := range []inventory.Reason{
+		inventory.First, inventory.Rebooted, inventory.Driver, inventory.GPUs, inventory.Links, inventory.Other,
+	} {
+		m.Writes.WithLabelValues(string(why))
+	}
+	r.MustRegister(m.Writes, m.Failures, m.GPUs)
+	return m
+}

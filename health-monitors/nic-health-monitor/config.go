@@ -1,0 +1,187 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/connector"
+	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/internal/sysfs"
+	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/judge"
+	"github.com/nvidia/nvsentinel/internal/config"
+)
+
+// Agent is the name of this monitor.
+const Agent = judge.Agent
+
+// Config is the configuration of the monitor.
+type Config struct {
+	connector.Config
+
+	// SysfsRoot is where sysfs is mounted.
+	SysfsRoot string `toml:"sysfsRoot" bounds:"not empty" flag:"sysfs-root" usage:"where the node's sysfs is mounted"`
+	// RoutesPath is a folder with the node's routes.
+	RoutesPath string `toml:"routesPath" flag:"routes-path" usage:"folder with the node's route and ipv6_route: cards with a default route are not watched; empty watches them too"`
+	// Include and Exclude choose cards by name.
+	Include string `toml:"includeDevices" flag:"include-devices" usage:"regular expression of the cards to watch, whatever their routes; empty is all"`
+	Exclude string `toml:"excludeDevices" flag:"exclude-devices" usage:"regular expression of cards not to watch; empty is none"`
+	// Interval is the time from look to look.
+	Interval time.Duration `toml:"interval" bounds:"at least 100ms" flag:"interval" usage:"time from look to look"`
+	// Looks and Persist say when a state is believed.
+	Looks   int           `toml:"looks" bounds:"at least 1" flag:"looks" usage:"looks in a row that must agree before a state is believed"`
+	Persist time.Duration `toml:"persistTime" bounds:"at least 0s" flag:"persist-time" usage:"how long a link must be down, or a card away, to be a fault"`
+	// Steady says when a fault of state is over.
+	Steady time.Duration `toml:"steadyTime" bounds:"at least 0s" flag:"steady-time" usage:"how long it must be well again before that is reported"`
+	// Reload is for updates of the driver.
+	Reload time.Duration `toml:"reloadTime" bounds:"at least 0s" flag:"reload-time" usage:"how long all cards of a driver may be away at once: it is loaded anew"`
+	// Settle is for links that come up.
+	Settle time.Duration `toml:"settleTime" bounds:"at least 0s" flag:"settle-time" usage:"how long after the first look of a boot, and after a driver is back, no fault of links and cards is reported"`
+	// Quiet is for counters.
+	Quiet time.Duration `toml:"quietTime" bounds:"at least 0s" flag:"quiet-time" usage:"how long a counter that is not fatal must stay within its bound for its fault to end"`
+	// Counters are rules in place of the built-in ones of the same code.
+	Counters []Counter `toml:"counters"`
+}
+
+// Counter is the rule of one error counter.
+type Counter struct {
+	// Code is the error code of its fault; empty is the counter's name.
+	Code string `toml:"code"`
+	// Counter is the name of its file.
+	Counter string `toml:"counter"`
+	// More than Over within Window is a fault; a Window of zero is the time since
+	// the first look of the boot.
+	Over   uint64        `toml:"over"`
+	Window time.Duration `toml:"window" bounds:"at least 0s"`
+	// Fatal makes the fault fatal.
+	Fatal bool `toml:"fatal"`
+	// Action is the recommended one: NONE by default, REPLACE_VM if fatal.
+	Action string `toml:"action"`
+	// Off takes a built-in rule away.
+	Off bool `toml:"off"`
+}
+
+// Default is the configuration of a node without special wishes.
+var Default = Config{
+	Config:     connector.Default(Agent, 16),
+	SysfsRoot:  "/sys",
+	RoutesPath: "/proc/1/net",
+	Interval:   time.Second,
+	Looks:      3,
+	Persist:    30 * time.Second,
+	Steady:     2 * time.Minute,
+	Reload:     15 * time.Minute,
+	Settle:     2 * time.Minute,
+	Quiet:      10 * time.Minute,
+}
+
+// Validate lists everything that is wrong.
+func (c Config) Validate() error {
+	problems := []error{config.CheckBounds(c)}
+	if _, err := regexp.Compile(c.Include); err != nil {
+		problems = append(problems, fmt.Errorf("includeDevices (--include-devices): %w", err))
+	}
+	if _, err := regexp.Compile(c.Exclude); err != nil {
+		problems = append(problems, fmt.Errorf("excludeDevices (--exclude-devices): %w", err))
+	}
+	return errors.Join(append(problems, c.checkCounters()...)...)
+}
+
+// counterName is what files of counters are called.
+var counterName = regexp.MustCompile(`^[a-zA-Z0-9_]{1,64}$`)
+
+func (c Config) checkCounters() (problems []error) {
+	seen := map[string]bool{}
+	for i, x := range c.Counters {
+		wrong := func(format string, args ...any) {
+			problems = append(problems, fmt.Errorf("counters[%d]."+format, append([]any{i}, args...)...))
+		}
+		code := x.code()
+		if !counterName.MatchString(x.Counter) {
+			wrong("counter %q is no counter's name", x.Counter)
+		}
+		if !counterName.MatchString(code) {
+			wrong("code %q is not made of letters, digits and _", code)
+		}
+		if seen[code] {
+			wrong("code %q stands twice", code)
+		}
+		seen[code] = true
+		if x.Window < 0 {
+			wrong("window %s is negative", x.Window)
+		}
+		if _, err := record.ParseAction(x.action()); err != nil {
+			wrong("action: %w", err)
+		}
+	}
+	return problems
+}
+
+func (x Counter) code() string {
+	if x.Code == "" {
+		return x.Counter
+	}
+	return x.Code
+}
+
+func (x Counter) action() string {
+	switch {
+	case x.Action != "":
+		return x.Action
+	case x.Fatal:
+		return string(record.ActionReplaceVM)
+	}
+	return string(record.ActionNone)
+}
+
+// rules are the built-in counters with those of the file over them.
+func (c Config) rules() ([]judge.Counter, error) {
+	out := judge.Counters()
+	for _, x := range c.Counters {
+		out = slices.DeleteFunc(out, func(r judge.Counter) bool { return r.Code == x.code() })
+		if x.Off {
+			continue
+		}
+		action, err := record.ParseAction(x.action())
+		if err != nil {
+			return nil, fmt.Errorf("reading the rule of counter %s: %w", x.Counter, err)
+		}
+		out = append(out, judge.Counter{Code: x.code(), Name: x.Counter, Over: x.Over, Window: x.Window, Fatal: x.Fatal, Action: action})
+	}
+	return out, nil
+}
+
+// Policy is what the judgement is told.
+func (c Config) Policy() (judge.Policy, error) {
+	counters, err := c.rules()
+	return judge.Policy{
+		Strategy: c.Strategy, Looks: c.Looks, Persist: c.Persist, Reload: c.Reload, Steady: c.Steady,
+		Settle: c.Settle, Quiet: c.Quiet, Counters: counters,
+	}, err
+}
+
+// Tree is what is looked at.
+func (c Config) Tree(counters []judge.Counter) (*sysfs.Tree, error) {
+	t := &sysfs.Tree{Root: c.SysfsRoot, Routes: c.RoutesPath}
+	for _, r := range counters {
+		if !slices.Contains(t.Counters, r.Name) {
+			t.Counters = append(t.Counters, r.Name)
+		}
+	}
+	for _, x := range []struct {
+		text string
+		into **regexp.Regexp
+	}{{c.Include, &t.Include}, {c.Exclude, &t.Exclude}} {
+		if x.text == "" {
+			continue
+		}
+		re, err := regexp.Compile(x.text)
+		if err != nil {
+			return nil, fmt.Errorf("reading the choice of cards: %w", err)
+		}
+		*x.into = re
+	}
+	return t, nil
+}
