@@ -10,36 +10,35 @@ import (
 
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/repair-steps/internal/collector"
-	"github.com/nvidia/nvsentinel/repair-steps/internal/storage"
-	"github.com/nvidia/nvsentinel/repair-steps/internal/termination"
+	"github.com/nvidia/nvsentinel/repair-steps/internal/delivery"
 )
 
-// config is the configuration of log-collector.
-type config struct {
+// settings is the configuration of log-collector.
+type settings struct {
 	Collector collector.Config `toml:"collect"`
-	Storage   storage.Config   `toml:"archive"`
+	Storage   StorageConfig    `toml:"archive"`
 	// TerminationLog gets one sentence about the end.
 	TerminationLog string `toml:"terminationLog" flag:"termination-log" usage:"file that gets the last message, as the pod's terminationMessagePath; empty writes none"`
 }
 
 // Validate joins everything that is wrong.
-func (c config) Validate() error { return errors.Join(c.Collector.Validate(), c.Storage.Validate()) }
+func (s settings) Validate() error { return errors.Join(s.Collector.Validate(), s.Storage.Validate()) }
 
 func main() {
-	daemon.Once("log-collector", config{Collector: collector.Default(), Storage: storage.Default(), TerminationLog: "/dev/termination-log"}, run)
+	daemon.Once("log-collector", settings{Collector: collector.Default(), Storage: DefaultStorage(), TerminationLog: "/dev/termination-log"}, run)
 }
 
-func run(ctx context.Context, j *daemon.Job, cfg config) error {
+func run(ctx context.Context, j *daemon.Job, cfg settings) error {
 	word, err := collect(ctx, j, cfg)
 	if err != nil {
 		word = err.Error()
 	}
-	return errors.Join(err, termination.Write(cfg.TerminationLog, word))
+	return errors.Join(err, delivery.WriteTermination(cfg.TerminationLog, word))
 }
 
 // collect makes the archive and brings it away, and says in a sentence what it did.
-func collect(ctx context.Context, j *daemon.Job, cfg config) (string, error) {
-	where, err := storage.Open(ctx, cfg.Storage, j.Clock, j.Log)
+func collect(ctx context.Context, j *daemon.Job, cfg settings) (string, error) {
+	where, err := Open(ctx, cfg.Storage, j.Clock, j.Log)
 	if err != nil {
 		return "", err
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/repair-steps/internal/delivery"
-	"github.com/nvidia/nvsentinel/repair-steps/internal/termination"
 	"github.com/nvidia/nvsentinel/repair-steps/internal/ticket"
 )
 
@@ -36,7 +35,7 @@ func run(ctx context.Context, j *daemon.Job, cfg config) error {
 	} else {
 		j.Log.Info("ticket was taken", "answer", word)
 	}
-	return errors.Join(err, termination.Write(cfg.TerminationLog, word))
+	return errors.Join(err, delivery.WriteTermination(cfg.TerminationLog, word))
 }
 
 func send(ctx context.Context, j *daemon.Job, cfg ticket.Config) (delivery.Answer, error) {

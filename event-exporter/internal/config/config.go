@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/nvidia/nvsentinel/event-exporter/cloudevent"
-	"github.com/nvidia/nvsentinel/event-exporter/decision"
 	"github.com/nvidia/nvsentinel/event-exporter/internal/delivery"
 	"github.com/nvidia/nvsentinel/event-exporter/internal/sender"
 	"github.com/nvidia/nvsentinel/internal/config"
@@ -116,8 +115,8 @@ func Default() Config {
 }
 
 // Policy is how answers are judged.
-func (f Failure) Policy() decision.Policy {
-	return decision.Policy{Poison: f.PoisonStatus, LongestWish: f.MaxRetryAfter}
+func (f Failure) Policy() cloudevent.Policy {
+	return cloudevent.Policy{Poison: f.PoisonStatus, LongestWish: f.MaxRetryAfter}
 }
 
 // Pauses are those between two tries.
@@ -141,15 +140,11 @@ func (s Sink) TLS() sender.TLS {
 // Validate joins everything that is wrong.
 func (c Config) Validate() error {
 	e := c.Exporter
-	problems := []error{c.Location.Validate(), c.Lease.Validate(), e.Sink.validate(), e.validateCredentials(), e.Backfill.validate(), e.Failure.validate()}
+	problems := []error{
+		config.CheckBounds(c), c.Location.Validate(), c.Lease.Validate(), e.Sink.validate(), e.validateCredentials(), e.Backfill.validate(), e.Failure.validate(),
+	}
 	if _, err := cloudevent.NewFrame(e.Metadata); err != nil {
 		problems = append(problems, fmt.Errorf("exporter.metadata: %w", err))
-	}
-	if c.Workers < 1 || c.Workers > 1024 {
-		problems = append(problems, fmt.Errorf("workers is %d; it must be between 1 and 1024", c.Workers))
-	}
-	if e.MaxLag < 0 {
-		problems = append(problems, fmt.Errorf("exporter.maxLag is %s; it must not be negative", e.MaxLag))
 	}
 	return errors.Join(problems...)
 }
@@ -158,15 +153,6 @@ func (s Sink) validate() error {
 	var problems []error
 	if _, err := address(s.Endpoint); err != nil {
 		problems = append(problems, fmt.Errorf("exporter.sink.endpoint: %w", err))
-	}
-	if s.Timeout <= 0 {
-		problems = append(problems, fmt.Errorf("exporter.sink.timeout is %s; it must be more than 0", s.Timeout))
-	}
-	if s.Mode != sender.Structured && s.Mode != sender.Binary {
-		problems = append(problems, fmt.Errorf("exporter.sink.mode %q is not structured or binary", s.Mode))
-	}
-	if s.BatchSize < 1 || s.BatchSize > 1000 {
-		problems = append(problems, fmt.Errorf("exporter.sink.batchSize is %d; it must be between 1 and 1000", s.BatchSize))
 	}
 	if s.Mode == sender.Binary && s.BatchSize > 1 {
 		problems = append(problems, errors.New("exporter.sink.batchSize is more than 1 in the binary mode: CloudEvents are put in batches as JSON only; use mode = \"structured\""))
@@ -226,27 +212,20 @@ func address(text string) (*url.URL, error) {
 }
 
 func (b Backfill) validate() error {
-	var problems []error
-	if b.MaxAge < 0 {
-		problems = append(problems, fmt.Errorf("exporter.backfill.maxAge is %s; it must not be negative", b.MaxAge))
-	}
 	if !(b.RateLimit >= 0 && b.RateLimit <= 1e9) {
-		problems = append(problems, fmt.Errorf("exporter.backfill.rateLimit is %v; it must be a number from 0 (no bound) to 1e9", b.RateLimit))
+		return fmt.Errorf("exporter.backfill.rateLimit is %v; it must be a number from 0 (no bound) to 1e9", b.RateLimit)
 	}
-	return errors.Join(problems...)
+	return nil
 }
 
 func (f Failure) validate() error {
 	const at = "exporter.failureHandling."
 	var problems []error
-	if f.InitialBackoff < time.Millisecond || f.MaxBackoff < f.InitialBackoff {
-		problems = append(problems, fmt.Errorf("%sinitialBackoff %s must be at least 1ms and at most maxBackoff %s", at, f.InitialBackoff, f.MaxBackoff))
+	if f.MaxBackoff < f.InitialBackoff {
+		problems = append(problems, fmt.Errorf("%sinitialBackoff %s must be at most maxBackoff %s", at, f.InitialBackoff, f.MaxBackoff))
 	}
 	if !(f.Multiplier >= 1 && f.Multiplier <= 100) {
 		problems = append(problems, fmt.Errorf("%sbackoffMultiplier is %v; it must be between 1 and 100", at, f.Multiplier))
-	}
-	if f.MaxRetryAfter < 0 {
-		problems = append(problems, fmt.Errorf("%smaxRetryAfter is %s; it must not be negative", at, f.MaxRetryAfter))
 	}
 	for _, s := range f.PoisonStatus {
 		if s < 400 || s > 599 || slices.Contains(neverPoison, s) {

@@ -16,7 +16,6 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/event-exporter/cloudevent"
-	"github.com/nvidia/nvsentinel/event-exporter/decision"
 	"github.com/nvidia/nvsentinel/event-exporter/internal/sender"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/lease"
@@ -42,7 +41,7 @@ type Exporter struct {
 	Records  store.Store
 	Receiver Receiver
 	Frame    cloudevent.Frame
-	Policy   decision.Policy
+	Policy   cloudevent.Policy
 	Pauses   Pauses
 	// Partitions is how many requests are under way at once, Batch how many events
 	// one of them carries at most.
@@ -115,7 +114,7 @@ func (ex *Exporter) mayGo(one *partition) error {
 func (ex *Exporter) deliver(ctx context.Context, one *partition, batch []record.Record) (done int, err error) {
 	events, broken := ex.encode(batch)
 	if len(events) == 0 {
-		facts := decision.Facts{Events: 1, Unencodable: true}
+		facts := cloudevent.Facts{Events: 1, Unencodable: true}
 		return ex.judge(ctx, one, batch[:1], sender.Result{Facts: facts, Detail: broken.Error()})
 	}
 	// A leader that lost its lease sends nothing more.
@@ -155,18 +154,18 @@ func (ex *Exporter) Try(_ context.Context, r record.Record) {
 
 // judge carries out what the answer for a batch asks for.
 func (ex *Exporter) judge(ctx context.Context, one *partition, batch []record.Record, r sender.Result) (done int, err error) {
-	v := decision.Decide(r.Facts, ex.Policy, ex.Clock.Now())
-	if v.Do != decision.Done {
+	v := cloudevent.Decide(r.Facts, ex.Policy, ex.Clock.Now())
+	if v.Do != cloudevent.Done {
 		ex.Metrics.errors.WithLabelValues(string(v.Reason)).Inc()
 	}
 	switch v.Do {
-	case decision.Done:
+	case cloudevent.Done:
 		ex.delivered(one, batch)
 		return len(batch), nil
-	case decision.Split:
+	case cloudevent.Split:
 		one.size = max(1, len(batch)/2)
 		return 0, nil
-	case decision.Bury:
+	case cloudevent.Bury:
 		if err := ex.bury(ctx, batch[0], v.Reason, r.Detail); err != nil {
 			return 0, err
 		}
@@ -174,7 +173,7 @@ func (ex *Exporter) judge(ctx context.Context, one *partition, batch []record.Re
 			ex.recovered(one)
 		}
 		return 1, nil
-	case decision.Again, decision.Pause:
+	case cloudevent.Again, cloudevent.Pause:
 	}
 	return 0, ex.pause(one, v, r.Detail)
 }
@@ -199,7 +198,7 @@ func (ex *Exporter) recovered(one *partition) {
 }
 
 // pause waits before the same events are sent again.
-func (ex *Exporter) pause(one *partition, v decision.Verdict, detail string) error {
+func (ex *Exporter) pause(one *partition, v cloudevent.Verdict, detail string) error {
 	wait := max(v.After, one.pauses.NextBackOff())
 	until := ex.Clock.Now().Add(wait)
 	why := fmt.Sprintf("%s: %s", v.Reason, detail)
@@ -208,13 +207,13 @@ func (ex *Exporter) pause(one *partition, v decision.Verdict, detail string) err
 	}
 	one.notBefore, one.why = until, why
 	if v.Everyone {
-		ex.breaker.trip(until, why, v.Do == decision.Pause)
+		ex.breaker.trip(until, why, v.Do == cloudevent.Pause)
 	}
 	return outcome.Wait(wait, why)
 }
 
 // bury keeps an event that the receiver will never take as a dead letter.
-func (ex *Exporter) bury(ctx context.Context, r record.Record, why decision.Reason, detail string) error {
+func (ex *Exporter) bury(ctx context.Context, r record.Record, why cloudevent.Reason, detail string) error {
 	body, err := ex.deadLetter(r)
 	if err != nil {
 		return err

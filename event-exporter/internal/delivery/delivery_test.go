@@ -21,7 +21,6 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/event-exporter/cloudevent"
-	"github.com/nvidia/nvsentinel/event-exporter/decision"
 	"github.com/nvidia/nvsentinel/event-exporter/internal/delivery"
 	"github.com/nvidia/nvsentinel/event-exporter/internal/sender"
 	"github.com/nvidia/nvsentinel/internal/consume"
@@ -60,7 +59,7 @@ func newWorld(t *testing.T, records ...record.Record) *world {
 }
 
 func status(code int) sender.Result {
-	return sender.Result{Facts: decision.Facts{Status: code}, Detail: "HTTP " + strconv.Itoa(code)}
+	return sender.Result{Facts: cloudevent.Facts{Status: code}, Detail: "HTTP " + strconv.Itoa(code)}
 }
 
 func (w *world) add(r ...record.Record) {
@@ -113,7 +112,7 @@ func (w *world) Send(ctx context.Context, events []event.Event) sender.Result {
 	select {
 	case <-time.After(time.Millisecond):
 	case <-ctx.Done():
-		return sender.Result{Facts: decision.Facts{Events: len(ids)}, Detail: ctx.Err().Error()}
+		return sender.Result{Facts: cloudevent.Facts{Events: len(ids)}, Detail: ctx.Err().Error()}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -181,7 +180,7 @@ func (w *world) exporter(edit func(*delivery.Exporter)) (*delivery.Exporter, *co
 	registry := prometheus.NewRegistry()
 	d := &delivery.Exporter{
 		Records: w, Receiver: w, Frame: frame,
-		Policy:     decision.Policy{Poison: []int{400, 413, 422}, LongestWish: time.Hour},
+		Policy:     cloudevent.Policy{Poison: []int{400, 413, 422}, LongestWish: time.Hour},
 		Pauses:     delivery.Pauses{Initial: time.Second, Longest: time.Minute, Multiplier: 2},
 		Partitions: 4, Batch: 1, LookBack: 24 * time.Hour,
 		Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Metrics: delivery.NewMetrics(registry),

@@ -18,7 +18,7 @@ import (
 	"github.com/cloudevents/sdk-go/v2/event"
 	cehttp "github.com/cloudevents/sdk-go/v2/protocol/http"
 
-	"github.com/nvidia/nvsentinel/event-exporter/decision"
+	"github.com/nvidia/nvsentinel/event-exporter/cloudevent"
 )
 
 // Mode is the CloudEvents content mode of requests with one event.
@@ -100,7 +100,7 @@ func NewClient(t TLS, connections int) (*http.Client, error) {
 
 // Result is what came back.
 type Result struct {
-	decision.Facts
+	cloudevent.Facts
 	// Detail says it in words.
 	Detail string
 }
@@ -115,7 +115,7 @@ func (s *Sender) Send(ctx context.Context, events []event.Event) Result {
 	for tries := 1; ; tries++ {
 		token, err := s.Credentials.Token(ctx)
 		if err != nil {
-			return Result{decision.Facts{Events: len(events), NoCredentials: true}, err.Error()}
+			return Result{cloudevent.Facts{Events: len(events), NoCredentials: true}, err.Error()}
 		}
 		r := s.send(ctx, events, token)
 		if r.Status != http.StatusUnauthorized || !s.Credentials.Refused(token) || tries > 1 {
@@ -125,7 +125,7 @@ func (s *Sender) Send(ctx context.Context, events []event.Event) Result {
 }
 
 func (s *Sender) send(ctx context.Context, events []event.Event, token string) Result {
-	facts := decision.Facts{Events: len(events)}
+	facts := cloudevent.Facts{Events: len(events)}
 	req, err := s.request(ctx, events)
 	if err != nil {
 		facts.Unencodable = true

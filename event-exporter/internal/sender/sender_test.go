@@ -27,7 +27,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/event-exporter/cloudevent"
-	"github.com/nvidia/nvsentinel/event-exporter/decision"
 	"github.com/nvidia/nvsentinel/event-exporter/internal/sender"
 	"github.com/nvidia/nvsentinel/internal/config"
 	"github.com/nvidia/nvsentinel/internal/testkit"
@@ -98,11 +97,11 @@ func TestWhatComesBack(t *testing.T) {
 	})
 	t.Cleanup(func() { close(end) }) // before the server waits for its handlers
 	for path, want := range map[string]sender.Result{
-		"":       {Facts: decision.Facts{Status: 200, Events: 1}, Detail: "HTTP 200 OK"},
-		"/wait":  {Facts: decision.Facts{Status: 429, Events: 1, RetryAfter: "17"}, Detail: "HTTP 429 Too Many Requests: not  now ?"},
-		"/away":  {Facts: decision.Facts{Status: 307, Events: 1}, Detail: "HTTP 307 Temporary Redirect"},
-		"/reset": {Facts: decision.Facts{Events: 1}, Detail: s.URL},
-		"/hang":  {Facts: decision.Facts{Events: 1}, Detail: s.URL},
+		"":       {Facts: cloudevent.Facts{Status: 200, Events: 1}, Detail: "HTTP 200 OK"},
+		"/wait":  {Facts: cloudevent.Facts{Status: 429, Events: 1, RetryAfter: "17"}, Detail: "HTTP 429 Too Many Requests: not  now ?"},
+		"/away":  {Facts: cloudevent.Facts{Status: 307, Events: 1}, Detail: "HTTP 307 Temporary Redirect"},
+		"/reset": {Facts: cloudevent.Facts{Events: 1}, Detail: s.URL},
+		"/hang":  {Facts: cloudevent.Facts{Events: 1}, Detail: s.URL},
 	} {
 		o := sender.Options{Endpoint: s.URL + path}
 		if path == "/hang" {

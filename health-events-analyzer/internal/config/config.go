@@ -8,6 +8,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-events-analyzer/rule"
+	"github.com/nvidia/nvsentinel/internal/config"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/report"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
@@ -25,9 +26,9 @@ type Config struct {
 	// agents are refused as names of rules; empty takes the connectors' built-in names.
 	Publishers string `toml:"publishersConfigPath" live:"true" flag:"publishers-config-path" usage:"the connectors' configuration file; check names that its [[publishers.agent]] give to other agents are refused in the rule file; empty takes the built-in ones"`
 	// Strategy of derived events whose rule says none: PROCESS or PERSIST_ONLY.
-	Strategy string `toml:"processingStrategy" bounds:"PROCESS, PERSIST_ONLY" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY, where a rule does not say it"`
+	Strategy record.Strategy `toml:"processingStrategy" bounds:"PROCESS, PERSIST_ONLY" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY, where a rule does not say it"`
 	// Socket is the platform connector of the node.
-	Socket string `toml:"platformConnectorSocket" flag:"socket" usage:"socket of the platform connector"`
+	Socket string `toml:"platformConnectorSocket" bounds:"not empty" flag:"socket" usage:"socket of the platform connector, for example unix:///var/run/nvsentinel.sock"`
 	// TokenPath is a projected service-account token; the connector takes events
 	// about other nodes only with one.
 	TokenPath string `toml:"platformConnectorTokenPath" flag:"socket-token-path" usage:"file with the bearer token for the platform connector; empty sends none"`
@@ -42,7 +43,7 @@ type Config struct {
 // Default has the built-in rules.
 func Default() Config {
 	return Config{
-		Strategy: string(record.Process), Socket: "unix:///var/run/nvsentinel.sock", Workers: 16, CachedEvents: 500_000, Cluster: lease.DefaultCluster(),
+		Strategy: record.Process, Socket: "unix:///var/run/nvsentinel.sock", Workers: 16, CachedEvents: 500_000, Cluster: lease.DefaultCluster(),
 	}
 }
 
@@ -75,21 +76,6 @@ func (c Config) Files() []string {
 
 // Validate checks everything.
 func (c Config) Validate() error {
-	problems := []error{c.Location.Validate(), c.Cluster.Validate()}
-	if _, err := c.Rules(); err != nil {
-		problems = append(problems, err)
-	}
-	if _, err := record.ParseStrategy(c.Strategy); err != nil {
-		problems = append(problems, fmt.Errorf("processingStrategy (--processingStrategy): %w", err))
-	}
-	if c.Socket == "" {
-		problems = append(problems, errors.New("platformConnectorSocket (--socket) is empty: give the connector's, for example unix:///var/run/nvsentinel.sock"))
-	}
-	if c.Workers < 1 {
-		problems = append(problems, fmt.Errorf("workers is %d; it must be at least 1", c.Workers))
-	}
-	if c.CachedEvents < 0 {
-		problems = append(problems, fmt.Errorf("cachedEvents is %d; it must not be negative", c.CachedEvents))
-	}
-	return errors.Join(problems...)
+	_, err := c.Rules()
+	return errors.Join(config.CheckBounds(c), err, c.Location.Validate(), c.Cluster.Validate())
 }

@@ -8,6 +8,8 @@ import (
 	"path"
 	"strings"
 	"time"
+
+	"github.com/nvidia/nvsentinel/internal/config"
 )
 
 // Bounds of what can be set.
@@ -22,11 +24,11 @@ type Config struct {
 	// Node is told in the manifest.
 	Node string `toml:"nodeName" flag:"node-name" env:"NODE_NAME" usage:"name of the node, for the manifest; NODE_NAME in the environment is its default"`
 	// HostRoot is where the host's root, or folders of it, are mounted.
-	HostRoot string `toml:"hostRoot" flag:"host-root" usage:"folder with the host's root, or with folders of it such as var/log"`
+	HostRoot string `toml:"hostRoot" bounds:"not empty" flag:"host-root" usage:"folder with the host's root, or with folders of it such as var/log"`
 	// ToolRoots are folders with other roots that tools may be in.
 	ToolRoots []string `toml:"toolRoots" flag:"tool-roots" usage:"roots in which tools are looked for that are not in PATH; one that is found there runs with that root for its own, which takes the capability SYS_CHROOT"`
 	// WorkDir holds the parts and the archive until it is sent.
-	WorkDir string `toml:"workDir" flag:"work-dir" usage:"folder for the archive until it is sent; needs max-total-bytes and three times max-part-bytes"`
+	WorkDir string `toml:"workDir" bounds:"not empty" flag:"work-dir" usage:"folder for the archive until it is sent; needs max-total-bytes and three times max-part-bytes"`
 
 	Units []string      `toml:"units" bounds:"at most 32" flag:"units" usage:"units whose journals are collected; * is allowed"`
 	Since time.Duration `toml:"since" bounds:"above 0s" flag:"since" usage:"how far back the journals of units are read; the kernel's is read from the boot on"`
@@ -59,23 +61,9 @@ func Default() Config {
 
 // Validate joins everything that is wrong.
 func (c Config) Validate() error {
-	problems := []error{c.lists()}
-	for flag, d := range map[string]time.Duration{
-		"since (--since)": c.Since, "partTimeout (--part-timeout)": c.PartTimeout, "timeout (--timeout)": c.Timeout,
-		"nvidiaBugReportTimeout (--nvidia-bug-report-timeout)": c.BugReportTimeout,
-	} {
-		if d <= 0 {
-			problems = append(problems, fmt.Errorf("%s is %s; it must be more than 0s", flag, d))
-		}
-	}
-	if c.MaxPart < 1<<20 {
-		problems = append(problems, fmt.Errorf("maxPartBytes (--max-part-bytes) is %d; it must be at least 1 MiB (1048576)", c.MaxPart))
-	}
+	problems := []error{config.CheckBounds(c), c.lists()}
 	if c.MaxTotal < c.MaxPart {
 		problems = append(problems, fmt.Errorf("maxTotalBytes (--max-total-bytes) is %d; it must be at least that of one part, %d", c.MaxTotal, c.MaxPart))
-	}
-	if c.WorkDir == "" || c.HostRoot == "" {
-		problems = append(problems, errors.New("workDir (--work-dir) and hostRoot (--host-root) must not be empty"))
 	}
 	return errors.Join(problems...)
 }

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +13,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"os"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -23,6 +22,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/internal/config"
+	"github.com/nvidia/nvsentinel/internal/retry"
 	"github.com/nvidia/nvsentinel/repair-steps/internal/redact"
 )
 
@@ -74,14 +74,11 @@ func New(c Config, clk clock.PassiveClock, log *slog.Logger) (*Sender, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.CAFile != "" {
-		text, err := os.ReadFile(c.CAFile)
+		authorities, err := config.ReadAuthorities(c.CAFile)
 		if err != nil {
 			return nil, fmt.Errorf("reading caFile (--ca-file): %w", err)
 		}
-		transport.TLSClientConfig.RootCAs = x509.NewCertPool()
-		if !transport.TLSClientConfig.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("reading caFile (--ca-file): %s holds no certificate", c.CAFile)
-		}
+		transport.TLSClientConfig.RootCAs = authorities
 	}
 	return &Sender{cfg: c, clock: clk, log: log, pauses: pauses, client: &http.Client{
 		Transport:     transport,
@@ -135,7 +132,7 @@ func (s *Sender) try(ctx context.Context, p Request) (Answer, error) {
 		return a, nil
 	case Again:
 		err := fmt.Errorf("sending to %s: %s", req.URL.Host, a)
-		if wish := RetryAfter(resp.Header.Get("Retry-After"), s.clock.Now()); wish > 0 {
+		if wish, _ := retry.After(resp.Header.Get("Retry-After"), s.clock.Now()); wish > 0 {
 			return a, fmt.Errorf("%w (%w)", err, &backoff.RetryAfterError{Duration: min(wish, s.cfg.SendTimeout+time.Second)})
 		}
 		return a, err
@@ -190,4 +187,34 @@ func printable(body []byte) string {
 		}
 		return r
 	}, text))
+}
+
+// Outcome is what becomes of a request after an answer.
+type Outcome string
+
+// Fates.
+const (
+	// Delivered: the receiver has it.
+	Delivered Outcome = "Delivered"
+	// Again: the same is sent again.
+	Again Outcome = "Again"
+	// Refused: sending it again changes nothing.
+	Refused Outcome = "Refused"
+)
+
+// again are the statuses below 500 after which the same request may be taken.
+var again = []int{http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests}
+
+// Judge says what an HTTP status means for a request. conflict is what a 409 means to
+// the receiver.
+func Judge(status int, conflict Outcome) Outcome {
+	switch {
+	case status >= 200 && status < 300:
+		return Delivered
+	case status == http.StatusConflict:
+		return conflict
+	case status >= 500, slices.Contains(again, status):
+		return Again
+	}
+	return Refused
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -37,18 +36,6 @@ func TestJudge(t *testing.T) {
 	for _, conflict := range []Outcome{Delivered, Again, Refused} {
 		if got := Judge(409, conflict); got != conflict {
 			t.Errorf("409 is %s, want %s", got, conflict)
-		}
-	}
-}
-
-func TestRetryAfter(t *testing.T) {
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for header, want := range map[string]time.Duration{
-		"": 0, "0": 0, "7": 7 * time.Second, " 7 ": 7 * time.Second, "soon": 0, "-3": 0, "1.5": 0, "99999999999999999999": math.MaxInt64,
-		now.Add(time.Minute).Format(http.TimeFormat): time.Minute, now.Add(-time.Minute).Format(http.TimeFormat): 0,
-	} {
-		if got := RetryAfter(header, now); got != want {
-			t.Errorf("%q is %s, want %s", header, got, want)
 		}
 	}
 }

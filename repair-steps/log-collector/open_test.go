@@ -1,4 +1,4 @@
-package storage
+package main
 
 import (
 	"bytes"
@@ -69,7 +69,7 @@ func server(t *testing.T, b *books) (s *httptest.Server, file string) {
 	return s, file
 }
 
-func take(t *testing.T, c Config, file string) (string, error) {
+func take(t *testing.T, c StorageConfig, file string) (string, error) {
 	t.Helper()
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestWeb(t *testing.T) {
 	if err := os.WriteFile(token, []byte("hunter2"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := Default()
+	c := DefaultStorage()
 	c.UploadURL, c.Sending.CAFile, c.Sending.TokenFile = config.NewSecret(s.URL+"/logs/gpu-1/run.tar.gz?sig=hunter2"), ca, config.SecretFile(token)
 	where, err := take(t, c, file)
 	if err != nil || where != s.URL+"/logs/gpu-1/run.tar.gz" {
@@ -122,7 +122,7 @@ func TestBucket(t *testing.T) {
 	} {
 		t.Setenv(key, value)
 	}
-	c := Default()
+	c := DefaultStorage()
 	c.UploadURL, c.Sending.CAFile = config.NewSecret("s3://My_Bucket/gpu-1/run.tar.gz"), ca // no name of a host: the path tells the bucket
 	where, err := take(t, c, file)
 	if err != nil || where != c.UploadURL.Reveal() {
@@ -140,7 +140,7 @@ func TestBucket(t *testing.T) {
 func TestFolder(t *testing.T) {
 	file, text := archive(t)
 	dir := t.TempDir()
-	c := Default()
+	c := DefaultStorage()
 	c.KeepDir, c.Keep = dir, 2
 	for i, name := range []string{"one", "two", "three", "three"} {
 		c.Name = name
@@ -184,26 +184,26 @@ func TestFolder(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	for name, x := range map[string]struct {
-		spoil func(*Config)
+		spoil func(*StorageConfig)
 		says  string
 	}{
-		"nowhere": {func(*Config) {}, "--upload-url"},
-		"both": {func(c *Config) {
+		"nowhere": {func(*StorageConfig) {}, "--upload-url"},
+		"both": {func(c *StorageConfig) {
 			c.UploadURL, c.KeepDir, c.Name = config.NewSecret("https://example.com/x"), "/keep", "x"
 		}, "--keep-dir"},
-		"a URL":              {func(c *Config) { c.UploadURL = config.NewSecret("https://example.com/x?sig=y") }, ""},
-		"no URL":             {func(c *Config) { c.UploadURL = config.NewSecret("gopher://example.com/x") }, "--upload-url"},
-		"S3":                 {func(c *Config) { c.UploadURL = config.NewSecret("s3://bucket/a/b.tar.gz") }, ""},
-		"S3 without a key":   {func(c *Config) { c.UploadURL = config.NewSecret("s3://bucket/") }, "--upload-url"},
-		"S3 and a token":     {func(c *Config) { c.UploadURL, c.Sending.TokenFile = config.NewSecret("s3://bucket/a"), "token" }, "--token-file"},
-		"S3 without time":    {func(c *Config) { c.UploadURL, c.Sending.SendTimeout = config.NewSecret("s3://bucket/a"), 0 }, "--send-timeout"},
-		"a folder":           {func(c *Config) { c.KeepDir, c.Name = "/keep", "run-1.collect" }, ""},
-		"none kept":          {func(c *Config) { c.KeepDir, c.Name, c.Keep = "/keep", "x", 0 }, "--keep"},
-		"too many kept":      {func(c *Config) { c.KeepDir, c.Name, c.Keep = "/keep", "x", maxKeep+1 }, "--keep"},
-		"a name that leaves": {func(c *Config) { c.KeepDir, c.Name = "/keep", "../x" }, "--name"},
-		"no name":            {func(c *Config) { c.KeepDir = "/keep" }, "--name"},
+		"a URL":              {func(c *StorageConfig) { c.UploadURL = config.NewSecret("https://example.com/x?sig=y") }, ""},
+		"no URL":             {func(c *StorageConfig) { c.UploadURL = config.NewSecret("gopher://example.com/x") }, "--upload-url"},
+		"S3":                 {func(c *StorageConfig) { c.UploadURL = config.NewSecret("s3://bucket/a/b.tar.gz") }, ""},
+		"S3 without a key":   {func(c *StorageConfig) { c.UploadURL = config.NewSecret("s3://bucket/") }, "--upload-url"},
+		"S3 and a token":     {func(c *StorageConfig) { c.UploadURL, c.Sending.TokenFile = config.NewSecret("s3://bucket/a"), "token" }, "--token-file"},
+		"S3 without time":    {func(c *StorageConfig) { c.UploadURL, c.Sending.SendTimeout = config.NewSecret("s3://bucket/a"), 0 }, "--send-timeout"},
+		"a folder":           {func(c *StorageConfig) { c.KeepDir, c.Name = "/keep", "run-1.collect" }, ""},
+		"none kept":          {func(c *StorageConfig) { c.KeepDir, c.Name, c.Keep = "/keep", "x", 0 }, "--keep"},
+		"too many kept":      {func(c *StorageConfig) { c.KeepDir, c.Name, c.Keep = "/keep", "x", maxKeep+1 }, "--keep"},
+		"a name that leaves": {func(c *StorageConfig) { c.KeepDir, c.Name = "/keep", "../x" }, "--name"},
+		"no name":            {func(c *StorageConfig) { c.KeepDir = "/keep" }, "--name"},
 	} {
-		c := Default()
+		c := DefaultStorage()
 		x.spoil(&c)
 		if err := c.Validate(); (err == nil) != (x.says == "") || err != nil && !strings.Contains(err.Error(), x.says) {
 			t.Errorf("%s: %v, want %q", name, err, x.says)

@@ -1,6 +1,4 @@
-// Package storage brings an archive to where it is kept: a web server, S3, or a folder of
-// the node.
-package storage
+package main
 
 import (
 	"errors"
@@ -17,8 +15,8 @@ import (
 // maxKeep is how many archives a folder keeps at most.
 const maxKeep = 1000
 
-// Config is where the archive goes: to one of the two.
-type Config struct {
+// StorageConfig is where the archive goes: to one of the two.
+type StorageConfig struct {
 	// UploadURL is the archive's own.
 	UploadURL config.Secret `toml:"uploadURL" flag:"upload-url" env:"UPLOAD_URL" usage:"URL that the archive gets: https://host/path and http:// by PUT, a presigned one too, s3://bucket/key with credentials that the AWS SDK finds; UPLOAD_URL in the environment is its default"`
 	// KeepDir keeps archives on the node.
@@ -29,45 +27,45 @@ type Config struct {
 	Sending delivery.Config `toml:"sending"`
 }
 
-// Default keeps three archives, and uploads for ten minutes at most.
-func Default() Config {
-	return Config{Keep: 3, Sending: delivery.Config{TryTimeout: 5 * time.Minute, SendTimeout: 10 * time.Minute}}
+// DefaultStorage keeps three archives, and uploads for ten minutes at most.
+func DefaultStorage() StorageConfig {
+	return StorageConfig{Keep: 3, Sending: delivery.Config{TryTimeout: 5 * time.Minute, SendTimeout: 10 * time.Minute}}
 }
 
 // names of archives can't leave their folder.
 var names = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,199}$`)
 
 // Validate joins everything that is wrong.
-func (c Config) Validate() error {
+func (s StorageConfig) Validate() error {
 	switch {
-	case c.UploadURL.IsZero() && c.KeepDir == "":
+	case s.UploadURL.IsZero() && s.KeepDir == "":
 		return errors.New("one of uploadURL (--upload-url) and keepDir (--keep-dir) must say where the archive goes")
-	case !c.UploadURL.IsZero() && c.KeepDir != "":
+	case !s.UploadURL.IsZero() && s.KeepDir != "":
 		return errors.New("both uploadURL (--upload-url) and keepDir (--keep-dir) are given; the archive goes to one of them")
-	case c.KeepDir != "":
-		return c.local()
-	case !c.s3():
-		return c.Sending.Validate(c.UploadURL, "uploadURL (--upload-url)")
+	case s.KeepDir != "":
+		return s.local()
+	case !s.s3():
+		return s.Sending.Validate(s.UploadURL, "uploadURL (--upload-url)")
 	}
 	var problems []error
-	if _, _, err := bucket(c.UploadURL.Reveal()); err != nil {
+	if _, _, err := bucket(s.UploadURL.Reveal()); err != nil {
 		problems = append(problems, err)
 	}
-	if c.Sending.TokenFile != "" {
+	if s.Sending.TokenFile != "" {
 		problems = append(problems, errors.New("tokenFile (--token-file) is given and uploadURL (--upload-url) is s3://, whose credentials the AWS SDK finds"))
 	}
-	return errors.Join(append(problems, c.Sending.Times())...)
+	return errors.Join(append(problems, s.Sending.Times())...)
 }
 
-func (c Config) s3() bool { return strings.HasPrefix(c.UploadURL.Reveal(), "s3://") }
+func (s StorageConfig) s3() bool { return strings.HasPrefix(s.UploadURL.Reveal(), "s3://") }
 
-func (c Config) local() error {
+func (s StorageConfig) local() error {
 	var problems []error
-	if c.Keep < 1 || c.Keep > maxKeep {
-		problems = append(problems, fmt.Errorf("keep (--keep) is %d; it must be from 1 to %d", c.Keep, maxKeep))
+	if s.Keep < 1 || s.Keep > maxKeep {
+		problems = append(problems, fmt.Errorf("keep (--keep) is %d; it must be from 1 to %d", s.Keep, maxKeep))
 	}
-	if !names.MatchString(c.Name) {
-		problems = append(problems, fmt.Errorf("name (--name) is %q; with keepDir (--keep-dir) it must be a name of letters, digits, dots, dashes and underscores", c.Name))
+	if !names.MatchString(s.Name) {
+		problems = append(problems, fmt.Errorf("name (--name) is %q; with keepDir (--keep-dir) it must be a name of letters, digits, dots, dashes and underscores", s.Name))
 	}
 	return errors.Join(problems...)
 }

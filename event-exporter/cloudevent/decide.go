@@ -1,11 +1,11 @@
-// Package decision judges what came back for a request: is the event delivered,
-// is it to be sent again and when, is it the event's own fault, or ours.
-package decision
+package cloudevent
 
 import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/nvidia/nvsentinel/internal/retry"
 )
 
 // Facts are what is known of one request.
@@ -113,6 +113,6 @@ func refused(f Facts, why Reason) Verdict {
 }
 
 func (p Policy) retryAfter(header string, now time.Time) time.Duration {
-	d, _ := RetryAfter(header, now)
+	d, _ := retry.After(header, now)
 	return min(d, p.LongestWish)
 }

@@ -1,4 +1,4 @@
-package storage
+package main
 
 import (
 	"cmp"
@@ -23,7 +23,7 @@ const (
 )
 
 // folder keeps archives on the node.
-type folder struct{ Config }
+type folder struct{ StorageConfig }
 
 // Take copies the file into the folder, so that it is whole after a power cut, and then
 // removes the oldest beyond the bound.

@@ -1,4 +1,4 @@
-package storage
+package main
 
 import (
 	"context"
@@ -23,7 +23,7 @@ type Storage interface {
 }
 
 // Open prepares the storage of a configuration.
-func Open(ctx context.Context, c Config, clk clock.PassiveClock, log *slog.Logger) (Storage, error) {
+func Open(ctx context.Context, c StorageConfig, clk clock.PassiveClock, log *slog.Logger) (Storage, error) {
 	switch {
 	case c.KeepDir != "":
 		return folder{c}, nil

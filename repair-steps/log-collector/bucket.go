@@ -1,4 +1,4 @@
-package storage
+package main
 
 import (
 	"context"
@@ -12,14 +12,14 @@ import (
 
 // inBucket is an object of S3.
 type inBucket struct {
-	Config
+	StorageConfig
 	name, key string
 	client    *s3.Client
 }
 
 // openBucket finds region, endpoint and credentials as the SDK does: in the environment,
 // by the web identity of the service account, in files, or of the instance.
-func openBucket(ctx context.Context, c Config) (Storage, error) {
+func openBucket(ctx context.Context, c StorageConfig) (Storage, error) {
 	name, key, err := bucket(c.UploadURL.Reveal())
 	if err != nil {
 		return nil, err
