@@ -22,7 +22,7 @@ var edges = []string{
 	"health-monitors/csp-health-monitor/program/program.go", "node-drainer/main.go",
 	"platform-connectors/cluster.go", "platform-connectors/gateway.go",
 	"repair-steps/internal/delivery/config.go", "repair-steps/internal/delivery/delivery.go",
-	"repair-steps/internal/storage/bucket.go", "repair-steps/internal/storage/config.go", "repair-steps/internal/storage/open.go",
+	"repair-steps/log-collector/bucket.go", "repair-steps/log-collector/config.go", "repair-steps/log-collector/open.go",
 	"store-client/storeopen/location.go",
 }
 

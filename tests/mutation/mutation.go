@@ -50,7 +50,6 @@ func (o Outcome) Share() int {
 var tellers = map[string]string{
 	"repair-chain/chain":                         "repair-chain/internal/work",
 	"health-monitors/gpu-health-monitor/reading": "health-monitors/gpu-health-monitor/check",
-	"health-monitors/nic-health-monitor/fabric":  "health-monitors/nic-health-monitor/judge",
 }
 
 // Run tries changes of a package, which is a folder below the root: each is noticed if

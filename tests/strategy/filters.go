@@ -94,7 +94,7 @@ func monitors() []Filter {
 			"./" + gpus + "check", "Test",
 		},
 		{
-			"nic-health-monitor", "every event carries its strategy", nics + "judge/event.go",
+			"nic-health-monitor", "every event carries its strategy", nics + "judge/fabric.go",
 			", ProcessingStrategy: record.StrategyNumber(t.Strategy),", ",",
 			"./" + nics + "judge", "Test",
 		},
@@ -109,7 +109,7 @@ func monitors() []Filter {
 			"./" + clouds + "lifecycle", "TestLives",
 		},
 		{
-			"csp-health-monitor", "a provider that cannot be read is for the record only", clouds + "lifecycle/unreachable.go",
+			"csp-health-monitor", "a provider that cannot be read is for the record only", clouds + "lifecycle/decide.go",
 			"ProcessingStrategy: record.PersistOnly,", "ProcessingStrategy: record.Process,",
 			"./" + clouds + "internal/reconciler", "TestAnUnreachableProvider",
 		},

@@ -18,7 +18,7 @@ var machineryFolders = []string{
 	"store-client/internal/sqltest",
 	// Simulators and fakes.
 	"cli/internal/forward/forwardtest", "csp-plugins/internal/ec2fake", "csp-plugins/internal/redfishfake", "health-monitors/gpu-health-monitor/dcgmsim",
-	"health-monitors/internal/journaltest", "internal/cutproxy", "internal/report/reporttest", "platform-connectors/internal/gateway/gatewaytest",
+	"health-monitors/internal/journaltest", "health-monitors/internal/mutate", "internal/cutproxy", "internal/report/reporttest", "platform-connectors/internal/gateway/gatewaytest",
 	// What runs programs, clusters and many nodes for tests.
 	"csp-plugins/internal/pythonenv", "internal/controlplane", "internal/crashpoint", "internal/freeport",
 	"internal/gobuild", "internal/localcluster", "internal/testkit/...", "platform-connectors/internal/fleet",
