@@ -113,9 +113,9 @@ poisonStatus = [400]
 func TestProblemsAreNamed(t *testing.T) {
 	for name, tt := range map[string]struct{ more, want string }{
 		"unknown key":           {"insecure_skip_verify = true", `unknown key "exporter.sink.insecure_skip_verify"`},
-		"mode":                  {`mode = "avro"`, `exporter.sink.mode "avro" is not structured or binary`},
+		"mode":                  {`mode = "avro"`, `exporter.sink.mode is "avro"; it has to be one of structured, binary`},
 		"batches of binary":     {"mode = \"binary\"\nbatchSize = 2", `use mode = "structured"`},
-		"batch size":            {"batchSize = 0", "between 1 and 1000"},
+		"batch size":            {"batchSize = 0", "it has to be 1 to 1000"},
 		"timeout":               {`timeout = "0s"`, "exporter.sink.timeout is 0s"},
 		"half a certificate":    {`certFile = "c"`, "certFile and keyFile belong together"},
 		"poison of ours":        {"[exporter.failureHandling]\npoisonStatus = [400, 401]", "poisonStatus 401"},
@@ -136,7 +136,7 @@ func TestProblemsAreNamed(t *testing.T) {
 		}
 	}
 	_, err := load(t, "", "--workers=0")
-	for _, want := range []string{`"cluster" is missing`, "store (--store) is empty", "exporter.sink.endpoint: it is not set", "workers is 0"} {
+	for _, want := range []string{`"cluster" is missing`, "store (--store) is empty", "exporter.sink.endpoint: it is not set", "workers (--workers) is 0"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("an empty file: %v, want %q in it", err, want)
 		}

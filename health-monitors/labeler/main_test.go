@@ -344,18 +344,18 @@ func TestBadConfigurationSaysWhat(t *testing.T) {
 		t.Errorf("the default: %v", err)
 	}
 	for want, change := range map[string]func(*config.Config){
-		"grace (--grace) 1s is less than 1m":        func(c *config.Config) { c.Grace = time.Second },
-		"dcgmAppLabel (--dcgm-app-label) is empty":  func(c *config.Config) { c.DCGMApp = "" },
-		`driverAppLabel (--driver-app-label) "a/b"`: func(c *config.Config) { c.DriverApp = "a/b" },
-		`kataLabel (--kata-label) "a b"`:            func(c *config.Config) { c.KataLabel = "a b" },
-		`(--assume-dcgm-version) "4" is not like`:   func(c *config.Config) { c.AssumeDCGM = "4" },
-		"podNamespaces (--pod-namespaces) has 0":    func(c *config.Config) { c.PodNamespaces = nil },
-		`podNamespaces (--pod-namespaces) has ""`:   func(c *config.Config) { c.PodNamespaces = []string{""} },
+		"grace (--grace) is 1s; it has to be at least 1m": func(c *config.Config) { c.Grace = time.Second },
+		"dcgmAppLabel (--dcgm-app-label) is empty":        func(c *config.Config) { c.DCGMApp = "" },
+		`driverAppLabel (--driver-app-label) "a/b"`:       func(c *config.Config) { c.DriverApp = "a/b" },
+		`kataLabel (--kata-label) "a b"`:                  func(c *config.Config) { c.KataLabel = "a b" },
+		`(--assume-dcgm-version) "4" is not like`:         func(c *config.Config) { c.AssumeDCGM = "4" },
+		"podNamespaces (--pod-namespaces) has 0":          func(c *config.Config) { c.PodNamespaces = nil },
+		`podNamespaces (--pod-namespaces) has ""`:         func(c *config.Config) { c.PodNamespaces = []string{""} },
 		"each once": func(c *config.Config) { c.PodNamespaces = []string{"a", "a"} },
 		"want 1 to 16": func(c *config.Config) {
 			c.PodNamespaces = strings.Split("a b c d e f g h i j k l m n o p q", " ")
 		},
-		"workers (--workers) 0":          func(c *config.Config) { c.Workers = 0 },
+		"workers (--workers) is 0":       func(c *config.Config) { c.Workers = 0 },
 		"reading the classes of devices": func(c *config.Config) { c.ClassesFile = "/does/not/exist" },
 		"currentExpression is missing":   func(c *config.Config) { c.ClassesFile = classes("[[classes]]\nname = 'gpu'\ngroupingLabels = ['a']\n") },
 	} {

@@ -60,7 +60,7 @@ func TestCancellations(t *testing.T) {
 func TestALogFileIsRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"source = \"file\"\n":    "source (--source) \"file\" is not supported any more",
-		"source = \"dmesg\"\n":   "source (--source) \"dmesg\" is not kmsg or journal",
+		"source = \"dmesg\"\n":   "source (--source) is \"dmesg\"; it has to be one of kmsg, journal",
 		"logKernelOnly = true\n": "unknown key \"logKernelOnly\"",
 		"source = \"journal\"\n": "",
 		"source = \"kmsg\"\n":    "",
