@@ -23,7 +23,7 @@ var machineryFolders = []string{
 	"csp-plugins/internal/pythonenv", "internal/controlplane", "internal/crashpoint", "internal/freeport",
 	"internal/gobuild", "internal/localcluster", "internal/testkit/...", "platform-connectors/internal/fleet",
 	// Generators.
-	"health-monitors/syslog-health-monitor/sxid/gen", "health-monitors/xid/gen", "internal/predecessor/page",
+	"health-monitors/syslog-health-monitor/sxid/gen", "health-monitors/xid/gen",
 }
 
 // isMachinery says whether a folder's packages exist for tests, the demo or generation. A
