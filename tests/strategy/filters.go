@@ -29,9 +29,12 @@ func Filters() []Filter {
 // Excused are places that look like filters and need no row, with the reason.
 func Excused() map[string]string {
 	return map[string]string{
-		"data-models/record/record.go: func (r Record) Acts()":             "the predicate itself: every row is about a use of it",
-		"store-client/internal/sqlstore/queries.go":                        "queries whose plans a test looks at",
-		"platform-connectors/internal/forwarder/sender.go: if !r.Acts() {": "it writes a line of the log, and that is all",
+		"data-models/record/record.go: func (r Record) Acts()":                                                   "the predicate itself: every row is about a use of it",
+		"store-client/internal/sqlstore/queries.go":                                                              "queries whose plans a test looks at",
+		"platform-connectors/internal/forwarder/sender.go: if !r.Acts() {":                                       "it writes a line of the log, and that is all",
+		"health-events-analyzer/internal/config/config.go: Strategy: record.Process, Socket":                     "a default of the configuration",
+		"health-monitors/internal/connector/connector.go: Socket: \"unix:///var/run/nvsentinel.sock\", Strategy": "a default of the configuration",
+		"health-monitors/kubernetes-object-monitor/internal/config/config.go: Strategy:":                         "a default of the configuration",
 		"cli/":                    "the command line only tells",
 		"internal/testkit/":       "tests only",
 		"store-client/storetest/": "tests only",
@@ -125,17 +128,17 @@ func connector() []Filter {
 			"./" + room + "conditions", "PersistOnly|Fold",
 		},
 		{
-			"platform-connectors", "a rebuilt fault set is read from PROCESS records", room + "internal/destination/destination.go",
+			"platform-connectors", "a rebuilt fault set is read from PROCESS records", room + "internal/upstream/upstream.go",
 			", Strategy: record.Process}", "}",
-			"./" + room + "internal/destination", "PROCESS",
+			"./" + room + "internal/upstream", "PROCESS",
 		},
 		{
-			"platform-connectors", "conditions of cluster-wide agents are made of PROCESS records", room + "internal/reconciler/reconciler.go",
+			"platform-connectors", "conditions of cluster-wide agents are made of PROCESS records", room + "internal/cluster/conditions.go",
 			", Strategy: record.Process}", "}",
-			"./" + room + "internal/reconciler", "PROCESS",
+			"./" + room + "internal/cluster", "PROCESS",
 		},
 		{
-			"platform-connectors", "beyond its node's quota an observation is counted, and makes no fault a repeat", room + "quota/stored.go",
+			"platform-connectors", "beyond its node's quota an observation is counted, and makes no fault a repeat", room + "passage/stored.go",
 			"	case !r.Acts():\n		return r, Observed\n", "",
 			"./platform-connectors/passage", "TestDecide",
 		},
@@ -155,9 +158,9 @@ func connector() []Filter {
 			"./" + room + "pipeline", "TestWhoWaits",
 		},
 		{
-			"platform-connectors", "a recovery that is observed ends no wait", room + "signals/set.go",
+			"platform-connectors", "a recovery that is observed ends no wait", room + "pipeline/signals.go",
 			"	if x.As.ProcessingStrategy != record.Process {\n		return nil, false\n	}\n", "",
-			"./" + room + "signals", "TestStories",
+			"./" + room + "pipeline", "TestStories",
 		},
 		{
 			"data-models", "only what is observed waits to be confirmed", "data-models/record/confirmation.go",
@@ -175,14 +178,14 @@ func connector() []Filter {
 			"./" + room + "internal/forwarder", "TestWhatTheForwarderSets",
 		},
 		{
-			"platform-connectors", "an observed fault makes no Event about a Node", room + "internal/reconciler/news.go",
+			"platform-connectors", "an observed fault makes no Event about a Node", room + "internal/cluster/conditions.go",
 			"if !r.Acts() || !r.IsFault()", "if !r.IsFault()",
-			"./" + room + "internal/reconciler", "TestNewsAreFaultsThatAct",
+			"./" + room + "internal/cluster", "TestNewsAreFaultsThatAct",
 		},
 		{
-			"platform-connectors", "an observed fault is cleared by nobody", room + "internal/clearing/clearing.go",
+			"platform-connectors", "an observed fault is cleared by nobody", room + "internal/cluster/clearing.go",
 			"	case !r.Acts():\n		return \"it is PERSIST_ONLY: nothing acts on it\"\n", "",
-			"./" + room + "internal/clearing", "TestRefused",
+			"./" + room + "internal/cluster", "TestRefused",
 		},
 	}
 }
