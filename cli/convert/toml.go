@@ -76,7 +76,7 @@ func (f *file) take(lines []string) {
 		f.out = append(f.out, lines...)
 		return
 	}
-	path := append(f.table[:len(f.table):len(f.table)], split(m[2])...)
+	path := append(slices.Clip(f.table), split(m[2])...)
 	f.assign(lines, path, func(to string) string { return m[1] + to + m[3] })
 }
 

@@ -1,4 +1,3 @@
-// Package retry says when something is tried again.
 package retry
 
 import (

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// Late is how long events are on their way before the condition says so: a try of a
+	// LateDelivery is how long events are on their way before the condition says so: a try of a
 	// connector takes 25 seconds at most.
 	LateDelivery = 30 * time.Second
 	// textEvery is the least time between two writes that change the text alone.

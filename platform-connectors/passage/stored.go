@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// Window is how long what is stored makes a repeat of what says the same: somebody
+	// RepeatWindow is how long what is stored makes a repeat of what says the same: somebody
 	// may end a fault without its node's knowing.
 	RepeatWindow = time.Minute
 	// MaxKnown bounds the records that are known to be stored; further ones make no

@@ -28,7 +28,7 @@ const (
 	// MaxIdentities bounds the events of which repeats are recognised; those of
 	// others are stored one by one.
 	MaxIdentities = 4096
-	// MaxBytes bounds the counted records in memory; at it, they are stored.
+	// MaxRepeatBytes bounds the counted records in memory; at it, they are stored.
 	MaxRepeatBytes = 8 << 20
 	// MaxEvent is the size from which on an event is stored whatever it repeats.
 	MaxEvent = 64 << 10

@@ -137,7 +137,7 @@ func (c *Consumer[P]) late(ctx context.Context, p P, l Line) (bool, error) {
 	return a.Server != server, err
 }
 
-// BeginHeader is that of store.Store; start is the position of a rescan from its time on.
+// Begin is that of store.Store; start is the position of a rescan from its time on.
 func (c *Consumer[P]) Begin(ctx context.Context, since time.Time, start func(context.Context) (P, error)) (first bool, err error) {
 	if c.Name == "" {
 		return false, errors.New("beginning a feed: the consumer has no name")
