@@ -48,9 +48,8 @@ func TestServicesTakeTheirArguments(t *testing.T) {
 					program = other
 				}
 				container := pod.Spec.Containers[0]
-				if workload == "csp-health-monitor" { // one of its providers'
-					program, _, _ = strings.Cut(container.Image[strings.LastIndex(container.Image, "/")+1:], ":")
-					program = strings.TrimSuffix(program, "@sha256")
+				if len(container.Command) > 0 {
+					program = strings.TrimPrefix(container.Command[0], "/")
 				}
 				if workload == "platform-connectors" {
 					program = "node-connector"

@@ -6,6 +6,7 @@ The pieces that every workload is made of. Each takes one dict:
   args        flags of its container
 and, where it has them:
   image       name of the image, if not the workload's
+  program     the program in it, if not the first one
   env, mounts, volumes, ports    lists of Kubernetes' own objects
   probes      name of the probes' port, if not metrics
   configs     files: a list of {name, volume, path, files, reload}, where reload
@@ -226,6 +227,9 @@ containers:
   - name: {{ .name }}
     image: {{ include "nvsentinel.image" . | quote }}
     imagePullPolicy: {{ .values.image.pullPolicy | default $root.Values.image.pullPolicy }}
+    {{- with .program }}
+    command: ["/{{ . }}"]
+    {{- end }}
     args:
       {{- if has .name (include "nvsentinel.controllers" .root | fromJsonArray) }}
       - "--controllers={{ .name }}"
