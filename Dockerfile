@@ -1,11 +1,12 @@
-# One image per service, for who has Docker; make images makes them all without:
-#   docker build --build-arg SERVICE=./fault-quarantine -t nvsentinel/fault-quarantine:0.1.0 .
+# One image of hack/tools/images/images.txt, for who has Docker; make images makes them all
+# without. SERVICES are its packages, as that list has them:
+#   docker build --build-arg SERVICES=./nvsentinel-controller -t nvsentinel/nvsentinel-controller:0.1.0 .
 # A program that calls a C library needs cgo, and an image with that library and a
 # glibc no older than this one's, such as DCGM 4 for gpu-health-monitor:
-#   docker build --build-arg SERVICE=./health-monitors/gpu-health-monitor --build-arg CGO=1 --build-arg BASE=<image with libdcgm.so.4> ...
+#   docker build --build-arg SERVICES=./health-monitors/gpu-health-monitor,./health-monitors/metadata-collector --build-arg CGO=1 --build-arg BASE=<image with libdcgm.so.4> ...
 ARG BASE=scratch
 FROM golang:1.26 AS build
-ARG SERVICE
+ARG SERVICES
 ARG CGO=0
 ARG VERSION=0.1.0
 WORKDIR /src
@@ -13,12 +14,15 @@ COPY . .
 # grpcnotrace: without gRPC's pages of traces a program, and its memory, is half as large.
 # lazy: functions of a C library are bound when they are called, because an older
 # one may lack those that never are.
-RUN CGO_ENABLED=$CGO go build -trimpath -tags grpcnotrace -ldflags "-s -w -X github.com/nvidia/nvsentinel/internal/daemon.version=$VERSION -extldflags=-Wl,-z,lazy" \
-      -o /service "$SERVICE"
+# The first program is /service, each other one has its own name.
+RUN mkdir /programs && name=service && for package in $(echo "$SERVICES" | tr , ' '); do \
+      CGO_ENABLED=$CGO go build -trimpath -tags grpcnotrace -ldflags "-s -w -X github.com/nvidia/nvsentinel/internal/daemon.version=$VERSION -extldflags=-Wl,-z,lazy" \
+        -o "/programs/${name:-$(basename "$package")}" "$package" && name= || exit 1; \
+    done
 # The monitor of the kernel log reads a journal (source: journal) with systemd's
 # own program, as log-collector does, the plugin of IPMI speaks through ipmitool, and no
 # other image has either.
-RUN mkdir /beside && case "$SERVICE" in */syslog-health-monitor|*/log-collector) \
+RUN mkdir /beside && case "$SERVICES" in */syslog-health-monitor*|*/log-collector*) \
       apt-get update && apt-get install -y --no-install-recommends systemd && hack/journalctl.sh /beside ;; \
     */csp-plugins/ipmi) \
       apt-get update && apt-get install -y --no-install-recommends ipmitool && hack/ipmitool.sh /beside ;; \
@@ -28,7 +32,7 @@ RUN mkdir /beside && case "$SERVICE" in */syslog-health-monitor|*/log-collector)
 FROM $BASE
 COPY --from=build /beside/ /
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
-COPY --from=build /service /service
+COPY --from=build /programs/ /
 ENV PATH=/usr/bin
 USER 65532:65532
 ENTRYPOINT ["/service"]

@@ -17,6 +17,7 @@ EVIDENCE ?=
 ONLY ?=
 QUICK ?=
 PROFILES ?=
+PROFILE ?=
 REGISTRY ?=
 TAG ?= $(shell sed -n 's/^appVersion: *//p' distros/helm/nvsentinel/Chart.yaml)
 PLATFORMS ?=
@@ -83,8 +84,8 @@ soak: ## Run the kill journey for DURATION=60m, with outages of minutes, on all 
 	@DURATION=$(DURATION) FIRST=$(FIRST) SEED=$(SEED) EVIDENCE=$(EVIDENCE) hack/soak.sh
 
 .PHONY: e2e
-e2e: ## Install the chart on a real node and go the whole way with it, as root: make e2e [BREAK=<image>] [EVIDENCE=<folder>] [KEEP=1].
-	@BREAK=$(BREAK) EVIDENCE=$(EVIDENCE) KEEP=$(KEEP) hack/e2e.sh
+e2e: ## Install the chart on a real node and go the whole way with it, as root: make e2e [PROFILE=small] [BREAK=<image>] [EVIDENCE=<folder>] [KEEP=1].
+	@PROFILE=$(PROFILE) BREAK=$(BREAK) EVIDENCE=$(EVIDENCE) KEEP=$(KEEP) hack/e2e.sh
 
 .PHONY: bench
 bench: ## Measure the suite, each figure beside its floor: make bench [QUICK=1] [ONLY=ingest,drain] [AGAINST=<folder of other binaries>] [JANITOR=1] [DEEP=10000000] [NOISE=1m].

@@ -1,4 +1,4 @@
-package main_test
+package eventexporter_test
 
 import (
 	"net/http"

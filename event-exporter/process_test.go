@@ -1,4 +1,4 @@
-package main_test
+package eventexporter_test
 
 import (
 	"io"
@@ -33,7 +33,7 @@ var binary = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return testkit.Binary(dir, ".")
+	return testkit.Controller(dir, "event-exporter")
 })
 
 // process is one run of the service.

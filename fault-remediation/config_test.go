@@ -1,4 +1,4 @@
-package main_test
+package faultremediation_test
 
 import (
 	"flag"

@@ -1,4 +1,4 @@
-package main
+package faultremediation
 
 import (
 	"os"
@@ -19,7 +19,7 @@ import (
 // of one node. The other one is repaired, one thing at a time.
 func TestARecordThatKillsTheService(t *testing.T) {
 	testkit.Long(t, "internal/consume TestARecordThatKillsIsSetAside, TestNobodyIsBlamedForOtherDeaths live the same lives")
-	binary, err := testkit.Binary(t.TempDir(), ".")
+	binary, err := testkit.Controller(t.TempDir(), "fault-remediation")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the chart on a real node and goes the whole way with it:
-# BREAK=<image> EVIDENCE=<folder> KEEP=1 hack/e2e.sh
+# PROFILE=small BREAK=<image> EVIDENCE=<folder> KEEP=1 hack/e2e.sh
 # Exit status: 0 every step held; 1 one did not; 3 this machine cannot run it, and
 # nothing was tested.
 set -euo pipefail
@@ -31,7 +31,7 @@ if [ "${1:-}" != inside ]; then
 	own mount -t overlay overlay -o "lowerdir=/var,upperdir=$work/upper,workdir=$work/scratch" /var || cannot "the kernel makes no namespaces, or no overlays below $work (TMPDIR names another folder)"
 	CGO_ENABLED=0 go run ./tests/cmd/prepare e2e bin/e2e
 	registry=registry.example.com # as docs/helm.md calls it
-	make -s images OUT=bin/e2e/images REGISTRY=$registry/nvsentinel ONLY=node-connector,platform-connectors,syslog-health-monitor,kubernetes-object-monitor,health-events-analyzer,fault-quarantine,node-drainer,fault-remediation,janitor,nvsentinel >bin/e2e/images.txt
+	make -s images OUT=bin/e2e/images REGISTRY=$registry/nvsentinel ONLY=node-services,platform-connectors,syslog-health-monitor,nvsentinel-controller,nvsentinel >bin/e2e/images.txt
 	bin/tools/images --list tests/e2e/images.txt --out bin/e2e/images --tag v1 --registry $registry >>bin/e2e/images.txt
 	bin/tools/images --list tests/e2e/plugin.txt --out bin/e2e/images --tag v1 --registry $registry >>bin/e2e/images.txt
 	own "$root/hack/e2e.sh" inside "$work"
@@ -60,5 +60,5 @@ for controller in /sys/fs/cgroup /sys/fs/cgroup/*/; do
 	[ -e "$controller/cgroup.procs" ] && mkdir -p "$controller/nvsentinel-e2e"
 done
 set +e
-"$root/bin/e2e/e2e" --root "$root" --work "$work" --bin "$root/bin/e2e" --images "$root/bin/e2e/images" ${BREAK:+--break "$BREAK"} ${KEEP:+--keep}
+"$root/bin/e2e/e2e" --root "$root" --work "$work" --bin "$root/bin/e2e" --images "$root/bin/e2e/images" ${PROFILE:+--profile "$PROFILE"} ${BREAK:+--break "$BREAK"} ${KEEP:+--keep}
 exit $? # no exec: what becomes an orphan here is this shell's

@@ -1,4 +1,4 @@
-package main
+package healtheventsanalyzer
 
 import (
 	"os"
@@ -17,7 +17,7 @@ import (
 // node too, and the record is named.
 func TestARecordThatKillsTheAnalyzer(t *testing.T) {
 	testkit.Long(t, "internal/consume TestADeliveryThatKillsIsSetAside, TestTwoLoopsLiveOneLife")
-	binary, err := testkit.Binary(t.TempDir(), ".")
+	binary, err := testkit.Controller(t.TempDir(), "health-events-analyzer")
 	if err != nil {
 		t.Fatal(err)
 	}

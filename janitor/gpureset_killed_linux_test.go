@@ -1,4 +1,4 @@
-package main
+package janitor
 
 import (
 	"context"
@@ -19,7 +19,7 @@ var resetPoints = []string{
 // under a service that is up, and the labels are as they were.
 func TestAKilledJanitorResetsOnce(t *testing.T) {
 	testkit.Long(t, "a janitor is killed and started again eleven times")
-	binary, err := testkit.Binary(t.TempDir(), ".")
+	binary, err := testkit.Controller(t.TempDir(), "janitor")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package main
+package janitor
 
 import (
 	"context"
@@ -154,7 +154,7 @@ func (k *killer) run(ctx context.Context, t *testing.T, binary string, env, args
 // has passed, and never one after it changed.
 func TestKilledAtEachStep(t *testing.T) {
 	testkit.Long(t, "internal/reconciler's scripts die at each effect, and tests/journey kills the janitor")
-	binary, err := testkit.Binary(t.TempDir(), ".")
+	binary, err := testkit.Controller(t.TempDir(), "janitor")
 	if err != nil {
 		t.Fatal(err)
 	}

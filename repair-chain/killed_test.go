@@ -1,4 +1,4 @@
-package main
+package repairchain
 
 import (
 	"bytes"
@@ -137,7 +137,7 @@ func killed(t *testing.T, runs, writes int) {
 	t.Helper()
 	cluster := localcluster.ForTest(t, localcluster.Options{NodePrefix: "killed", Nodes: 1})
 	install(t, cluster)
-	binary, err := testkit.Binary(t.TempDir(), ".")
+	binary, err := testkit.Controller(t.TempDir(), "repair-chain")
 	if err != nil {
 		t.Fatal(err)
 	}

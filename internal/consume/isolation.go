@@ -39,6 +39,8 @@ type Vetting[R any] struct {
 	// Try computes what handling computes of one record, without any effect and
 	// without waiting for anybody. Nil computes nothing; Records need it.
 	Try func(ctx context.Context, r R)
+	// Process is shared with the accounts of other services in this process; may be nil.
+	Process *crashloop.Process
 	// Tell lets people know of what was set aside, besides the log; may be nil.
 	Tell func(ctx context.Context, w crashloop.Work)
 
@@ -80,7 +82,10 @@ func (l *Loop[R]) join(ctx context.Context) {
 	v.loops++
 	v.mu.Unlock()
 	if l.Vet != nil {
-		v.beginning.Do(func() { v.Begin(ctx, telling{l.Vet.Memory, l.Vet.Tell}, l.Clock, l.Log) })
+		v.beginning.Do(func() {
+			v.Process = l.Vet.Process
+			v.Begin(ctx, telling{l.Vet.Memory, l.Vet.Tell}, l.Clock, l.Log)
+		})
 	}
 }
 

@@ -27,6 +27,9 @@ type world struct {
 	saves   int
 	away    bool          // the memory cannot be reached
 	slow    time.Duration // a write of the memory takes
+	process *crashloop.Process
+	beside  *world // dies with this one: both are of one process
+	now     *life
 
 	handled []string // keys that were handled to the end, in this life
 	lives   int
@@ -83,6 +86,9 @@ func (l *life) kill() {
 	defer l.mu.Unlock()
 	l.dead = true
 	l.die()
+	if l.beside != nil {
+		l.beside.now.kill()
+	}
 }
 
 // live runs a process for so long, unless it dies; kills says at which record it
@@ -92,7 +98,7 @@ func (w *world) live(d time.Duration, kills func(id string) bool, handle func(co
 	defer cancel()
 	l := &life{world: w, die: cancel}
 	w.lives++
-	w.handled = nil
+	w.handled, w.now = nil, l
 	if outside > 0 {
 		time.AfterFunc(outside, l.kill)
 	}
@@ -129,7 +135,7 @@ func (w *world) live(d time.Duration, kills func(id string) bool, handle func(co
 		return nil
 	}
 	loop.Vet = &consume.Vetting[string]{
-		Memory: l, ID: func(key string) string { return key },
+		Process: w.process, Memory: l, ID: func(key string) string { return key },
 		Records: func(_ context.Context, key string, each func(string) error) error {
 			for _, id := range w.records[key] {
 				if !l.Aside(id) {
@@ -179,6 +185,35 @@ func TestARecordThatKillsIsSetAside(t *testing.T) {
 		}
 		if w.past != (crashloop.Past{}) {
 			t.Errorf("after an hour it still remembers %+v", w.past)
+		}
+	})
+}
+
+// TestTheOthersOfAProcessAreNotBlamed: the record of one controller ends the process of
+// two. The other one is busy all the time, and never suspects a key of its own.
+func TestTheOthersOfAProcessAreNotBlamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bad := &world{t: t, records: map[string][]string{"bad": {"1", "poison"}, "a": {"2"}}}
+		good := &world{t: t, records: map[string][]string{"bad": {"1", "poison"}, "a": {"3"}, "b": {"4"}, "c": {"5"}}}
+		busy := func(context.Context, string) { time.Sleep(3 * time.Second) }
+		died := true
+		for died {
+			if bad.lives > 10 {
+				t.Fatalf("the process dies for ever; it remembers %+v", bad.past)
+			}
+			bad.process = crashloop.NewProcess()
+			bad.beside, good.process = good, bad.process
+			var other sync.WaitGroup
+			other.Go(func() { good.live(time.Hour, is(), busy, 0) })
+			synctest.Wait() // it is busy
+			died = bad.live(time.Hour, is("poison"), busy, 0)
+			other.Wait()
+			if good.past.Suspect != (crashloop.Work{}) || good.past.InFlight != (crashloop.Work{}) {
+				t.Fatalf("in life %d the other one remembers %+v", good.lives, good.past)
+			}
+		}
+		if !slices.Equal(bad.aside, []string{"poison"}) || len(good.aside) > 0 {
+			t.Errorf("set aside %v, and of the other one %v", bad.aside, good.aside)
 		}
 	})
 }

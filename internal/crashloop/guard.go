@@ -38,12 +38,14 @@ const memoryDeadline = 10 * time.Second
 // isolation mode. The zero value remembers nothing and never isolates; Begin comes
 // before everything else, and a guard must not be copied after it.
 type Guard struct {
+	// Process is shared by the guards of one process; nil is a process of this one.
+	Process *Process
+
 	memory Memory
 	clock  clock.Clock
 	log    *slog.Logger
 
-	// alone is held while one thing is in flight, saving while the memory is written.
-	alone, saving baton
+	saving baton // held while the memory is written
 
 	// isolates is read by scrapes, which must not wait for a write.
 	isolates atomic.Bool
@@ -56,6 +58,13 @@ type Guard struct {
 	took    time.Duration // the last note
 }
 
+// Process is what the guards of one process share: among all that work in isolation mode
+// one thing is in flight at a time, so that a crash blames what caused it and nothing else.
+type Process struct{ alone baton }
+
+// NewProcess is that of a process which starts.
+func NewProcess() *Process { return &Process{alone: make(baton, 1)} }
+
 // baton is a lock that is held while somebody else is waited for.
 type baton chan struct{}
 
@@ -66,7 +75,10 @@ func (b baton) give() { <-b }
 // its memory the process works as ever.
 func (g *Guard) Begin(ctx context.Context, m Memory, c clock.Clock, log *slog.Logger) {
 	g.memory, g.clock, g.log = m, c, log
-	g.began, g.alone, g.saving = c.Now(), make(baton, 1), make(baton, 1)
+	g.began, g.saving = c.Now(), make(baton, 1)
+	if g.Process == nil {
+		g.Process = NewProcess()
+	}
 	ctx, cancel := context.WithTimeout(ctx, memoryDeadline)
 	defer cancel()
 	before, err := m.Load(ctx)
@@ -151,10 +163,10 @@ func (g *Guard) remember(past Past, took time.Duration) {
 }
 
 // Take begins a piece of work that is alone in flight, once nothing else is; Give ends it.
-func (g *Guard) Take() { g.alone.take() }
+func (g *Guard) Take() { g.Process.alone.take() }
 
 // Give ends what Take began.
-func (g *Guard) Give() { g.alone.give() }
+func (g *Guard) Give() { g.Process.alone.give() }
 
 // Note writes down what is in flight in isolation mode.
 func (g *Guard) Note(ctx context.Context, w Work) error {

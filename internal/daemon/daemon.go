@@ -14,6 +14,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/internal/crashloop"
 )
 
 // stopGrace is how long tasks and stop functions together have to end; it is
@@ -27,10 +29,15 @@ type Daemon struct {
 	Log           *slog.Logger
 	// Clock is the wall clock; a test's build function may replace it.
 	Clock clock.WithTicker
-	// Registry is served on /metrics.
-	Registry *prometheus.Registry
+	// Registry is served on /metrics. In a process of several controllers it adds the
+	// label controller.
+	Registry prometheus.Registerer
+	// Crashes is what the controllers of one process share to find the record that
+	// kills it; nil where one runs alone.
+	Crashes *crashloop.Process
 
-	in invocation // for Reload
+	in     invocation  // for Reload
+	failed func(error) // ends the other controllers of the process; may be nil
 
 	ctx    context.Context // of all tasks; ends with the first failure or signal
 	cancel context.CancelCauseFunc
@@ -112,9 +119,17 @@ func (d *Daemon) finish(t *task, err error) {
 		d.Log.Warn("task failed while stopping", "task", t.name, "error", err)
 	default:
 		t.state, t.err = "failed", err
-		d.cancel(fmt.Errorf("task %q: %w", t.name, err))
+		d.fail(fmt.Errorf("task %q: %w", t.name, err))
 	}
 	d.endIfIdle()
+}
+
+// fail ends the process because of err.
+func (d *Daemon) fail(err error) {
+	d.cancel(err)
+	if d.failed != nil {
+		d.failed(err)
+	}
 }
 
 // endIfIdle closes ended once the build is over and no task of at least one
@@ -139,7 +154,7 @@ func (d *Daemon) run(ctx context.Context, build func(ctx context.Context) error)
 	defer d.cancel(nil)
 	if err := guard(d.ctx, build); err != nil {
 		if ctx.Err() == nil {
-			d.cancel(fmt.Errorf("starting: %w", err))
+			d.fail(fmt.Errorf("starting: %w", err))
 		}
 		d.cancel(nil)
 	} else {
@@ -154,12 +169,13 @@ func (d *Daemon) run(ctx context.Context, build func(ctx context.Context) error)
 	case <-d.ended:
 	}
 	failure := context.Cause(d.ctx)
+	grace := graceOf(failure)
 	if ctx.Err() != nil && errors.Is(failure, context.Cause(ctx)) {
 		failure = nil
-		d.Log.Info("stopping on a signal")
+		d.Log.Info("stopping", "why", whyOf(context.Cause(ctx)))
 	}
 	d.cancel(nil)
-	return errors.Join(failure, d.shutdown(failure))
+	return errors.Join(failure, d.shutdown(grace))
 }
 
 // graceful is an error that leaves less time for the shutdown, such as a lost
@@ -169,12 +185,24 @@ type graceful interface {
 	Grace() time.Duration
 }
 
-// shutdown waits for the tasks and then undoes what was registered.
-func (d *Daemon) shutdown(failure error) error {
-	grace := stopGrace
+// graceOf is the time for the shutdown that a failure leaves.
+func graceOf(failure error) time.Duration {
 	if g, ok := errors.AsType[graceful](failure); ok {
-		grace = min(grace, g.Grace())
+		return min(stopGrace, g.Grace())
 	}
+	return stopGrace
+}
+
+// whyOf says why the whole process ends.
+func whyOf(cause error) string {
+	if other, ok := errors.AsType[*otherFailed](cause); ok {
+		return other.Error()
+	}
+	return "on a signal"
+}
+
+// shutdown waits for the tasks and then undoes what was registered.
+func (d *Daemon) shutdown(grace time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), grace)
 	defer cancel()
 	var errs []error

@@ -104,14 +104,19 @@ type invocation struct {
 // configuration over the defaults def, runs what build wires until a signal, a
 // failed task or the end of all tasks, and exits.
 func Main[C any](name string, def C, build func(ctx context.Context, d *Daemon, cfg C) error) {
+	runProcess(name, os.Args[1:], func(ctx context.Context, in invocation) int { return start(ctx, in, def, build) })
+}
+
+// runProcess runs a service as this process, and exits.
+func runProcess(name string, args []string, start func(ctx context.Context, in invocation) int) {
 	ctx, release := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	// After the first signal the default handling is back: a second one kills.
 	context.AfterFunc(ctx, release)
 	limitMemory()
-	in := invocation{name: name, args: os.Args[1:], stdout: os.Stdout, stderr: os.Stderr, lookup: os.LookupEnv}
+	in := invocation{name: name, args: args, stdout: os.Stdout, stderr: os.Stderr, lookup: os.LookupEnv}
 	in.logging = klog.SetSlogLogger // client-go logs there
 	in.grow = growHeap
-	os.Exit(start(ctx, in, def, build))
+	os.Exit(start(ctx, in))
 }
 
 // start runs one invocation and returns its exit code.
@@ -129,28 +134,35 @@ func start[C any](ctx context.Context, in invocation, def C, build func(ctx cont
 	log = log.With("service", in.name)
 	in.own(ctx, log, cfg)
 	warnOf(log, cfg)
-	d := newDaemon(in.name, log)
-	d.in = in
+	registry := newRegistry()
+	d := newDaemon(in, log, registry)
 	first, second := addressesOf(opts, cfg)
-	server, err := d.serve(ctx, first)
+	served := pages{registry, d.readiness, log}
+	return in.serving(ctx, served, first, second, func(ctx context.Context) error {
+		return d.run(ctx, func(ctx context.Context) error { return build(ctx, d, cfg) })
+	})
+}
+
+// serving runs a process with its pages at two addresses, and returns its exit code.
+func (in invocation) serving(ctx context.Context, served pages, first, second string, run func(context.Context) error) int {
+	server, err := served.serve(ctx, first)
 	if err != nil {
-		log.Error("service failed", "error", err)
+		served.log.Error("service failed", "error", err)
 		return exitFailed
 	}
-	probes, err := d.serve(ctx, second)
+	probes, err := served.serve(ctx, second)
 	if err != nil {
-		log.Error("service failed", "error", errors.Join(err, server.close()))
+		served.log.Error("service failed", "error", errors.Join(err, server.close()))
 		return exitFailed
 	}
 	if in.bound != nil {
 		in.bound(server.address)
 	}
-	err = errors.Join(d.run(ctx, func(ctx context.Context) error { return build(ctx, d, cfg) }), server.close(), probes.close())
-	if err != nil {
-		log.Error("service failed", "error", err)
+	if err := errors.Join(run(ctx), server.close(), probes.close()); err != nil {
+		served.log.Error("service failed", "error", err)
 		return exitFailed
 	}
-	log.Info("service has stopped")
+	served.log.Info("service has stopped")
 	return exitStopped
 }
 
@@ -264,7 +276,8 @@ func Version() string {
 	return "unknown"
 }
 
-func newDaemon(name string, log *slog.Logger) *Daemon {
+// newRegistry has what there is one of in a process.
+func newRegistry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "nvs_build_info", Help: "Always 1; the label tells the version of the build.",
@@ -272,9 +285,13 @@ func newDaemon(name string, log *slog.Logger) *Daemon {
 	})
 	build.Set(1)
 	registry.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return registry
+}
+
+func newDaemon(in invocation, log *slog.Logger, registry prometheus.Registerer) *Daemon {
 	return &Daemon{
-		Name: name, Version: Version(), Log: log, Clock: crashpoint.Clock(clock.RealClock{}), Registry: registry,
-		ended: make(chan struct{}),
+		Name: in.name, Version: Version(), Log: log, Clock: crashpoint.Clock(clock.RealClock{}), Registry: registry,
+		in: in, ended: make(chan struct{}),
 	}
 }
 

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
@@ -19,9 +21,16 @@ type server struct {
 	done    chan error
 }
 
+// pages are what a process serves about itself.
+type pages struct {
+	metrics   prometheus.Gatherer
+	readiness func() Readiness
+	log       *slog.Logger
+}
+
 // serve starts /metrics, /healthz and /readyz. It comes before everything
 // else, so that a slow database is a pod that is not ready, not a dead one.
-func (d *Daemon) serve(ctx context.Context, address string) (*server, error) {
+func (p pages) serve(ctx context.Context, address string) (*server, error) {
 	if address == "" || address == "off" {
 		return &server{}, nil
 	}
@@ -30,16 +39,16 @@ func (d *Daemon) serve(ctx context.Context, address string) (*server, error) {
 		return nil, fmt.Errorf("listening for probes and metrics: %w", err)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(d.Registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(p.metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", d.answerReady)
+	mux.HandleFunc("GET /readyz", p.answerReady)
 	s := &server{
 		address: listener.Addr().String(),
 		http:    &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second},
 		done:    make(chan error, 1),
 	}
 	go func() { s.done <- s.http.Serve(listener) }()
-	d.Log.Info("serving probes and metrics", "address", s.address)
+	p.log.Info("serving probes and metrics", "address", s.address)
 	return s, nil
 }
 
@@ -111,13 +120,13 @@ func (d *Daemon) readiness() Readiness {
 	return r
 }
 
-func (d *Daemon) answerReady(w http.ResponseWriter, _ *http.Request) {
-	r := d.readiness()
+func (p pages) answerReady(w http.ResponseWriter, _ *http.Request) {
+	r := p.readiness()
 	w.Header().Set("Content-Type", "application/json")
 	if !r.Ready {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	if err := json.NewEncoder(w).Encode(r); err != nil {
-		d.Log.Debug("answering /readyz failed", "error", err)
+		p.log.Debug("answering /readyz failed", "error", err)
 	}
 }

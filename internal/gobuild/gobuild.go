@@ -30,6 +30,8 @@ const tailBytes = 4 << 10
 type Program struct {
 	Name    string
 	Package string
+	// Links are further names of the binary, beside it.
+	Links []string
 }
 
 // Batch is what one go build makes: main packages of one module or workspace.
@@ -198,6 +200,24 @@ func (c *count) buildInto(ctx context.Context, b Batch, into string, programs []
 	for _, p := range programs {
 		if err := os.Rename(filepath.Join(into, binaryOf(p.Package)), filepath.Join(b.Out, p.Name)); err != nil {
 			return fmt.Errorf("keeping %s: %w", p.Name, err)
+		}
+		if err := p.link(b.Out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// link gives a binary its further names.
+func (p Program) link(out string) error {
+	folder := filepath.Dir(filepath.Join(out, p.Name))
+	for _, name := range p.Links {
+		link := filepath.Join(folder, name)
+		if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("replacing %s: %w", name, err)
+		}
+		if err := os.Symlink(filepath.Base(p.Name), link); err != nil && !errors.Is(err, os.ErrExist) {
+			return fmt.Errorf("naming %s: %w", name, err)
 		}
 	}
 	return nil

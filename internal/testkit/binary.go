@@ -25,10 +25,25 @@ func Binary(dir, path string) (string, error) {
 		return filepath.Join(built, "crashpoints", name), nil
 	}
 	binary := filepath.Join(dir, name)
-	build := exec.CommandContext(context.Background(), "go", "build", "-tags", "crashpoints", "-ldflags", "-s -w", "-o", binary, ".")
-	build.Dir, build.Env = absolute, append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building %s: %w\n%s", name, err, out)
+	return binary, build(binary, absolute, ".")
+}
+
+// Controller is nvsentinel-controller with its crash points, under the name of the one
+// controller that it runs; see Binary.
+func Controller(dir, name string) (string, error) {
+	if built := os.Getenv(Prebuilt); built != "" {
+		return filepath.Join(built, "crashpoints", name), nil
 	}
-	return binary, nil
+	binary := filepath.Join(dir, name)
+	return binary, build(binary, "", "github.com/nvidia/nvsentinel/nvsentinel-controller")
+}
+
+// build builds the main package pkg as seen from a folder.
+func build(binary, from, pkg string) error {
+	cmd := exec.CommandContext(context.Background(), "go", "build", "-tags", "crashpoints", "-ldflags", "-s -w", "-o", binary, pkg)
+	cmd.Dir, cmd.Env = from, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building %s: %w\n%s", filepath.Base(binary), err, out)
+	}
+	return nil
 }

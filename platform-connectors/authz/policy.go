@@ -101,7 +101,7 @@ func DefaultAgents() []Agent {
 // ValidateAgents joins everything that is wrong with a list of agents.
 func ValidateAgents(agents []Agent) error {
 	var problems []error
-	seen, accounts := map[string]bool{}, map[string]string{}
+	seen, accounts := map[string]bool{}, map[string]Agent{}
 	for i, a := range agents {
 		where := fmt.Sprintf("agent[%d]", i)
 		switch {
@@ -113,10 +113,11 @@ func ValidateAgents(agents []Agent) error {
 			problems = append(problems, fmt.Errorf("%s.account is empty: the cluster-wide agent %q needs one", where, a.Name))
 		}
 		seen[a.Name] = true
-		if other := accounts[a.Account]; a.Account != "" && other != "" {
-			problems = append(problems, fmt.Errorf("%s.account %q is that of agent %q", where, a.Account, other))
+		// Cluster-wide agents of one process have its account.
+		if other := accounts[a.Account]; a.Account != "" && other.Name != "" && !(a.ClusterWide && other.ClusterWide) {
+			problems = append(problems, fmt.Errorf("%s.account %q is that of agent %q", where, a.Account, other.Name))
 		}
-		accounts[a.Account] = a.Name
+		accounts[a.Account] = a
 		for _, pattern := range a.Checks {
 			if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
 				problems = append(problems, fmt.Errorf("%s.checks: %q is not a pattern", where, pattern))

@@ -2,6 +2,7 @@ package authz
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -190,5 +191,33 @@ agent[4].account "u" is that of agent "x"
 agent[5].checks: "[" is not a pattern`
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestClusterWideAgentsShareAnAccount: of several agents of one process each may speak, and
+// none of them for an agent of another account. No agent of a node shares with them.
+func TestClusterWideAgentsShareAnAccount(t *testing.T) {
+	agents := []Agent{
+		{Name: "one", Account: accountW, ClusterWide: true, Checks: []string{"One"}},
+		{Name: "two", Account: accountW, ClusterWide: true, Checks: []string{"Two"}},
+		{Name: "node", Account: accountA},
+	}
+	if err := ValidateAgents(agents); err != nil {
+		t.Error(err)
+	}
+	p, w := Policy{Node: "gpu-7", Agents: agents}, Caller{Account: accountW, Pod: "uid", Node: "gpu-7"}
+	for agent, want := range map[string]Reason{"one": "", "two": "", "node": ForeignAgent, "another": ForeignAgent} {
+		if _, refusal := p.Speak(&Owners{}, w, agent, "Anything"); reason(refusal) != want {
+			t.Errorf("as %s it is refused for %q, want %q", agent, reason(refusal), want)
+		}
+	}
+	if _, refusal := p.Speak(&Owners{}, w, "one", "Two"); reason(refusal) != ForeignCheck || !p.ClusterWide(w) {
+		t.Errorf("with another's check it is refused for %q; cluster-wide: %t", reason(refusal), p.ClusterWide(w))
+	}
+	for _, wide := range []bool{true, false} {
+		shared := append(slices.Clone(agents), Agent{Name: "third", Account: accountW, ClusterWide: wide})
+		if err := ValidateAgents(shared); (err == nil) != wide {
+			t.Errorf("cluster-wide %t: %v", wide, err)
+		}
 	}
 }

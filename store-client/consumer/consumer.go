@@ -114,6 +114,7 @@ func (s *Service) Loop(d *daemon.Daemon) *consume.Loop[record.Record] {
 	if vet == nil {
 		vet = OpenAside(s.Store, s.Name, d.Clock).Vetting(nil, nil)
 	}
+	vet.Process = d.Crashes
 	s.loop = &consume.Loop[record.Record]{
 		Name: s.Name, Open: s.open, Key: s.key, Handle: s.Reconcile, Items: s.Items, Weight: s.Weight, Pace: s.Pace, Backlog: s.Backlog, Sources: s.Sources, Tasks: s.Tasks,
 		Workers: s.Workers, Clock: d.Clock, Log: d.Log, Metrics: consume.NewMetrics(d.Registry, s.Metrics), Vet: vet,

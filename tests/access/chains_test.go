@@ -325,7 +325,7 @@ func takesBack(t *testing.T, jobs dynamic.ResourceInterface) {
 // startRepairChain starts the service under its account; it ends with the test.
 func startRepairChain(t *testing.T, cluster *localcluster.Cluster) {
 	t.Helper()
-	binary, err := testkit.Binary(t.TempDir(), "../../repair-chain")
+	binary, err := testkit.Controller(t.TempDir(), "repair-chain")
 	if err != nil {
 		t.Fatal(err)
 	}

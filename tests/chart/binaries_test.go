@@ -3,6 +3,7 @@ package chart
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -47,18 +48,20 @@ func TestServicesTakeTheirArguments(t *testing.T) {
 					program = other
 				}
 				container := pod.Spec.Containers[0]
-				if workload == "csp-health-monitor" { // one of its providers'
-					program, _, _ = strings.Cut(container.Image[strings.LastIndex(container.Image, "/")+1:], ":")
-					program = strings.TrimSuffix(program, "@sha256")
+				if len(container.Command) > 0 {
+					program = strings.TrimPrefix(container.Command[0], "/")
 				}
 				if workload == "platform-connectors" {
 					program = "node-connector"
 				}
+				if strings.Contains(container.Image, "/nvsentinel-controller:") {
+					program = "nvsentinel-controller"
+				}
 				args, env := settle(t, pod, files)
 				ask := append(slices.Clone(args), "--check-config")
-				if program == "kubernetes-object-monitor" {
+				if workload == "kubernetes-object-monitor" {
 					// It reads the policies only when it runs; this reads nothing else.
-					run(t, filepath.Join(bin, program), []string{"rbac", args[0]}, env)
+					run(t, filepath.Join(bin, program), []string{args[0], "rbac", args[1]}, env)
 				}
 				out := run(t, filepath.Join(bin, program), ask, env)
 				if !strings.Contains(out, "the configuration is valid") {
@@ -74,7 +77,7 @@ func TestServicesTakeTheirArguments(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			objects := rendered(t, file("store"), "--set", tc.value)
 			args, env := settle(t, workloads(t, objects)["fault-quarantine"], texts(t, objects))
-			cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "fault-quarantine"), append(args, "--check-config")...)
+			cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "nvsentinel-controller"), append(args, "--check-config")...)
 			cmd.Env = env
 			if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), tc.want) {
 				t.Errorf("%v: %s", err, out)
@@ -145,6 +148,12 @@ func content(v corev1.Volume, configs map[string]map[string]string) map[string]s
 		return map[string]string{v.Secret.Items[0].Path: "postgres://nvsentinel:secret@db.example.com/nvsentinel?sslmode=require"}
 	case v.Secret != nil:
 		return map[string]string{"ca.crt": "", "tls.crt": "", "tls.key": "", "oidc-client-secret": "secret"}
+	case v.Projected != nil && v.Projected.Sources[0].ConfigMap != nil:
+		files := map[string]string{}
+		for _, s := range v.Projected.Sources {
+			maps.Copy(files, configs[s.ConfigMap.Name])
+		}
+		return files
 	case v.Projected != nil:
 		return map[string]string{"token": "token"}
 	default:

@@ -171,7 +171,7 @@ func problems(pod corev1.PodTemplateSpec, there map[string]bool) []string {
 // workload's own values count more.
 func TestImages(t *testing.T) {
 	want := map[string]string{
-		"fault-quarantine":            "registry.example.com/gpu/nvsentinel/fault-quarantine@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+		"fault-quarantine":            "registry.example.com/gpu/nvsentinel/nvsentinel-controller@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
 		"platform-connectors-cluster": "registry.example.com/gpu/nvsentinel/platform-connectors@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
 		"kubernetes-object-monitor":   "mirror.example.com/monitors/objects:v2",
 	}

@@ -19,7 +19,7 @@ type metricsPage map[string][]string
 const nameLabel = "__name__"
 
 // ofTarget are the labels that the scrape of a pod gives each series.
-var ofTarget = []string{"namespace", "pod", "container", "job", "instance"}
+var ofTarget = []string{"namespace", "pod", "container", "job", "instance", "controller"}
 
 // readMetricsPage reads the page; of a histogram it has the series by which it is served.
 func readMetricsPage(t *testing.T) metricsPage {

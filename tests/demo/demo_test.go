@@ -69,6 +69,17 @@ func TestDemo(t *testing.T) {
 	}
 }
 
+// TestDemoInOneProcess: the controllers take a fault to a repaired node from one process,
+// as the chart's profile small has it, each under its own account.
+func TestDemoInOneProcess(t *testing.T) {
+	testkit.Long(t, "internal/daemon TestSeveralAreOneProcess and its siblings run several controllers in one process")
+	o := settling(t, "sqlite")
+	o.Fleet.Together = true
+	if err := demo.Run(t.Context(), o); err != nil {
+		t.Errorf("%v\n%s", err, o.Out)
+	}
+}
+
 // withDCGM builds what sees faults by DCGM.
 func withDCGM(t *testing.T, o demo.Options) string {
 	t.Helper()

@@ -17,6 +17,7 @@ var way = []step{
 	{"install, by the commands of docs/helm.md", (*journey).install},
 	{"every pod Ready, nothing started twice", (*journey).ready},
 	{"probes and metrics of every container", (*journey).probes},
+	{"pods, images and memory", (*journey).footprint},
 	{"tokens that the kubelet projects", (*journey).tokens},
 	{"who runs as root, or may more", (*journey).privileges},
 	{"helm test", (*journey).helmTest},
@@ -63,8 +64,8 @@ func (j *journey) install(ctx context.Context) (string, error) {
 	}
 	for i, line := range lines {
 		if strings.HasPrefix(line, "helm install") {
-			line += " --set store.tlsSecretName=store-ca --wait --timeout 4m"
-			j.values = []string{"--set image.registry=" + registry, "--set store.secretName=nvsentinel-store,store.tlsSecretName=store-ca"}
+			line += " --set store.tlsSecretName=store-ca" + j.profile() + " --wait --timeout 4m"
+			j.values = []string{"--set image.registry=" + registry, "--set store.secretName=nvsentinel-store,store.tlsSecretName=store-ca" + j.profile()}
 		}
 		if _, err := j.run(ctx, line); err != nil {
 			return "", err
@@ -76,6 +77,14 @@ func (j *journey) install(ctx context.Context) (string, error) {
 		}
 	}
 	return fmt.Sprintf("%d commands", len(lines)+1), nil
+}
+
+// profile is the argument of helm for the profile of the chart.
+func (j *journey) profile() string {
+	if j.Profile == "" {
+		return ""
+	}
+	return " --set profile=" + j.Profile
 }
 
 // ready waits until all pods are, and wants no container to have begun again.

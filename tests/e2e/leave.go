@@ -112,7 +112,7 @@ func (j *journey) again(ctx context.Context) (string, error) {
 	}
 	for _, line := range lines {
 		if strings.HasPrefix(line, "helm install") {
-			line += " --set store.tlsSecretName=store-ca --wait --timeout 4m"
+			line += " --set store.tlsSecretName=store-ca" + j.profile() + " --wait --timeout 4m"
 		}
 		if _, err := j.run(ctx, line); err != nil {
 			return "", err

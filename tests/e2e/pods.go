@@ -12,7 +12,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -67,20 +69,55 @@ func port(c corev1.Container, name string) string {
 
 // fetch wants an answer of 200 with something in it.
 func fetch(ctx context.Context, url string) error {
+	_, err := get(ctx, url)
+	return err
+}
+
+func get(ctx context.Context, url string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err == nil && (resp.StatusCode != http.StatusOK || len(body) == 0) {
 		err = fmt.Errorf("%s: %s: %s", url, resp.Status, body)
 	}
-	return err
+	return body, err
+}
+
+// residentMemory is the line of a process about its memory.
+var residentMemory = regexp.MustCompile(`(?m)^process_resident_memory_bytes (\S+)$`)
+
+// footprint is what the installation takes: pods, images and memory.
+func (j *journey) footprint(ctx context.Context) (string, error) {
+	pods, err := j.pods(ctx)
+	images, bytes := map[string]bool{}, 0.0
+	for _, p := range pods {
+		for _, c := range p.Spec.Containers {
+			images[c.Image] = true
+			if metricsOf(c) == nil {
+				continue
+			}
+			page, problem := get(ctx, "http://"+net.JoinHostPort(p.Status.PodIP, port(c, "metrics"))+"/metrics")
+			found := residentMemory.FindSubmatch(page)
+			if problem == nil && found == nil {
+				problem = errors.New("it does not say how much memory it has")
+			}
+			if problem != nil {
+				err = errors.Join(err, fmt.Errorf("pod %s: %w", p.Name, problem))
+				continue
+			}
+			of, problem := strconv.ParseFloat(string(found[1]), 64)
+			err = errors.Join(err, problem)
+			bytes += of
+		}
+	}
+	return fmt.Sprintf("%d pods of %d images, %.0f MiB of resident memory", len(pods), len(images), bytes/(1<<20)), err
 }
 
 // claims are those of a projected token.

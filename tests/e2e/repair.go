@@ -38,6 +38,15 @@ metadata: {name: budget, namespace: user}
 spec: {minAvailable: 2, selector: {matchLabels: {app: train}}}
 `
 
+// plugin is the command that prints the plugin's example, as docs/helm.md says for the
+// profile.
+func (j *journey) plugin() string {
+	if j.Profile != "small" {
+		return "cat examples/deploy/rack-plugin.yaml"
+	}
+	return "sed 's/nvsentinel:janitor/nvsentinel:nvsentinel-controller/; s/name: janitor/name: nvsentinel-controller/' examples/deploy/rack-plugin.yaml"
+}
+
 // prepare brings users' pods and the provider's plugin, by its example, with a
 // certificate of its own.
 func (j *journey) prepare(ctx context.Context) (string, error) {
@@ -52,7 +61,7 @@ func (j *journey) prepare(ctx context.Context) (string, error) {
 kubectl create namespace rack-plugin
 kubectl -n rack-plugin create secret tls rack-plugin-tls --cert tls.crt --key tls.key
 kubectl -n `+namespace+` create secret generic rack-plugin-ca --from-file=ca.crt
-kubectl apply -f examples/deploy/rack-plugin.yaml
+`+j.plugin()+` | kubectl apply -f -
 kubectl -n user rollout status deployment/train --timeout 2m
 kubectl -n rack-plugin rollout status deployment/rack-plugin --timeout 2m`)
 	return "users' pods and the plugin of examples/deploy run", err

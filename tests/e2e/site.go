@@ -23,6 +23,8 @@ type Options struct {
 	// Break is the image of a workload that is replaced by one that does nothing; the
 	// run has to fail. Empty breaks none.
 	Break string
+	// Profile of the chart; empty is the chart's own.
+	Profile string
 	// Keep leaves everything running at the end, until the process is interrupted.
 	Keep bool
 	// Out hears what happens.

@@ -88,6 +88,8 @@ type Options struct {
 	// Replicas of every control service, of which one leads; 0 and 1 run one
 	// without an election.
 	Replicas int
+	// Together runs the controllers of the control plane in one process.
+	Together bool
 	// Lease is how long a leader's lease lives without renewal.
 	Lease time.Duration
 	// Lines puts a Gate before the API server and, for PostgreSQL, a line that
@@ -128,6 +130,7 @@ type Fleet struct {
 	server   databaseServer
 	dial     func(ctx context.Context) (net.Conn, error)
 
+	together []string // flags of the process of all controllers, behind their names
 	mu       sync.Mutex
 	services map[string]*Service
 	engines  map[string]*dcgmsim.Engine // simulated, by node

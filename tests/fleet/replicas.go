@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,7 +57,46 @@ func (f *Fleet) launchAll(room string, args ...string) {
 			"--leader-elect-lease-duration", life.String(), "--leader-elect-renew-deadline", (life / 2).String(),
 			"--leader-elect-retry-period", (life / 6).Round(time.Millisecond).String())
 	}
+	if f.options.Together {
+		f.join(room, args)
+		return
+	}
 	for i := range max(1, f.options.Replicas) {
 		f.launchAs(replica(room, i), room, "", room, args)
+	}
+}
+
+// Controller is the process of all controllers where they run together.
+const Controller = "nvsentinel-controller"
+
+// join adds a room to the process of all; --metrics-address is the process's.
+func (f *Fleet) join(room string, args []string) {
+	if !f.runs(room, "") {
+		return
+	}
+	if len(f.together) == 0 {
+		f.together = []string{"--controllers=" + room, "--metrics-address=127.0.0.1:0"}
+	} else {
+		f.together[0] += "," + room
+	}
+	for i := 0; i < len(args); i++ {
+		name, flag := strings.CutPrefix(args[i], "--")
+		switch {
+		case name == "metrics-address":
+			i++ // its value
+		case flag:
+			f.together = append(f.together, "--"+room+"."+name)
+		default:
+			f.together = append(f.together, args[i])
+		}
+	}
+}
+
+// launchTogether starts every replica of the process of all.
+func (f *Fleet) launchTogether() {
+	for i := range max(1, f.options.Replicas) {
+		if len(f.together) > 0 {
+			f.launchAs(replica(Controller, i), Controller, "", Controller, f.together)
+		}
 	}
 }

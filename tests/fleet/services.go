@@ -47,6 +47,7 @@ func (f *Fleet) control(context.Context) error {
 		f.launchAll(RepairChain, common(RepairChain)...)
 	}
 	f.launchAll("fault-quarantine", slices.Concat(common("fault-quarantine"), store, []string{"--dry-run=false", "--default-budgets=false"}, f.options.QuarantineFlags)...)
+	f.launchTogether()
 	return nil
 }
 

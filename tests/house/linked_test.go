@@ -54,7 +54,7 @@ func TestLinkedModules(t *testing.T) {
 func TestNobodyLinksWhatItMustNot(t *testing.T) {
 	have := linked(t)
 	writers := []string{
-		"cli/nvsentinel", "event-exporter", "fault-quarantine", "fault-remediation", "health-events-analyzer", "node-drainer", "platform-connectors",
+		"cli/nvsentinel", "nvsentinel-controller", "platform-connectors",
 		"csp-plugins/aws/csp-health-monitor-aws", "csp-plugins/azure/csp-health-monitor-azure", "csp-plugins/gcp/csp-health-monitor-gcp", "csp-plugins/oci/csp-health-monitor-oci",
 	}
 	rules := []struct {

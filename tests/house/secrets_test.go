@@ -13,13 +13,14 @@ var (
 	// decodes reads TOML without internal/config.
 	decodes = regexp.MustCompile(`toml\.(Decode|DecodeFile|DecodeFS|Unmarshal|NewDecoder)\(`)
 	// runs is a program with a configuration, plants the test of one.
-	runs, plants = regexp.MustCompile(`daemon\.(Main|Once)\(`), regexp.MustCompile(`reference\.Page\(`)
+	runs, plants = regexp.MustCompile(`daemon\.(Main|Once|NewController)\(`), regexp.MustCompile(`reference\.Page\(`)
 )
 
 // edges are the files where a secret is used: by whom a store is opened, and what sends.
 var edges = []string{
-	"event-exporter/main.go", "fault-quarantine/main.go", "fault-remediation/main.go", "health-events-analyzer/main.go",
-	"health-monitors/csp-health-monitor/program/program.go", "node-drainer/main.go",
+	"event-exporter/eventexporter.go", "fault-quarantine/faultquarantine.go", "fault-remediation/faultremediation.go",
+	"health-events-analyzer/healtheventsanalyzer.go",
+	"health-monitors/csp-health-monitor/program/program.go", "node-drainer/nodedrainer.go",
 	"platform-connectors/cluster.go", "platform-connectors/gateway.go",
 	"repair-steps/internal/delivery/config.go", "repair-steps/internal/delivery/delivery.go",
 	"repair-steps/log-collector/bucket.go", "repair-steps/log-collector/config.go", "repair-steps/log-collector/open.go",

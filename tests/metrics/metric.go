@@ -28,8 +28,8 @@ func Programs(root string) (map[string][]Metric, error) {
 	out := map[string][]Metric{}
 	for _, folder := range slices.Sorted(maps.Keys(s.mains)) {
 		p := s.reach(s.mains[folder])
-		if p.main == nil {
-			continue // it serves none
+		if p.main == nil || p.several {
+			continue // it serves none of its own
 		}
 		var name string
 		err := p.each(bindings{}, func(b bindings) (err error) {

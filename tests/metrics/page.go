@@ -13,7 +13,7 @@ const about = `# Metrics
 
 Written from the programs by ` + "`make generate`" + `.
 
-Each program serves them at ` + "`/metrics`" + ` of ` + "`--metrics-address`" + `, and those of Go's runtime and of the process (` + "`go_*`, `process_*`" + `) besides. A name says the unit: seconds, bytes; without one it is a number of things. A metric that only a part of a program has, such as one role of platform-connectors or one feature, is there when that part runs; a series with labels is there from its first value on.
+Each program serves them at ` + "`/metrics`" + ` of ` + "`--metrics-address`" + `, and those of Go's runtime and of the process (` + "`go_*`, `process_*`" + `) besides. Where nvsentinel-controller runs several controllers in one process, the label ` + "`controller`" + ` says of which one a series is. A name says the unit: seconds, bytes; without one it is a number of things. A metric that only a part of a program has, such as one role of platform-connectors or one feature, is there when that part runs; a series with labels is there from its first value on.
 
 `
 

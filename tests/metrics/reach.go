@@ -23,6 +23,8 @@ type program struct {
 	registerers []registerer
 	// main is the call that starts a service.
 	main *ast.CallExpr
+	// several: the program runs controllers, each of which is read by itself.
+	several bool
 }
 
 // owner is the function of a parameter: who calls it calls this object.
@@ -95,9 +97,7 @@ func (p *program) note(n ast.Node) {
 		}
 		if o := p.object(n.Fun); o != nil {
 			p.calls[o] = append(p.calls[o], n)
-			if o.Name() == "Main" && o.Pkg().Path() == module+"internal/daemon" {
-				p.main = n
-			}
+			p.starts(o, n)
 		}
 	case *ast.ValueSpec:
 		for i, name := range n.Names {
@@ -115,6 +115,19 @@ func (p *program) note(n ast.Node) {
 				}
 			}
 		}
+	}
+}
+
+// starts keeps the call that starts a service.
+func (p *program) starts(o types.Object, n *ast.CallExpr) {
+	if o.Pkg() == nil || o.Pkg().Path() != module+"internal/daemon" {
+		return
+	}
+	switch o.Name() {
+	case "Main", "NewController":
+		p.main = n
+	case "Controllers":
+		p.several = true
 	}
 }
 

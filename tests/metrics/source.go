@@ -30,7 +30,7 @@ type source struct {
 	set  *token.FileSet
 	info types.Info
 	pkgs map[string]*types.Package
-	// mains are the main functions by folder.
+	// mains are the main functions, and those that make a controller, by folder.
 	mains map[string]types.Object
 	// decls are the functions, and the variables of packages.
 	decls map[types.Object]ast.Node
@@ -65,12 +65,27 @@ func (s *source) folder(name string) error {
 		return err
 	}
 	pkg, err := s.Import(module + filepath.ToSlash(dir))
-	if err == nil && pkg.Name() == "main" {
-		if main := pkg.Scope().Lookup("main"); main != nil {
-			s.mains[filepath.ToSlash(dir)] = main
-		}
+	if err != nil {
+		return err
 	}
-	return err
+	main := pkg.Scope().Lookup("main")
+	if pkg.Name() != "main" {
+		main = controller(pkg)
+	}
+	if main != nil {
+		s.mains[filepath.ToSlash(dir)] = main
+	}
+	return nil
+}
+
+// controller is the function by which nvsentinel-controller runs a package, nil if it has
+// none.
+func controller(pkg *types.Package) types.Object {
+	f, ok := pkg.Scope().Lookup("Controller").(*types.Func)
+	if !ok || f.Signature().Results().Len() != 1 || f.Signature().Results().At(0).Type().String() != module+"internal/daemon.Controller" {
+		return nil
+	}
+	return f
 }
 
 // Import gives a package of the repository, or an empty one.

@@ -4,24 +4,35 @@
 package programs
 
 import (
+	"os"
 	"path"
 	"path/filepath"
+	"slices"
 
 	"github.com/nvidia/nvsentinel/internal/gobuild"
 )
 
 // ofDemo are the programs that the demo runs, with the command line.
 var ofDemo = []string{
-	"./platform-connectors", "./platform-connectors/node-connector", "./health-monitors/syslog-health-monitor", "./fault-quarantine", "./node-drainer",
-	"./fault-remediation", "./repair-chain", "./janitor", "./csp-plugins/kwok", "./cli/nvsentinel",
+	"./platform-connectors", "./platform-connectors/node-connector", "./health-monitors/syslog-health-monitor", controller,
+	"./csp-plugins/kwok", "./cli/nvsentinel",
+}
+
+// controller is the program of the control plane.
+const controller = "./nvsentinel-controller"
+
+// Controllers are the folders of what it runs. A link of that name, beside the program, is
+// the program that runs this controller alone.
+var Controllers = []string{
+	"fault-quarantine", "node-drainer", "fault-remediation", "repair-chain", "janitor", "node-health-check",
+	"health-events-analyzer", "event-exporter", "health-monitors/kubernetes-object-monitor", "health-monitors/labeler",
 }
 
 // others are the programs that the demo does not run.
 var others = []string{
-	"./health-monitors/kubernetes-object-monitor", "./health-monitors/gpu-health-monitor",
-	"./health-monitors/nic-health-monitor", "./health-monitors/metadata-collector", "./health-monitors/labeler",
-	"./health-events-analyzer", "./event-exporter", "./csp-plugins/aws", "./csp-plugins/azure", "./csp-plugins/gcp", "./csp-plugins/oci",
-	"./csp-plugins/redfish", "./csp-plugins/ipmi", "./node-health-check", "./janitor/gpu-reset",
+	"./health-monitors/gpu-health-monitor", "./health-monitors/nic-health-monitor", "./health-monitors/metadata-collector",
+	"./csp-plugins/aws", "./csp-plugins/azure", "./csp-plugins/gcp", "./csp-plugins/oci",
+	"./csp-plugins/redfish", "./csp-plugins/ipmi", "./janitor/gpu-reset",
 	"./repair-steps/log-collector", "./repair-steps/ticket",
 	"./csp-plugins/aws/csp-health-monitor-aws", "./csp-plugins/azure/csp-health-monitor-azure", "./csp-plugins/gcp/csp-health-monitor-gcp",
 	"./csp-plugins/oci/csp-health-monitor-oci",
@@ -63,7 +74,12 @@ func WithCgo(root, out string) gobuild.Batch {
 // root is. Where it is in a folder of its own that lasts, what was built once is not built
 // again; packages of modules are compiled as for all others.
 func Earlier(root, out string) gobuild.Batch {
-	b := batch("services of an earlier commit", root, out, ofDemo, []string{"./node-health-check"})
+	services := ofDemo
+	if _, err := os.Stat(filepath.Join(root, controller)); err != nil { // each was a program of its own
+		services = append(slices.DeleteFunc(slices.Clone(ofDemo), func(p string) bool { return p == controller }),
+			"./fault-quarantine", "./node-drainer", "./fault-remediation", "./repair-chain", "./janitor", "./node-health-check")
+	}
+	b := batch("services of an earlier commit", root, out, services)
 	b.Once = true
 	return b
 }
@@ -115,7 +131,13 @@ func batch(title, dir, out string, lists ...[]string) gobuild.Batch {
 	b := gobuild.Batch{Title: title, Dir: dir, Env: []string{"CGO_ENABLED=0"}, Flags: Flags(), Out: out}
 	for _, list := range lists {
 		for _, pkg := range list {
-			b.Programs = append(b.Programs, gobuild.Program{Name: path.Base(pkg), Package: pkg})
+			p := gobuild.Program{Name: path.Base(pkg), Package: pkg}
+			if pkg == controller {
+				for _, c := range Controllers {
+					p.Links = append(p.Links, path.Base(c))
+				}
+			}
+			b.Programs = append(b.Programs, p)
 		}
 	}
 	return b

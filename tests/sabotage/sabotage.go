@@ -58,7 +58,7 @@ func (f Fault) Build(ctx context.Context, root, dir string, progress io.Writer) 
 	}
 	b := programs.CrashPoints(root, dir)
 	b.Title = f.Service() + " with " + path.Base(f.Name)
-	b.Programs = slices.DeleteFunc(b.Programs, func(p gobuild.Program) bool { return p.Name != f.Service() })
+	b.Programs = slices.DeleteFunc(b.Programs, func(p gobuild.Program) bool { return p.Name != f.Service() && !slices.Contains(p.Links, f.Service()) })
 	b.Flags = append(b.Flags, "-overlay", file)
 	return filepath.Join(dir, f.Service()), gobuild.Builder{Progress: progress}.Build(ctx, b)
 }

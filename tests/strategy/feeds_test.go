@@ -31,10 +31,10 @@ func TestEveryServiceReadsItsNamedFeed(t *testing.T) {
 		"fault-quarantine/internal/reconciler/service.go":     "Store: fatal.Rest(), Selector: record.ProcessableHealthEventInserts(),",
 		"node-drainer/internal/reconciler/service.go":         "Store: rc.records, Selector: record.NodeQuarantineStatus(),",
 		"fault-remediation/internal/reconciler/reconciler.go": "Store: r.Records, Selector: record.QuarantinedAndDrainedNodes(),",
-		"health-events-analyzer/main.go":                      "Store: records, Selector: record.ProcessableNonFatalUnhealthyInserts(),",
+		"health-events-analyzer/healtheventsanalyzer.go":      "Store: records, Selector: record.ProcessableNonFatalUnhealthyInserts(),",
 		"event-exporter/internal/delivery/delivery.go":        "Store: ex.Records, Selector: record.AllHealthEventInserts(),",
 	} {
-		feeds := map[string]int{"health-events-analyzer/main.go": 2}[file] // the second ends what it found
+		feeds := map[string]int{"health-events-analyzer/healtheventsanalyzer.go": 2}[file] // the second ends what it found
 		if text := source(t, file); strings.Count(text, "consumer.Service{") != max(1, feeds) || !strings.Contains(text, selector) {
 			t.Errorf("%s does not read %s", file, selector)
 		}
@@ -47,9 +47,9 @@ func TestEveryServiceReadsItsNamedFeed(t *testing.T) {
 // last, to tell of stranded faults.
 func TestEveryServiceThatActsIsGivenPROCESSOnly(t *testing.T) {
 	for file, uses := range map[string][]string{
-		"fault-quarantine/main.go":  {"opened, err := storeopen.Open(", "opened.Close()", "records := store.Acting(opened)", "Said: opened,"},
-		"node-drainer/main.go":      {"opened, err := storeopen.Open(", "opened.Close()", "records := store.Acting(opened)"},
-		"fault-remediation/main.go": {"opened, err := storeopen.Open(", "opened.Close()", "records := store.Acting(opened)"},
+		"fault-quarantine/faultquarantine.go":   {"opened, err := storeopen.Open(", "opened.Close()", "records := store.Acting(opened)", "Said: opened,"},
+		"node-drainer/nodedrainer.go":           {"opened, err := storeopen.Open(", "opened.Close()", "records := store.Acting(opened)"},
+		"fault-remediation/faultremediation.go": {"opened, err := storeopen.Open(", "opened.Close()", "records := store.Acting(opened)"},
 	} {
 		rest := source(t, file)
 		for _, use := range uses {

@@ -4,6 +4,8 @@
 // test that fails when one is taken away (make mutate-strategy).
 package strategy
 
+import "strings"
+
 // Filter is one place that keeps PERSIST_ONLY records from acting, or that gives
 // an event its strategy, and how it is taken away.
 type Filter struct {
@@ -281,7 +283,7 @@ func stores() []Filter {
 
 // acting is a service that acts: it is given a store without what is only observed.
 func acting(service string) Filter {
-	return Filter{service, "its store has PROCESS records only", service + "/main.go", "store.Acting(opened)", "opened", "./tests/strategy", "TestEveryServiceThatActsIsGivenPROCESSOnly"}
+	return Filter{service, "its store has PROCESS records only", service + "/" + strings.ReplaceAll(service, "-", "") + ".go", "store.Acting(opened)", "opened", "./tests/strategy", "TestEveryServiceThatActsIsGivenPROCESSOnly"}
 }
 
 func quarantine() []Filter {
@@ -319,7 +321,7 @@ func repair() []Filter {
 func analyzer() []Filter {
 	const room = "health-events-analyzer/"
 	return []Filter{
-		{"health-events-analyzer", "the feed is the named one", room + "main.go", "record.ProcessableNonFatalUnhealthyInserts()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
+		{"health-events-analyzer", "the feed is the named one", room + "healtheventsanalyzer.go", "record.ProcessableNonFatalUnhealthyInserts()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
 		{"health-events-analyzer", "an observed event triggers no rule", room + "internal/matching/matching.go", "	if !r.Acts() {\n		return \"\"\n	}\n", "", "./health-events-analyzer/internal/matching", "TestPersistOnly"},
 		{"health-events-analyzer", "an observed event is in no window", room + "decision/window.go", "	if !f.Record.Acts() && !f.isDerived() {\n		return time.Time{}, false\n	}\n", "", "./health-events-analyzer/decision", "Test"},
 		{"health-events-analyzer", "an observed recovery ends no fault that acts", room + "decision/fact.go", "f.Record.Acts() && !recovery.Record.Acts() || ", "", "./health-events-analyzer/decision", "TestAnObserved"},

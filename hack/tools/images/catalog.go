@@ -16,8 +16,11 @@ var known = []string{"linux/amd64", "linux/arm64"}
 
 // entry is one image of images.txt.
 type entry struct {
-	Name, Package string
-	// Cgo: the program calls a C library, which a base has to bring.
+	Name string
+	// Packages are those of its programs. The first one is /service, which runs where
+	// nothing else is said; each other one has its own name.
+	Packages []string
+	// Cgo: a program calls a C library, which a base has to bring.
 	Cgo bool
 	// Tool is a program of this machine that the image has beside its own, collected
 	// by hack/<tool>.sh; empty for most.
@@ -36,9 +39,9 @@ func readCatalog(from io.Reader) ([]entry, error) {
 			continue
 		}
 		if len(words) != 2 && len(words) != 4 {
-			return nil, fmt.Errorf("the list of images has the line %q: want a name, a package, and with or needs something", line)
+			return nil, fmt.Errorf("the list of images has the line %q: want a name, packages with commas between them, and with or needs something", line)
 		}
-		e := entry{Name: words[0], Package: words[1]}
+		e := entry{Name: words[0], Packages: strings.Split(words[1], ",")}
 		switch {
 		case len(words) == 2:
 		case words[2] == "needs" && words[3] == "cgo":

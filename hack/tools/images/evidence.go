@@ -35,17 +35,13 @@ type document struct {
 	Text    []byte
 }
 
-// bill lists what is in an image: the program's modules, as the program itself says,
+// bill lists what is in an image: the programs' modules, as the programs themselves say,
 // and every file, with their hashes.
 func (r recipe) bill(e entry, v variant, subject v1.Descriptor) (document, error) {
 	doc := document{Suffix: "." + v.Platform.OS + "-" + v.Platform.Architecture + ".cdx.json", MediaType: billOfMaterials, Subject: subject}
-	built, err := buildinfo.ReadFile(v.Binary)
+	parts, err := r.modules(v.Programs)
 	if err != nil {
 		return doc, err
-	}
-	parts := []cyclonedx.Component{module(&debug.Module{Path: "std", Version: strings.TrimPrefix(built.GoVersion, "go")}, r.Tag)}
-	for _, m := range append([]*debug.Module{&built.Main}, built.Deps...) {
-		parts = append(parts, module(m, r.Tag))
 	}
 	for _, name := range slices.Sorted(maps.Keys(v.Files)) {
 		sum, err := sha256Of(v.Files[name])
@@ -70,6 +66,25 @@ func (r recipe) bill(e entry, v variant, subject v1.Descriptor) (document, error
 	err = cyclonedx.NewBOMEncoder(&text, cyclonedx.BOMFileFormatJSON).SetPretty(true).Encode(bom)
 	doc.Text = text.Bytes()
 	return doc, err
+}
+
+// modules are those of programs, each once.
+func (r recipe) modules(programs tree) ([]cyclonedx.Component, error) {
+	var parts []cyclonedx.Component
+	for _, name := range slices.Sorted(maps.Keys(programs)) {
+		built, err := buildinfo.ReadFile(programs[name])
+		if err != nil {
+			return nil, err
+		}
+		std := debug.Module{Path: "std", Version: strings.TrimPrefix(built.GoVersion, "go")}
+		for _, m := range append([]*debug.Module{&std, &built.Main}, built.Deps...) {
+			c := module(m, r.Tag)
+			if !slices.ContainsFunc(parts, func(p cyclonedx.Component) bool { return p.BOMRef == c.BOMRef }) {
+				parts = append(parts, c)
+			}
+		}
+	}
+	return parts, nil
 }
 
 // module is a Go module as a component; one of the workspace has the images' version.
@@ -112,7 +127,7 @@ func (r recipe) provenance(e entry, subject v1.Descriptor, variants []variant) (
 	if err != nil {
 		return doc, err
 	}
-	built, err := buildinfo.ReadFile(variants[0].Binary)
+	built, err := buildinfo.ReadFile(variants[0].Programs[service])
 	if err != nil {
 		return doc, err
 	}
@@ -131,7 +146,7 @@ func (r recipe) provenance(e entry, subject v1.Descriptor, variants []variant) (
 		"predicate": fields{
 			"buildDefinition": fields{
 				"buildType":            source + "/hack/tools/images",
-				"externalParameters":   fields{"image": e.Name, "package": e.Package, "registry": r.Registry, "tag": r.Tag, "platforms": platforms, "base": r.Base},
+				"externalParameters":   fields{"image": e.Name, "packages": e.Packages, "registry": r.Registry, "tag": r.Tag, "platforms": platforms, "base": r.Base},
 				"internalParameters":   fields{"go": built.GoVersion, "flags": r.flags(e), "cgo": e.Cgo, "sourceDateEpoch": r.Time.Unix(), "changedSinceCommit": changed},
 				"resolvedDependencies": sources,
 			},

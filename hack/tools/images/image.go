@@ -21,9 +21,8 @@ import (
 type variant struct {
 	Image    v1.Image
 	Platform v1.Platform
-	// Binary is the program; Files is everything that is in the image's own layers.
-	Binary string
-	Files  tree
+	// Programs are those of the entry; Files is everything that is in the image's own layers.
+	Programs, Files tree
 	// Base is the digest of what it is put upon; empty where that is nothing.
 	Base string
 	// Lacks says what is not in it.
@@ -51,11 +50,11 @@ func (r recipe) make(ctx context.Context, e entry, p v1.Platform) (variant, erro
 		return v, leftOut(lacks + ", it is of no use; the Dockerfile builds it")
 	}
 	v.Lacks = lacks
-	if v.Binary, err = r.compile(ctx, e, p); err != nil {
+	if v.Programs, err = r.compile(ctx, e, p); err != nil {
 		return v, err
 	}
 	// What images share comes first, and what changes with each commit last.
-	for _, files := range []tree{{trusted: r.Authorities}, beside, {"service": v.Binary}} {
+	for _, files := range []tree{{trusted: r.Authorities}, beside, v.Programs} {
 		if base, err = r.put(base, files); err != nil {
 			return v, err
 		}
@@ -85,7 +84,7 @@ func (r recipe) base(ctx context.Context, e entry, p v1.Platform) (v1.Image, str
 	case !e.Cgo:
 		return ours(empty.Image), "", nil
 	case r.Base == "":
-		return nil, "", leftOut(fmt.Sprintf("it is built with cgo, upon an image with the C library that it loads; name that with BASE=<image>, or: docker build --build-arg SERVICE=%s --build-arg CGO=1 --build-arg BASE=<image> -t %s/%s:%s .", e.Package, r.Registry, e.Name, r.Tag))
+		return nil, "", leftOut(fmt.Sprintf("it is built with cgo, upon an image with the C library that it loads; name that with BASE=<image>, or: docker build --build-arg SERVICES=%s --build-arg CGO=1 --build-arg BASE=<image> -t %s/%s:%s .", strings.Join(e.Packages, ","), r.Registry, e.Name, r.Tag))
 	case !p.Equals(host()):
 		return nil, "", leftOut("with cgo it is built on a machine of the same platform alone")
 	}
@@ -115,7 +114,7 @@ func (r recipe) configure(img v1.Image, e entry, p v1.Platform) (v1.Image, error
 	file = file.DeepCopy()
 	file.OS, file.Architecture, file.Created = p.OS, p.Architecture, v1.Time{Time: r.Time}
 	c := &file.Config
-	c.User, c.Entrypoint, c.Cmd = "65532:65532", []string{"/service"}, nil
+	c.User, c.Entrypoint, c.Cmd = "65532:65532", []string{"/" + service}, nil
 	c.Env = append(slices.DeleteFunc(c.Env, func(v string) bool { return strings.HasPrefix(v, "PATH=") }), "PATH=/usr/bin")
 	if c.Labels == nil {
 		c.Labels = map[string]string{}

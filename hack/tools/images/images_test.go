@@ -98,6 +98,26 @@ func TestImage(t *testing.T) {
 	}
 }
 
+// TestSeveralPrograms: the first is what the image runs, each other one has its own name,
+// and the bill has the modules of all.
+func TestSeveralPrograms(t *testing.T) {
+	out, _ := mustBuild(t, lay(t), "--only=zeta")
+	idx, _ := unpack(t, filepath.Join(out, "zeta.tar"))
+	files := filesOf(t, imageOf(t, idx, host()))
+	if got, want := files[len(files)-1], []string{"alpha 755 0:0", "service 755 0:0"}; !slices.Equal(got, want) {
+		t.Errorf("its programs are %v, want %v", got, want)
+	}
+	bill, err := os.ReadFile(filepath.Join(out, "zeta."+strings.ReplaceAll(host().String(), "/", "-")+".cdx.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, want := range map[string]int{`"name": "/alpha"`: 1, `"name": "/service"`: 1, `"name": "example.com/made"`: 1, `"name": "std"`: 1} {
+		if got := strings.Count(string(bill), what); got != want {
+			t.Errorf("the bill has %s %d times, want %d", what, got, want)
+		}
+	}
+}
+
 // TestDockersReader takes an archive as docker load did before it knew OCI's.
 func TestDockersReader(t *testing.T) {
 	out, _ := mustBuild(t, lay(t), "--only=alpha")
@@ -193,7 +213,7 @@ func TestLayersAreShared(t *testing.T) {
 func TestLeftOut(t *testing.T) {
 	out, said := mustBuild(t, lay(t))
 	for _, want := range []string{
-		"left out: gamma for " + host().String() + ": it is built with cgo", "--build-arg SERVICE=./alpha --build-arg CGO=1", "BASE=<image>",
+		"left out: gamma for " + host().String() + ": it is built with cgo", "--build-arg SERVICES=./alpha --build-arg CGO=1", "BASE=<image>",
 		"left out: delta for " + host().String() + ": without no-such-tool",
 	} {
 		if !strings.Contains(said, want) {
@@ -201,8 +221,8 @@ func TestLeftOut(t *testing.T) {
 		}
 	}
 	made, err := filepath.Glob(filepath.Join(out, "*.tar"))
-	if err != nil || len(made) != 3 {
-		t.Errorf("made %v, %v; want alpha, beta and epsilon", made, err)
+	if err != nil || len(made) != 4 {
+		t.Errorf("made %v, %v; want alpha, beta, epsilon and zeta", made, err)
 	}
 	if code, _, said := build(t, lay(t), "--only=gamma"); code != 2 || !strings.Contains(said, "nothing was made") {
 		t.Errorf("status %d where nothing can be made:\n%s", code, said)
@@ -215,7 +235,7 @@ func TestBadArguments(t *testing.T) {
 		arg  string
 		want []string
 	}{
-		"image":       {"--only=alpha,omega", []string{`"omega"`, "there are alpha, beta, gamma, delta, epsilon"}},
+		"image":       {"--only=alpha,omega", []string{`"omega"`, "there are alpha, beta, gamma, delta, epsilon, zeta"}},
 		"platform":    {"--platforms=linux/x86", []string{`"linux/x86"`, "there are linux/amd64, linux/arm64"}},
 		"tag":         {"--tag=", []string{"--tag"}},
 		"reference":   {"--tag=a/b", []string{"REGISTRY and TAG"}},

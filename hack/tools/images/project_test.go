@@ -27,7 +27,7 @@ var project = map[string]string{
 	"go.mod":        "module example.com/made\n\ngo 1.26.0\n",
 	"alpha/main.go": "package main\n\nfunc main() { println(\"alpha\") }\n",
 	"beta/main.go":  "package main\n\nfunc main() { println(\"beta\") }\n",
-	"images.txt":    "# images\nalpha ./alpha\nbeta ./beta with sh # a shell\ngamma ./alpha needs cgo\ndelta ./alpha needs no-such-tool\nepsilon ./beta with no-such-tool\n",
+	"images.txt":    "# images\nalpha ./alpha\nbeta ./beta with sh # a shell\ngamma ./alpha needs cgo\ndelta ./alpha needs no-such-tool\nepsilon ./beta with no-such-tool\nzeta ./beta,./alpha\n",
 	"hack/sh.sh":    "#!/bin/sh\nmkdir -p $1/usr/bin $1/usr/lib && cp $0 $1/usr/bin/sh && chmod 6777 $1/usr/bin/sh && echo text > $1/usr/lib/b && chmod 600 $1/usr/lib/b\n",
 }
 

@@ -108,7 +108,10 @@ func checkProvenance(t *testing.T, text []byte, name string, digest v1.Hash) {
 		PredicateType string
 		Predicate     struct {
 			BuildDefinition struct {
-				ExternalParameters struct{ Image, Package, Tag string }
+				ExternalParameters struct {
+					Image, Tag string
+					Packages   []string
+				}
 				InternalParameters struct {
 					Go    string
 					Flags []string
@@ -123,7 +126,7 @@ func checkProvenance(t *testing.T, text []byte, name string, digest v1.Hash) {
 		t.Errorf("it is about %+v, of %s", got.Subject, got.PredicateType)
 	}
 	d := got.Predicate.BuildDefinition
-	if d.ExternalParameters.Image != "alpha" || d.ExternalParameters.Package != "./alpha" || d.ExternalParameters.Tag != "1.2.3" ||
+	if d.ExternalParameters.Image != "alpha" || !slices.Equal(d.ExternalParameters.Packages, []string{"./alpha"}) || d.ExternalParameters.Tag != "1.2.3" ||
 		!strings.HasPrefix(d.InternalParameters.Go, "go1.") || !slices.Contains(d.InternalParameters.Flags, "-trimpath") {
 		t.Errorf("it was made of %+v", d)
 	}

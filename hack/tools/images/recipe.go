@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -19,6 +20,8 @@ import (
 const (
 	// source is where the suite's source is.
 	source = "https://github.com/nvidia/nvsentinel"
+	// service is the first program of an image.
+	service = "service"
 	// trusted is where Go looks for the authorities of TLS, and Debian has them.
 	trusted = "etc/ssl/certs/ca-certificates.crt"
 )
@@ -89,21 +92,29 @@ func (r recipe) flags(e entry) []string {
 	return []string{"-trimpath", "-buildvcs=false", "-tags=grpcnotrace", "-ldflags=" + link}
 }
 
-// compile builds an image's program for a platform and returns where it is. A
-// program that is up to date is not linked again.
-func (r recipe) compile(ctx context.Context, e entry, p v1.Platform) (string, error) {
-	binary := filepath.Join(r.Out, "programs", p.OS+"-"+p.Architecture, e.Name)
+// compile builds an image's programs for a platform and returns where they are, by their
+// names in the image. A program that is up to date is not linked again.
+func (r recipe) compile(ctx context.Context, e entry, p v1.Platform) (tree, error) {
 	cgo := "0"
 	if e.Cgo {
 		cgo = "1"
 	}
-	cmd := exec.CommandContext(ctx, "go", append(append([]string{"build", "-v", "-o", binary}, r.flags(e)...), e.Package)...)
-	cmd.Dir = r.Root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED="+cgo, "GOOS="+p.OS, "GOARCH="+p.Architecture)
-	if err := r.say.run(cmd, e.Name+" "+p.String()); err != nil {
-		return "", fmt.Errorf("building %s for %s: %w", e.Package, p, err)
+	out := tree{}
+	for _, pkg := range e.Packages {
+		binary := filepath.Join(r.Out, "programs", p.OS+"-"+p.Architecture, e.Name, path.Base(pkg))
+		cmd := exec.CommandContext(ctx, "go", append(append([]string{"build", "-v", "-o", binary}, r.flags(e)...), pkg)...)
+		cmd.Dir = r.Root
+		cmd.Env = append(os.Environ(), "CGO_ENABLED="+cgo, "GOOS="+p.OS, "GOARCH="+p.Architecture)
+		if err := r.say.run(cmd, e.Name+" "+p.String()); err != nil {
+			return nil, fmt.Errorf("building %s for %s: %w", pkg, p, err)
+		}
+		name := path.Base(pkg)
+		if len(out) == 0 {
+			name = service
+		}
+		out[name] = binary
 	}
-	return binary, nil
+	return out, nil
 }
 
 // beside has the script of a tool collect it, for images of this machine's platform.

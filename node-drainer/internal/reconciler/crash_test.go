@@ -83,7 +83,7 @@ func (s *stage) crash(binary, point string) {
 }
 
 // built is the binary with crash points, made once.
-var built = sync.OnceValues(func() (string, error) { return testkit.Binary(scratch, "../..") })
+var built = sync.OnceValues(func() (string, error) { return testkit.Controller(scratch, "node-drainer") })
 
 func drainer(t *testing.T) string {
 	t.Helper()

@@ -30,6 +30,7 @@ func run(ctx context.Context, args []string) int {
 	flags.StringVar(&o.Bin, "bin", "", "`folder` of helm and nvsentinel")
 	flags.StringVar(&o.Images, "images", "", "`folder` of the images' archives")
 	flags.StringVar(&o.Break, "break", "", "`image` that is replaced by one that does nothing; the run has to fail")
+	flags.StringVar(&o.Profile, "profile", "", "`profile` of the chart: default or small; the chart's own if empty")
 	flags.BoolVar(&o.Keep, "keep", false, "leave everything running at the end, until an interrupt")
 	if err := flags.Parse(args); err != nil {
 		return 2

@@ -96,8 +96,19 @@ func imagesOf(list string) (out []image) {
 	for line := range strings.Lines(list) {
 		fields := strings.Fields(line)
 		if len(fields) >= 2 && !strings.HasPrefix(fields[0], "#") {
-			out = append(out, image{fields[0], path.Clean(fields[1])})
+			for program := range strings.SplitSeq(fields[1], ",") {
+				out = append(out, image{fields[0], path.Clean(program)})
+			}
 		}
 	}
 	return out
+}
+
+// countImages counts the images; one with several programs has as many rows.
+func countImages(rows []image) int {
+	names := map[string]bool{}
+	for _, i := range rows {
+		names[i.name] = true
+	}
+	return len(names)
 }

@@ -79,7 +79,7 @@ func things(t tree) [][2]string {
 		row("replaces; of these by a folder", "%d; %d", sum.replaces, sum.local),
 		row("programs that ship", "%d", len(shipped)),
 		row("main packages of the product without an image", "%d %s", len(others), strings.Join(others, ", ")),
-		row("images", "%d", len(t.images)),
+		row("images", "%d", countImages(t.images)),
 		row("configuration: keys; rows; pages", "%d; %d; %d", t.config.keys, t.config.rows, t.config.pages),
 		row("metrics; prefixes (first words)", "%d; %d (%s)", len(t.metrics), len(names), strings.Join(names, ", ")),
 	}

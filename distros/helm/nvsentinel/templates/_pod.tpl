@@ -6,10 +6,12 @@ The pieces that every workload is made of. Each takes one dict:
   args        flags of its container
 and, where it has them:
   image       name of the image, if not the workload's
+  program     the program in it, if not the first one
   env, mounts, volumes, ports    lists of Kubernetes' own objects
   probes      name of the probes' port, if not metrics
   configs     files: a list of {name, volume, path, files, reload}, where reload
               says that the service follows a change by itself
+  joined      true: configs of one path are in one volume there
   store       true: the address of the records is mounted
   storeSecret the Secret of that address, if not the services'
   publisher   true: the connector's socket and a token for it are mounted
@@ -38,7 +40,12 @@ app.kubernetes.io/part-of: nvsentinel
 
 {{- define "nvsentinel.image" -}}
 {{- $all := .root.Values.image -}}{{- $own := .values.image | default dict -}}{{- $global := .root.Values.global | default dict -}}
-{{- $repository := $own.repository | default (printf "%s/%s" $all.repository (.image | default .name)) -}}
+{{- $name := .image | default .name -}}
+{{- if has .name (include "nvsentinel.controllers" .root | fromJsonArray) -}}
+{{- $name = "nvsentinel-controller" -}}
+{{- range $key, $value := .root.Values.nvsentinelController.image }}{{ $own = merge (dict) (ternary $own (dict $key $value) (ne (get $own $key | default "") "")) $own }}{{ end -}}
+{{- end -}}
+{{- $repository := $own.repository | default (printf "%s/%s" $all.repository $name) -}}
 {{- $tag := $own.tag | default $all.tag | default ($global.image | default dict).tag | default .root.Chart.AppVersion -}}
 {{- with $own.registry | default $all.registry | default $global.imageRegistry }}{{ trimSuffix "/" . }}/{{ end -}}
 {{ $repository }}{{ ternary "@" ":" (hasPrefix "sha256:" $tag) }}{{ $tag }}
@@ -220,7 +227,13 @@ containers:
   - name: {{ .name }}
     image: {{ include "nvsentinel.image" . | quote }}
     imagePullPolicy: {{ .values.image.pullPolicy | default $root.Values.image.pullPolicy }}
+    {{- with .program }}
+    command: ["/{{ . }}"]
+    {{- end }}
     args:
+      {{- if has .name (include "nvsentinel.controllers" .root | fromJsonArray) }}
+      - "--controllers={{ .name }}"
+      {{- end }}
       {{- range concat .args (.values.extraArgs | default list) }}
       - {{ . | quote }}
       {{- end }}
@@ -272,9 +285,22 @@ volumes:
 {{- end }}
 {{- end }}
 
+{{/* joined are the volumes of configs by their paths, as JSON. */}}
+{{- define "nvsentinel.joined" -}}
+{{- $volumes := dict -}}
+{{- range .configs }}{{ $_ := set $volumes .path (append (get $volumes .path | default list) .name) }}{{ end -}}
+{{- toJson $volumes -}}
+{{- end }}
+
 {{- define "nvsentinel.mounts" -}}
+{{- if .joined }}
+{{- range $path, $names := include "nvsentinel.joined" . | fromJson }}
+- {name: {{ base $path }}, mountPath: {{ $path }}, readOnly: true}
+{{- end }}
+{{- else }}
 {{- range .configs }}
 - {name: {{ .volume }}, mountPath: {{ .path }}, readOnly: true}
+{{- end }}
 {{- end }}
 {{- if .store }}
 - {name: store, mountPath: /etc/nvsentinel/store, readOnly: true}
@@ -293,9 +319,20 @@ volumes:
 {{- end }}
 
 {{- define "nvsentinel.volumes" -}}
+{{- if .joined }}
+{{- range $path, $names := include "nvsentinel.joined" . | fromJson }}
+- name: {{ base $path }}
+  projected:
+    sources:
+      {{- range $names }}
+      - configMap: {name: {{ . }}}
+      {{- end }}
+{{- end }}
+{{- else }}
 {{- range .configs }}
 - name: {{ .volume }}
   configMap: {name: {{ .name }}}
+{{- end }}
 {{- end }}
 {{- if .store }}
 - name: store

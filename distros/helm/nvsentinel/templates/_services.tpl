@@ -1,5 +1,24 @@
 {{/* The workloads of the chart, each a row: from these tables follow rights, policies, publishers and notes. */}}
 
+{{/* nvsentinel.controllers are the services that the image nvsentinel-controller runs, as JSON, by the names that
+--controllers takes. */}}
+{{- define "nvsentinel.controllers" -}}
+{{- list "fault-quarantine" "node-drainer" "fault-remediation" "repair-chain" "janitor" "node-health-check"
+  "health-events-analyzer" "event-exporter" "kubernetes-object-monitor" "labeler" | toJson -}}
+{{- end }}
+
+{{/* nvsentinel.podOf is the name of the pods, and of their account, that run a service. */}}
+{{- define "nvsentinel.podOf" -}}
+{{- if and (eq .root.Values.profile "small") (has .name (include "nvsentinel.controllers" .root | fromJsonArray)) }}nvsentinel-controller{{ else }}{{ .name }}{{ end -}}
+{{- end }}
+
+{{/* nvsentinel.podsOf are those of several services, as JSON. It takes a dict: root and names. */}}
+{{- define "nvsentinel.podsOf" -}}
+{{- $root := .root -}}{{- $pods := list -}}
+{{- range .names }}{{ $pods = append $pods (include "nvsentinel.podOf" (dict "root" $root "name" .)) }}{{ end -}}
+{{- $pods | uniq | toJson -}}
+{{- end }}
+
 {{/* nvsentinel.nodeMonitors are the monitors that run on every node and hand their events to its connector, as JSON:
 name, whether it is enabled, the check names that are its own, the strategy of its events, and what it reaches
 (as services). None has a token for the API server. */}}

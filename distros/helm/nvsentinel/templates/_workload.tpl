@@ -18,7 +18,16 @@ data:
 {{- end }}
 {{- end }}
 
+{{/* A controller of profile small has no Deployment: templates/nvsentinel-controller.yaml gathers it. */}}
 {{- define "nvsentinel.deployment" -}}
+{{- if eq (include "nvsentinel.podOf" .) .name -}}
+{{- include "nvsentinel.oneDeployment" . }}
+{{- else if hasKey .root.Values "gathered" -}}
+{{- $_ := set .root.Values "gathered" (append .root.Values.gathered .) -}}
+{{- end -}}
+{{- end }}
+
+{{- define "nvsentinel.oneDeployment" -}}
 {{- include "nvsentinel.own" . }}
 {{- include "nvsentinel.configMaps" . }}
 {{- include "nvsentinel.disruptionBudget" . }}

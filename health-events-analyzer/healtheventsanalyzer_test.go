@@ -1,4 +1,4 @@
-package main
+package healtheventsanalyzer
 
 import (
 	"context"
@@ -230,7 +230,7 @@ func (s *site) metrics(r *daemon.Running) string {
 // TestKilledAtEveryStep: whatever place the process is killed at, the fault and
 // its recovery are published, under one id each.
 func TestKilledAtEveryStep(t *testing.T) {
-	binary, err := testkit.Binary(t.TempDir(), ".")
+	binary, err := testkit.Controller(t.TempDir(), "health-events-analyzer")
 	if err != nil {
 		t.Fatal(err)
 	}

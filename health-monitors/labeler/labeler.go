@@ -1,6 +1,6 @@
-// Command labeler keeps labels of Nodes that say what is on them: the driver, the
+// Package labeler keeps labels of Nodes that say what is on them: the driver, the
 // version of DCGM, Kata, and how many GPUs and NICs a node has and should have.
-package main
+package labeler
 
 import (
 	"context"
@@ -13,7 +13,8 @@ import (
 	"github.com/nvidia/nvsentinel/internal/kube"
 )
 
-func main() { daemon.Main(config.Name, config.Default, build) }
+// Controller is what nvsentinel-controller runs.
+func Controller() daemon.Controller { return daemon.NewController(config.Name, config.Default, build) }
 
 func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	policy, err := cfg.Policy()

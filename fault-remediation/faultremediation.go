@@ -1,6 +1,6 @@
-// Command fault-remediation asks for the repair of drained nodes and records
+// Package faultremediation asks for the repair of drained nodes and records
 // how it ended.
-package main
+package faultremediation
 
 import (
 	"context"
@@ -21,7 +21,8 @@ import (
 
 const name = "fault-remediation"
 
-func main() { daemon.Main(name, config.Default(), build) }
+// Controller is what nvsentinel-controller runs.
+func Controller() daemon.Controller { return daemon.NewController(name, config.Default(), build) }
 
 func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	repairs, err := cfg.Compile()

@@ -1,6 +1,6 @@
-// Command event-exporter sends every health event, as a CloudEvent, to a
+// Package eventexporter sends every health event, as a CloudEvent, to a
 // receiver outside the cluster.
-package main
+package eventexporter
 
 import (
 	"context"
@@ -15,7 +15,8 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
-func main() { daemon.Main(delivery.Consumer, config.Default(), build) }
+// Controller is what nvsentinel-controller runs.
+func Controller() daemon.Controller { return daemon.NewController(delivery.Consumer, config.Default(), build) }
 
 func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	e := cfg.Exporter

@@ -1,6 +1,6 @@
-// Command health-events-analyzer looks for patterns in the faults of each node,
+// Package healtheventsanalyzer looks for patterns in the faults of each node,
 // and of all nodes, and reports what they mean as faults of its own.
-package main
+package healtheventsanalyzer
 
 import (
 	"context"
@@ -17,7 +17,8 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
-func main() { daemon.Main(record.AnalyzerAgent, config.Default(), build) }
+// Controller is what nvsentinel-controller runs.
+func Controller() daemon.Controller { return daemon.NewController(record.AnalyzerAgent, config.Default(), build) }
 
 func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	rules, err := cfg.Rules()

@@ -1,4 +1,4 @@
-package main
+package faultremediation
 
 import (
 	"context"
@@ -33,7 +33,7 @@ const childEnv = "FAULT_REMEDIATION_TEST_CHILD"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
-		main()
+		daemon.Main(name, config.Default(), build)
 		return
 	}
 	os.Exit(localcluster.Main(m))

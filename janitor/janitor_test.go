@@ -1,4 +1,4 @@
-package main
+package janitor
 
 import (
 	"bytes"
@@ -36,7 +36,7 @@ const childEnv = "JANITOR_TEST_CHILD"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
-		main()
+		daemon.Main(name, config.Default(), build)
 		return
 	}
 	os.Exit(localcluster.Main(m))

@@ -1,6 +1,6 @@
-// Command janitor carries out repairs of nodes: it reads repair objects and
+// Package janitor carries out repairs of nodes: it reads repair objects and
 // asks the provider's plugin for what only the provider can do.
-package main
+package janitor
 
 import (
 	"context"
@@ -16,7 +16,8 @@ import (
 
 const name = "janitor"
 
-func main() { daemon.Main(name, config.Default(), build) }
+// Controller is what nvsentinel-controller runs.
+func Controller() daemon.Controller { return daemon.NewController(name, config.Default(), build) }
 
 func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	if !cfg.RebootNode.Enabled && !cfg.TerminateNode.Enabled && !cfg.GPUReset.Enabled {

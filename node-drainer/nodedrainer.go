@@ -1,6 +1,6 @@
-// Command node-drainer moves the user pods off quarantined nodes before they
+// Package nodedrainer moves the user pods off quarantined nodes before they
 // are repaired.
-package main
+package nodedrainer
 
 import (
 	"context"
@@ -21,7 +21,8 @@ import (
 
 const name = "node-drainer"
 
-func main() { daemon.Main(name, config.Default(), build) }
+// Controller is what nvsentinel-controller runs.
+func Controller() daemon.Controller { return daemon.NewController(name, config.Default(), build) }
 
 func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	policy, err := cfg.Compile()

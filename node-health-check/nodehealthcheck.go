@@ -1,7 +1,7 @@
-// Command node-health-check remediates nodes that have been unhealthy for too long,
+// Package nodehealthcheck remediates nodes that have been unhealthy for too long,
 // a dead kubelet's included, as NodeHealthCheck objects say: within a budget, with
 // restraint in a storm, by one remediator after the other.
-package main
+package nodehealthcheck
 
 import (
 	"context"
@@ -25,7 +25,8 @@ import (
 
 const name = "node-health-check"
 
-func main() { daemon.Main(name, config.Default(), build) }
+// Controller is what nvsentinel-controller runs.
+func Controller() daemon.Controller { return daemon.NewController(name, config.Default(), build) }
 
 func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	cluster, err := kube.Connect(cfg.Kube, name+"/"+d.Version)

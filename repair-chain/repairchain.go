@@ -1,7 +1,7 @@
-// Command repair-chain repairs nodes in steps, as RepairChain objects say: each step is
+// Package repairchain repairs nodes in steps, as RepairChain objects say: each step is
 // an object of any kind, later ones are made of what earlier ones put out, and the run's
 // status tells what led to what.
-package main
+package repairchain
 
 import (
 	"context"
@@ -18,7 +18,8 @@ import (
 
 const name = "repair-chain"
 
-func main() { daemon.Main(name, config.Default(), build) }
+// Controller is what nvsentinel-controller runs.
+func Controller() daemon.Controller { return daemon.NewController(name, config.Default(), build) }
 
 func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	cluster, err := kube.Connect(cfg.Kube, name+"/"+d.Version)

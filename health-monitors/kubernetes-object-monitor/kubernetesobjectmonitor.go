@@ -1,6 +1,6 @@
-// Command kubernetes-object-monitor reports what users' CEL policies find in
+// Package kubernetesobjectmonitor reports what users' CEL policies find in
 // Kubernetes objects.
-package main
+package kubernetesobjectmonitor
 
 import (
 	"context"
@@ -20,16 +20,16 @@ import (
 	"github.com/nvidia/nvsentinel/internal/report"
 )
 
-func main() {
-	if len(os.Args) > 1 {
-		switch os.Args[1] {
-		case "check":
-			os.Exit(config.RunCheck(os.Args[2:], config.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, time.Now()))
-		case "rbac":
-			os.Exit(config.RunRights(os.Args[2:], os.Stdout, os.Stderr))
-		}
+// Controller is what nvsentinel-controller runs.
+func Controller() daemon.Controller {
+	c := daemon.NewController(machine.Agent, config.Default, build)
+	c.Commands = map[string]func(args []string) int{
+		"check": func(args []string) int {
+			return config.RunCheck(args, config.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, time.Now())
+		},
+		"rbac": func(args []string) int { return config.RunRights(args, os.Stdout, os.Stderr) },
 	}
-	daemon.Main(machine.Agent, config.Default, build)
+	return c
 }
 
 func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {

@@ -1,6 +1,6 @@
-// Command fault-quarantine takes faulty nodes out of scheduling and lets
+// Package faultquarantine takes faulty nodes out of scheduling and lets
 // recovered ones back.
-package main
+package faultquarantine
 
 import (
 	"context"
@@ -21,7 +21,8 @@ import (
 
 const name = "fault-quarantine"
 
-func main() { daemon.Main(name, config.Default(), build) }
+// Controller is what nvsentinel-controller runs.
+func Controller() daemon.Controller { return daemon.NewController(name, config.Default(), build) }
 
 func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	rules, err := ruling.Compile(cfg.Rules())
