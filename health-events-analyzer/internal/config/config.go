@@ -17,6 +17,7 @@ import (
 type Config struct {
 	storeopen.Location
 	lease.Cluster
+	report.Acting
 
 	// RulesPath is a file of rules that stands in for the built-in ones. It, and
 	// what is in it, is taken over while the service runs.
@@ -24,8 +25,6 @@ type Config struct {
 	// Publishers is a connector's configuration file. The check names that it gives to other
 	// agents are refused as names of rules; empty takes the connectors' built-in names.
 	Publishers string `toml:"publishersConfigPath" live:"true" flag:"publishers-config-path" usage:"the connectors' configuration file; check names that its [[publishers.agent]] give to other agents are refused in the rule file; empty takes the built-in ones"`
-	// Strategy of derived events whose rule says none: PROCESS or PERSIST_ONLY.
-	Strategy string `toml:"processingStrategy" bounds:"PROCESS, PERSIST_ONLY" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY, where a rule does not say it"`
 	// Socket is the platform connector of the node.
 	Socket string `toml:"platformConnectorSocket" flag:"socket" usage:"socket of the platform connector"`
 	// TokenPath is a projected service-account token; the connector takes events
@@ -42,7 +41,7 @@ type Config struct {
 // Default has the built-in rules.
 func Default() Config {
 	return Config{
-		Strategy: string(record.Process), Socket: "unix:///var/run/nvsentinel.sock", Workers: 16, CachedEvents: 500_000, Cluster: lease.DefaultCluster(),
+		Acting: report.Acting{Strategy: string(record.Process)}, Socket: "unix:///var/run/nvsentinel.sock", Workers: 16, CachedEvents: 500_000, Cluster: lease.DefaultCluster(),
 	}
 }
 
@@ -75,12 +74,9 @@ func (c Config) Files() []string {
 
 // Validate checks everything.
 func (c Config) Validate() error {
-	problems := []error{c.Location.Validate(), c.Cluster.Validate()}
+	problems := []error{c.Location.Validate(), c.Cluster.Validate(), c.Acting.Validate()}
 	if _, err := c.Rules(); err != nil {
 		problems = append(problems, err)
-	}
-	if _, err := record.ParseStrategy(c.Strategy); err != nil {
-		problems = append(problems, fmt.Errorf("processingStrategy (--processingStrategy): %w", err))
 	}
 	if c.Socket == "" {
 		problems = append(problems, errors.New("platformConnectorSocket (--socket) is empty: give the connector's, for example unix:///var/run/nvsentinel.sock"))

@@ -10,13 +10,18 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/lifecycle"
 	"github.com/nvidia/nvsentinel/internal/lease"
+	"github.com/nvidia/nvsentinel/internal/report"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
 // Config is the part of the configuration that all providers share.
 type Config struct {
+	_ struct{} `block:"Maintenance" usage:"When an announced maintenance of a cloud acts ([csp-health-monitor](../csp-health-monitor.md))"`
+
 	storeopen.Location
 	lease.Cluster
+	report.Connector
+	report.Acting
 
 	// ClusterName stands in the stored documents; required.
 	ClusterName string `toml:"clusterName" flag:"cluster-name" usage:"name of the cluster, as it stands in the stored maintenances"`
@@ -30,22 +35,15 @@ type Config struct {
 	DelayMinutes int `toml:"postMaintenanceHealthyDelayMinutes" bounds:"0 to 10080 min" flag:"post-maintenance-healthy-delay-minutes" usage:"minutes after its end at which a node is looked at first"`
 	// ReadyMinutes is behind the delay.
 	ReadyMinutes int `toml:"nodeReadinessTimeoutMinutes" bounds:"1 to 10080 min" flag:"node-readiness-timeout-minutes" usage:"minutes after that in which a node has to be ready; one that is not is told of, and still healed when it is"`
-	// Strategy of the events: PROCESS or PERSIST_ONLY.
-	Strategy string `toml:"processingStrategy" bounds:"PROCESS, PERSIST_ONLY" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY"`
 	// NodeName is the node that this replica runs on.
 	NodeName string `toml:"nodeName" flag:"node-name" usage:"name of the node this replica runs on: a provider that cannot be read is told of it; empty tells nobody"`
-	// Socket is the platform connector of the node.
-	Socket string `toml:"platformConnectorSocket" flag:"platform-connector-socket" usage:"socket of the platform connector"`
-	// TokenPath is a projected service-account token; the connector takes events
-	// about other nodes only with one.
-	TokenPath string `toml:"platformConnectorTokenPath" flag:"platform-connector-token-path" usage:"file with the bearer token for the platform connector; empty sends none"`
 }
 
 // Default has the numbers of the earlier NVSentinel, and acts on nothing.
 func Default() Config {
 	return Config{
 		RoundSeconds: 60, PollSeconds: 60, LeadMinutes: 30, DelayMinutes: 15, ReadyMinutes: 60,
-		Strategy: string(record.PersistOnly), Socket: "unix:///var/run/nvsentinel.sock", Cluster: lease.DefaultCluster(),
+		Acting: report.Acting{Strategy: string(record.PersistOnly)}, Connector: report.DefaultConnector(), Cluster: lease.DefaultCluster(),
 	}
 }
 
@@ -79,9 +77,6 @@ func (c Config) Validate() error {
 	if c.ClusterName == "" {
 		wrong("clusterName (--cluster-name) is empty; it is the name of this cluster in the stored maintenances")
 	}
-	if c.Socket == "" {
-		wrong("platformConnectorSocket (--platform-connector-socket) is empty")
-	}
 	for _, bound := range []struct {
 		key                string
 		value, least, most int
@@ -96,8 +91,5 @@ func (c Config) Validate() error {
 			wrong("%s is %d; it has to be from %d to %d", bound.key, bound.value, bound.least, bound.most)
 		}
 	}
-	if _, err := record.ParseStrategy(c.Strategy); err != nil {
-		wrong("processingStrategy (--processingStrategy): %w", err)
-	}
-	return errors.Join(append(problems, c.Location.Validate(), c.Cluster.Validate())...)
+	return errors.Join(append(problems, c.Location.Validate(), c.Cluster.Validate(), c.Connector.Validate(), c.Acting.Validate())...)
 }

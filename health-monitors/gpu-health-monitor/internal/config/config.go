@@ -17,12 +17,13 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/internal/worker"
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
 	"github.com/nvidia/nvsentinel/health-monitors/xid"
+	"github.com/nvidia/nvsentinel/internal/report"
 )
 
 // Config is the configuration of the monitor.
 type Config struct {
-	// NodeName is the Kubernetes name of the node; required.
-	NodeName string `toml:"nodeName" flag:"node-name" usage:"name of the node this monitor runs on"`
+	report.Node
+
 	// Mode is remote (a host engine of somebody else's) or embedded (one within this
 	// monitor).
 	Mode string `toml:"dcgmMode" bounds:"remote, embedded" flag:"dcgm-mode" usage:"remote: a host engine at --dcgm-addr; embedded: one within this monitor"`
@@ -45,22 +46,10 @@ type Config struct {
 	Suppressed []string `toml:"suppressedErrorCodes" flag:"suppressed-error-codes" usage:"codes that are counted and not told, such as DCGM_FR_NVLINK_DOWN"`
 	// UnbridgedPCIe suppresses NVLinks that are down on PCIe cards.
 	UnbridgedPCIe bool `toml:"suppressNvlinkDownUnbridgedPCIe" flag:"suppress-nvlink-down-unbridged-pcie" usage:"do not tell of NVLinks that are down on PCIe cards of which none is up, by the metadata file"`
-	// Strategy of the events: PROCESS or PERSIST_ONLY.
-	Strategy string `toml:"processingStrategy" bounds:"PROCESS, PERSIST_ONLY" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY"`
 	// Checks overrides single checks, by name.
 	Checks map[string]Check `toml:"checks"`
-	// BootIDPath holds the id of the running boot.
-	BootIDPath string `toml:"bootIDPath" flag:"boot-id-path" usage:"file with the id of the running boot"`
-	// StateDir holds the outbox; it must survive a reboot.
-	StateDir string `toml:"stateDir" flag:"state-dir" usage:"folder of the outbox; it must survive a reboot"`
-	// Socket is the platform connector of the node.
-	Socket string `toml:"platformConnectorSocket" flag:"platform-connector-socket" usage:"socket of the platform connector"`
-	// TokenPath is a projected service-account token; empty sends none.
-	TokenPath string `toml:"platformConnectorTokenPath" flag:"platform-connector-token-path" usage:"file with the bearer token for the platform connector; empty sends none"`
 	// MetadataPath is the node's GPU metadata file; it may be missing.
 	MetadataPath string `toml:"metadataPath" flag:"metadata-path" usage:"GPU metadata file of the node"`
-	// OutboxMiB bounds the events that wait for the connector, in MiB.
-	OutboxMiB int `toml:"outboxMiB" bounds:"at least 1 MiB" flag:"outbox-mib" usage:"bound of the outbox in MiB; when it is full, faults begin and end when there is room"`
 }
 
 // Check is what an operator says of one check; what is empty stays as it is.
@@ -83,9 +72,7 @@ const (
 // Default is the configuration of a node without special wishes.
 var Default = Config{
 	Mode: Remote, Address: "localhost:5555", PollInterval: 15 * time.Second, CallDeadline: 45 * time.Second, SettleTime: time.Minute,
-	ReconnectPause: 5 * time.Second,
-	Strategy:       string(record.Process), BootIDPath: "/proc/sys/kernel/random/boot_id", StateDir: "/var/lib/nvsentinel/gpu-health-monitor",
-	Socket: "unix:///var/run/nvsentinel.sock", MetadataPath: "/var/lib/nvsentinel/gpu_metadata.json", OutboxMiB: 64,
+	ReconnectPause: 5 * time.Second, MetadataPath: "/var/lib/nvsentinel/gpu_metadata.json", Node: report.DefaultNode("gpu-health-monitor"),
 }
 
 // Bounds of times.
@@ -97,18 +84,13 @@ const (
 
 // Validate lists everything that is wrong.
 func (c Config) Validate() error {
-	var problems []error
+	problems := []error{c.Node.Validate()}
 	wrong := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	if !slices.Contains([]string{Remote, Embedded}, c.Mode) {
 		wrong("dcgmMode (--dcgm-mode) %q is not remote or embedded", c.Mode)
 	}
-	for _, required := range [][2]string{
-		{"nodeName (--node-name)", c.NodeName}, {"bootIDPath (--boot-id-path)", c.BootIDPath}, {"stateDir (--state-dir)", c.StateDir},
-		{"platformConnectorSocket (--platform-connector-socket)", c.Socket}, {"dcgmAddr (--dcgm-addr)", c.Address},
-	} {
-		if required[1] == "" {
-			wrong("%s is empty", required[0])
-		}
+	if c.Address == "" {
+		wrong("dcgmAddr (--dcgm-addr) is empty")
 	}
 	if c.PollInterval < leastPoll {
 		wrong("pollInterval (--poll-interval) %s is less than %s", c.PollInterval, leastPoll)
@@ -124,12 +106,6 @@ func (c Config) Validate() error {
 	}
 	if c.EscalateAfter < 0 {
 		wrong("connectivityFailureEscalationThreshold (--connectivity-failure-escalation-threshold) %d is negative", c.EscalateAfter)
-	}
-	if c.OutboxMiB < 1 {
-		wrong("outboxMiB (--outbox-mib) %d is less than 1", c.OutboxMiB)
-	}
-	if _, err := record.ParseStrategy(c.Strategy); err != nil {
-		wrong("processingStrategy (--processingStrategy): %w", err)
 	}
 	if _, err := dcgmerror.Load(c.ErrorMapping); err != nil {
 		wrong("dcgmErrorMappingConfigFile (--dcgm-error-mapping-config-file): %w", err)

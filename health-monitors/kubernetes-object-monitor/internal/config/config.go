@@ -8,11 +8,14 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/lease"
+	"github.com/nvidia/nvsentinel/internal/report"
 )
 
 // Config is the configuration of the monitor.
 type Config struct {
 	lease.Cluster
+	report.Connector
+	report.Acting
 
 	// Policies is the path of the policy file; it is followed while the monitor runs.
 	Policies string `toml:"policyConfigPath" flag:"policy-config-path" usage:"file with the policies; a changed one is taken over while running"`
@@ -23,13 +26,6 @@ type Config struct {
 	Resync time.Duration `toml:"resyncPeriod" bounds:"at least 1s" flag:"resync-period" usage:"time after which every watched object is evaluated again"`
 	// Workers is how many objects are evaluated at once.
 	Workers int `toml:"maxConcurrentReconciles" bounds:"at least 1" flag:"max-concurrent-reconciles" usage:"objects that are evaluated at once"`
-	// Strategy of events whose policy says none: PROCESS or PERSIST_ONLY.
-	Strategy string `toml:"processingStrategy" bounds:"PROCESS, PERSIST_ONLY" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY, where a policy does not say it"`
-	// Socket is the platform connector of the node.
-	Socket string `toml:"platformConnectorSocket" flag:"platform-connector-socket" usage:"socket of the platform connector"`
-	// TokenPath is a projected service-account token; the connector takes events
-	// about other nodes only with one.
-	TokenPath string `toml:"platformConnectorTokenPath" flag:"platform-connector-token-path" usage:"file with the bearer token for the platform connector; empty sends none"`
 	// State is the ConfigMap of the open faults, in the lease's namespace.
 	State string `toml:"stateConfigMap" flag:"state-config-map" usage:"name of the ConfigMap that keeps the open faults; it is in the namespace of the lease"`
 
@@ -44,8 +40,8 @@ var Default = Config{
 	Policies:       "/etc/nvsentinel/config/policies.toml",
 	Resync:         5 * time.Minute,
 	Workers:        10,
-	Strategy:       string(record.Process),
-	Socket:         "unix:///var/run/nvsentinel.sock",
+	Connector:      report.DefaultConnector(),
+	Acting:         report.Acting{Strategy: string(record.Process)},
 	State:          "kubernetes-object-monitor-state",
 	MetricsAddress: ":8080",
 	ProbeAddress:   ":8081",
@@ -57,11 +53,10 @@ func (c Config) Addresses() (metrics, probes string) { return c.MetricsAddress, 
 
 // Validate lists everything that is wrong.
 func (c Config) Validate() error {
-	var problems []error
+	problems := []error{c.Cluster.Validate(), c.Connector.Validate(), c.Acting.Validate()}
 	wrong := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	for _, required := range [][2]string{
 		{"policyConfigPath (--policy-config-path)", c.Policies}, {"stateConfigMap (--state-config-map)", c.State},
-		{"platformConnectorSocket (--platform-connector-socket)", c.Socket},
 	} {
 		if required[1] == "" {
 			wrong("%s is empty", required[0])
@@ -73,8 +68,5 @@ func (c Config) Validate() error {
 	if c.Workers < 1 {
 		wrong("maxConcurrentReconciles (--max-concurrent-reconciles) %d is less than 1", c.Workers)
 	}
-	if _, err := record.ParseStrategy(c.Strategy); err != nil {
-		wrong("processingStrategy (--processingStrategy): %w", err)
-	}
-	return errors.Join(append(problems, c.Cluster.Validate())...)
+	return errors.Join(problems...)
 }

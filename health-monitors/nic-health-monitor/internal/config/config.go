@@ -12,6 +12,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/fabric"
 	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/internal/sysfs"
 	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/judge"
+	"github.com/nvidia/nvsentinel/internal/report"
 )
 
 // Agent is the name of this monitor.
@@ -19,8 +20,8 @@ const Agent = fabric.Agent
 
 // Config is the configuration of the monitor.
 type Config struct {
-	// NodeName is the Kubernetes name of the node; required.
-	NodeName string `toml:"nodeName" flag:"node-name" usage:"name of the node this monitor runs on"`
+	report.Node
+
 	// SysfsRoot is where sysfs is mounted.
 	SysfsRoot string `toml:"sysfsRoot" flag:"sysfs-root" usage:"where the node's sysfs is mounted"`
 	// RoutesPath is a folder with the node's routes.
@@ -28,16 +29,6 @@ type Config struct {
 	// Include and Exclude choose cards by name.
 	Include string `toml:"includeDevices" flag:"include-devices" usage:"regular expression of the cards to watch, whatever their routes; empty is all"`
 	Exclude string `toml:"excludeDevices" flag:"exclude-devices" usage:"regular expression of cards not to watch; empty is none"`
-	// BootIDPath holds the id of the running boot.
-	BootIDPath string `toml:"bootIDPath" flag:"boot-id-path" usage:"file with the id of the running boot"`
-	// StateDir holds the outbox; it must survive a reboot.
-	StateDir string `toml:"stateDir" flag:"state-dir" usage:"folder of the outbox; it must survive a reboot"`
-	// Socket is the platform connector of the node.
-	Socket string `toml:"platformConnectorSocket" flag:"platform-connector-socket" usage:"socket of the platform connector"`
-	// TokenPath is a projected service-account token; empty sends none.
-	TokenPath string `toml:"platformConnectorTokenPath" flag:"platform-connector-token-path" usage:"file with the bearer token for the platform connector; empty sends none"`
-	// Strategy of the events: PROCESS or PERSIST_ONLY.
-	Strategy string `toml:"processingStrategy" bounds:"PROCESS, PERSIST_ONLY" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY"`
 	// Interval is the time from look to look.
 	Interval time.Duration `toml:"interval" bounds:"at least 100ms" flag:"interval" usage:"time from look to look"`
 	// Looks and Persist say when a state is believed.
@@ -51,8 +42,6 @@ type Config struct {
 	Settle time.Duration `toml:"settleTime" bounds:"at least 0s" flag:"settle-time" usage:"how long after the first look of a boot, and after a driver is back, no fault of links and cards is reported"`
 	// Quiet is for counters.
 	Quiet time.Duration `toml:"quietTime" bounds:"at least 0s" flag:"quiet-time" usage:"how long a counter that is not fatal must stay within its bound for its fault to end"`
-	// OutboxMiB bounds the events that wait for the connector, in MiB.
-	OutboxMiB int `toml:"outboxMiB" bounds:"at least 1 MiB" flag:"outbox-mib" usage:"bound of the outbox in MiB; when it is full nothing new is reported until something left"`
 	// Counters are rules in place of the built-in ones of the same code.
 	Counters []Counter `toml:"counters"`
 }
@@ -77,12 +66,9 @@ type Counter struct {
 
 // Default is the configuration of a node without special wishes.
 var Default = Config{
+	Node:       nodeDefaults(),
 	SysfsRoot:  "/sys",
 	RoutesPath: "/proc/1/net",
-	BootIDPath: "/proc/sys/kernel/random/boot_id",
-	StateDir:   "/var/lib/nvsentinel/nic-health-monitor",
-	Socket:     "unix:///var/run/nvsentinel.sock",
-	Strategy:   string(record.Process),
 	Interval:   time.Second,
 	Looks:      3,
 	Persist:    30 * time.Second,
@@ -90,20 +76,21 @@ var Default = Config{
 	Reload:     15 * time.Minute,
 	Settle:     2 * time.Minute,
 	Quiet:      10 * time.Minute,
-	OutboxMiB:  16,
+}
+
+// nodeDefaults has a small outbox: a node has few cards.
+func nodeDefaults() report.Node {
+	n := report.DefaultNode("nic-health-monitor")
+	n.OutboxMiB = 16
+	return n
 }
 
 // Validate lists everything that is wrong.
 func (c Config) Validate() error {
-	var problems []error
+	problems := []error{c.Node.Validate()}
 	wrong := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
-	for _, required := range [][2]string{
-		{"nodeName (--node-name)", c.NodeName}, {"sysfsRoot (--sysfs-root)", c.SysfsRoot}, {"bootIDPath (--boot-id-path)", c.BootIDPath},
-		{"stateDir (--state-dir)", c.StateDir}, {"platformConnectorSocket (--platform-connector-socket)", c.Socket},
-	} {
-		if required[1] == "" {
-			wrong("%s is empty", required[0])
-		}
+	if c.SysfsRoot == "" {
+		wrong("sysfsRoot (--sysfs-root) is empty")
 	}
 	if c.Interval < 100*time.Millisecond {
 		wrong("interval (--interval) %s is less than 100ms", c.Interval)
@@ -121,12 +108,6 @@ func (c Config) Validate() error {
 		if x.d < 0 {
 			wrong("%s %s is negative", x.name, x.d)
 		}
-	}
-	if c.OutboxMiB < 1 {
-		wrong("outboxMiB (--outbox-mib) %d is less than 1", c.OutboxMiB)
-	}
-	if _, err := record.ParseStrategy(c.Strategy); err != nil {
-		wrong("processingStrategy (--processingStrategy): %w", err)
 	}
 	if _, err := regexp.Compile(c.Include); err != nil {
 		wrong("includeDevices (--include-devices): %w", err)

@@ -15,12 +15,13 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/catalogue"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/source"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/watch"
+	"github.com/nvidia/nvsentinel/internal/report"
 )
 
 // Config is the configuration of the monitor.
 type Config struct {
-	// NodeName is the Kubernetes name of the node; required.
-	NodeName string `toml:"nodeName" flag:"node-name" usage:"name of the node this monitor runs on"`
+	report.Node
+
 	// Source is kmsg (the kernel's own ring) or journal (systemd's).
 	Source string `toml:"source" bounds:"kmsg, journal" flag:"source" usage:"where the kernel log is read: kmsg or journal"`
 	// LogPath is the device or folder; empty is the source's usual path. Tests have a
@@ -28,30 +29,17 @@ type Config struct {
 	LogPath string `toml:"logPath" flag:"log-path" usage:"device or journal folder to read (default /dev/kmsg or /var/log/journal)"`
 	// Journalctl is the program that reads a journal.
 	Journalctl string `toml:"journalctl" flag:"journalctl" usage:"program that reads the journal (source journal)"`
-	// BootIDPath holds the id of the running boot. A file that stands in for the
-	// kernel's must be replaced by renaming, never written in place.
-	BootIDPath string `toml:"bootIDPath" flag:"boot-id-path" usage:"file with the id of the running boot"`
-	// StateDir holds the outbox; it must survive a reboot.
-	StateDir string `toml:"stateDir" flag:"state-dir" usage:"folder of the outbox; it must survive a reboot"`
-	// Socket is the platform connector of the node.
-	Socket string `toml:"platformConnectorSocket" flag:"platform-connector-socket" usage:"socket of the platform connector"`
-	// TokenPath is a projected service-account token; empty sends none.
-	TokenPath string `toml:"platformConnectorTokenPath" flag:"platform-connector-token-path" usage:"file with the bearer token for the platform connector; empty sends none"`
 	// MetadataPath is the node's GPU metadata file; it may be missing.
 	MetadataPath string `toml:"metadataPath" flag:"metadata-path" usage:"GPU metadata file of the node"`
 	// SettleTime is how long a check must be quiet after a reboot before it is
 	// reported healthy.
 	SettleTime time.Duration `toml:"settleTime" bounds:"at least 0s" flag:"settle-time" usage:"quiet time after a reboot before a check is reported healthy"`
-	// Strategy of the events: PROCESS or PERSIST_ONLY.
-	Strategy string `toml:"processingStrategy" bounds:"PROCESS, PERSIST_ONLY" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY"`
 	// LookBack bounds what a first look at the log reports.
 	LookBack time.Duration `toml:"lookBack" bounds:"at least 0s" flag:"look-back" usage:"how old a fault may be that is found on a node which no state knows of"`
 	// GapStrategy is that of SysLogsGap, which tells of lost lines.
 	GapStrategy string `toml:"gapProcessingStrategy" bounds:"PROCESS, PERSIST_ONLY" flag:"gap-processing-strategy" usage:"strategy of the events that tell of lost lines (SysLogsGap): PROCESS or PERSIST_ONLY"`
 	// EveryEvent reports each event of a storm.
 	EveryEvent bool `toml:"everyEvent" flag:"every-event" usage:"report every event; else, of those that differ in their text only, ten and then one a minute that counts the others"`
-	// OutboxMiB bounds the events that wait for the connector, in MiB.
-	OutboxMiB int `toml:"outboxMiB" bounds:"at least 1 MiB" flag:"outbox-mib" usage:"bound of the outbox in MiB; when it is full the log is read no further"`
 	// UserLines accepts XID lines that programs wrote into the kernel log.
 	UserLines bool `toml:"acceptUserLines" flag:"accept-user-lines" usage:"believe lines of interest that programs wrote into the log (for tests)"`
 	// CataloguePath is a file of codes and patterns merged over the built-in ones.
@@ -83,27 +71,20 @@ const (
 
 // Default is the configuration of a node without special wishes.
 var Default = Config{
+	Node:         report.DefaultNode(Agent),
 	Source:       Kmsg,
 	Journalctl:   "journalctl",
-	BootIDPath:   "/proc/sys/kernel/random/boot_id",
-	StateDir:     "/var/lib/nvsentinel/syslog-health-monitor",
-	Socket:       "unix:///var/run/nvsentinel.sock",
 	MetadataPath: "/var/lib/nvsentinel/gpu_metadata.json",
 	SettleTime:   2 * time.Minute,
-	Strategy:     string(record.Process),
 	LookBack:     24 * time.Hour,
 	GapStrategy:  string(record.PersistOnly),
-	OutboxMiB:    64,
 	SysfsRoot:    "/sys",
 }
 
 // Validate lists everything that is wrong.
 func (c Config) Validate() error {
-	var problems []error
+	problems := []error{c.Node.Validate()}
 	wrong := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
-	if c.NodeName == "" {
-		wrong("nodeName (--node-name) is empty")
-	}
 	switch c.Source {
 	case Kmsg, Journal:
 	case "file":
@@ -112,25 +93,14 @@ func (c Config) Validate() error {
 	default:
 		wrong("source (--source) %q is not kmsg or journal", c.Source)
 	}
-	for _, required := range [][2]string{
-		{"bootIDPath (--boot-id-path)", c.BootIDPath}, {"stateDir (--state-dir)", c.StateDir},
-		{"platformConnectorSocket (--platform-connector-socket)", c.Socket}, {"journalctl (--journalctl)", c.Journalctl},
-	} {
-		if required[1] == "" {
-			wrong("%s is empty", required[0])
-		}
+	if c.Journalctl == "" {
+		wrong("journalctl (--journalctl) is empty")
 	}
 	if c.SettleTime < 0 {
 		wrong("settleTime (--settle-time) %s is negative", c.SettleTime)
 	}
 	if c.LookBack < 0 {
 		wrong("lookBack (--look-back) %s is negative", c.LookBack)
-	}
-	if c.OutboxMiB < 1 {
-		wrong("outboxMiB (--outbox-mib) %d is less than 1", c.OutboxMiB)
-	}
-	if _, err := record.ParseStrategy(c.Strategy); err != nil {
-		wrong("processingStrategy (--processingStrategy): %w", err)
 	}
 	if _, err := record.ParseStrategy(c.GapStrategy); err != nil {
 		wrong("gapProcessingStrategy (--gap-processing-strategy): %w", err)

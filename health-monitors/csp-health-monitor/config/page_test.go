@@ -1,0 +1,10 @@
+package config_test
+
+import (
+	"testing"
+
+	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/config"
+	"github.com/nvidia/nvsentinel/internal/testkit/reference"
+)
+
+func TestConfigurationBlock(t *testing.T) { reference.Block(t, config.Default()) }
