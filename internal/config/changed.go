@@ -14,6 +14,7 @@ func changed(before, after reflect.Value) []string {
 	for i := range before.NumField() {
 		field := before.Type().Field(i)
 		switch {
+		case !field.IsExported():
 		case field.Tag.Get("live") != "" || reflect.DeepEqual(before.Field(i).Interface(), after.Field(i).Interface()):
 		case keyName(field) == "":
 			keys = append(keys, changed(before.Field(i), after.Field(i))...)

@@ -47,6 +47,8 @@ type NamespaceRule struct {
 
 // Config is the eviction part of a configuration file.
 type Config struct {
+	_ struct{} `block:"Eviction" usage:"Which pods leave a node, and how; node-drainer and fault-remediation have to be given the same ([node-drainer](../node-drainer.md))"`
+
 	// EvictionTimeoutInSeconds is the grace period of Immediate evictions, a
 	// string of whole seconds above 0. Empty leaves every pod its own.
 	EvictionTimeoutInSeconds string `toml:"evictionTimeoutInSeconds"`

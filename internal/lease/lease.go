@@ -222,6 +222,8 @@ func (c Cluster) Validate() error { return errors.Join(c.Kube.Validate(), c.Leas
 
 // Config of the election; Lead holds it.
 type Config struct {
+	_ struct{} `block:"Leader election" usage:"Which of several replicas acts: the one that holds a Lease"`
+
 	// Enabled elects a leader among the replicas; without it this process acts at once.
 	Enabled bool `toml:"enabled" flag:"leader-elect" usage:"act only while holding a lease, so that several replicas can run"`
 	// Namespace holds the Lease object.

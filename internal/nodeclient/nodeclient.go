@@ -113,6 +113,8 @@ func group(rc *rest.Config, line *http.Client, scheme *runtime.Scheme, of schema
 
 // Config says how to reach the API server.
 type Config struct {
+	_ struct{} `block:"API server" usage:"How a program reaches the API server of Kubernetes"`
+
 	// Kubeconfig is the path of a kubeconfig; empty means the pod's own account.
 	Kubeconfig string `toml:"kubeconfig" flag:"kubeconfig" usage:"path of a kubeconfig; empty means the pod's service account"`
 	// QPS and Burst throttle the client; 0 means no throttle of our own: the

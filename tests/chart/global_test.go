@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nvidia/nvsentinel/cli/convert"
 )
 
 // TestGlobalDryRun: nothing acts, whatever the values of single services say: the
@@ -134,5 +137,45 @@ func TestValuesOfTheEarlierOne(t *testing.T) {
 		if !strings.Contains(err.Error(), line) {
 			t.Errorf("the error does not say %q:\n%v", line, err)
 		}
+	}
+}
+
+// TestEveryValueOfTheEarlierOne: the chart answers each value that the converter knows by its
+// name, and with the command, all at once; so it does one key of global alone.
+func TestEveryValueOfTheEarlierOne(t *testing.T) {
+	values, names := map[string]any{}, map[string]bool{}
+	for _, n := range convert.All() {
+		if n.Kind != convert.Value {
+			continue
+		}
+		top, below, _ := strings.Cut(n.Name, ".")
+		if top != "global" && top != "janitor" && top != "podMonitor" {
+			values[top], names[top] = map[string]any{}, true
+			continue
+		}
+		key, _, _ := strings.Cut(below, ".")
+		if values[top] == nil {
+			values[top] = map[string]any{}
+		}
+		values[top].(map[string]any)[key], names[top+"."+key] = "x", true
+	}
+	text, err := json.Marshal(values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = template(t, file("store"), "-f", path); err == nil || len(names) < 50 || !strings.Contains(err.Error(), "nvsentinel convert-config values.yaml") {
+		t.Fatalf("%d names are answered with %v", len(names), err)
+	}
+	for name := range names {
+		if !strings.Contains(err.Error(), "\n"+name+": ") {
+			t.Errorf("the error does not name %s:\n%v", name, err)
+		}
+	}
+	if _, err := template(t, file("store"), "--set=global.qps=5"); err == nil || !strings.Contains(err.Error(), "nvsentinel convert-config values.yaml") {
+		t.Errorf("global.qps alone: %v", err)
 	}
 }

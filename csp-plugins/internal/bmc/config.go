@@ -20,6 +20,8 @@ const MaxEntries = 10_000
 
 // Entry says which BMC belongs to which node: a [[bmc]] of the configuration.
 type Entry struct {
+	_ struct{} `block:"BMC" usage:"One BMC and the machine behind it; in [defaults], what holds for each BMC that does not say otherwise"`
+
 	// Node is the name of the machine's Node.
 	Node string `toml:"node"`
 	// ProviderID is refused: the kubelet writes its own Node's providerID, so it proves
@@ -56,6 +58,8 @@ func (e Entry) Over(defaults Entry) Entry {
 
 // Config is what every plugin of BMCs has to be told besides its entries.
 type Config struct {
+	_ struct{} `block:"BMC checks" usage:"How often a plugin of BMCs checks them"`
+
 	cloud.Config
 	// CheckEvery is the time between two checks of all BMCs.
 	CheckEvery time.Duration `toml:"checkEvery" bounds:"at least 10s" flag:"check-every" usage:"time between two checks whether the BMCs answer and take the credentials"`

@@ -27,6 +27,8 @@ type Identity struct {
 // Proof says by what a Node is verified to be a machine's. A kubelet writes spec.providerID
 // and status.addresses of its own Node, so they prove nothing.
 type Proof struct {
+	_ struct{} `block:"Names of machines" usage:"By what a Node is verified to be a machine of the cloud; what a kubelet writes about its own Node proves nothing"`
+
 	// NodeNameFrom are kinds of names, or tag:KEY.
 	NodeNameFrom []string `toml:"nodeNameFrom" flag:"node-name-from" usage:"kinds of names that verify which node a machine is: one of the machine's names of these kinds must be the node's name, else the machine is not touched. tag:KEY is the value of a tag (Google Cloud: label)"`
 	// ClusterTag is KEY or KEY=VALUE.

@@ -49,6 +49,8 @@ func ServeAsync(d *daemon.Daemon, name string, c Config, proof Proof, provider A
 
 // Server is how a plugin of this repository is called: where, by TLS, and by whom.
 type Server struct {
+	_ struct{} `block:"Server of a plugin" usage:"Where the janitor calls a provider plugin, and who may call it ([plugins](../plugins.md))"`
+
 	// Listen is the host:port or unix:///path the janitor calls.
 	Listen string `toml:"listen" bounds:"not empty" flag:"listen" usage:"host:port or unix:///path that the janitor calls"`
 	// CertFile, KeyFile and ClientCAFile make the plugin speak TLS.
@@ -108,6 +110,8 @@ func (r reviews) Review(ctx context.Context, token, audience string) (auth.Revie
 
 // Config is what every plugin of a cloud has to be told.
 type Config struct {
+	_ struct{} `block:"Provider plugin" usage:"What every plugin that can destroy machines is told besides: it speaks TLS and knows its callers unless it is told otherwise"`
+
 	Server
 	// Namespace is the plugin's own, where it remembers keys.
 	Namespace string `toml:"namespace" bounds:"not empty" flag:"namespace" usage:"namespace of the ConfigMaps in which the plugin remembers which keys it executed"`

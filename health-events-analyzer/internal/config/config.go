@@ -18,6 +18,7 @@ import (
 type Config struct {
 	storeopen.Location
 	lease.Cluster
+	report.Acting
 
 	// RulesPath is a file of rules that stands in for the built-in ones. It, and
 	// what is in it, is taken over while the service runs.
@@ -25,8 +26,6 @@ type Config struct {
 	// Publishers is a connector's configuration file. The check names that it gives to other
 	// agents are refused as names of rules; empty takes the connectors' built-in names.
 	Publishers string `toml:"publishersConfigPath" live:"true" flag:"publishers-config-path" usage:"the connectors' configuration file; check names that its [[publishers.agent]] give to other agents are refused in the rule file; empty takes the built-in ones"`
-	// Strategy of derived events whose rule says none: PROCESS or PERSIST_ONLY.
-	Strategy record.Strategy `toml:"processingStrategy" bounds:"PROCESS, PERSIST_ONLY" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY, where a rule does not say it"`
 	// Socket is the platform connector of the node.
 	Socket string `toml:"platformConnectorSocket" bounds:"not empty" flag:"socket" usage:"socket of the platform connector, for example unix:///var/run/nvsentinel.sock"`
 	// TokenPath is a projected service-account token; the connector takes events
@@ -43,7 +42,7 @@ type Config struct {
 // Default has the built-in rules.
 func Default() Config {
 	return Config{
-		Strategy: record.Process, Socket: "unix:///var/run/nvsentinel.sock", Workers: 16, CachedEvents: 500_000, Cluster: lease.DefaultCluster(),
+		Acting: report.Acting{Strategy: record.Process}, Socket: "unix:///var/run/nvsentinel.sock", Workers: 16, CachedEvents: 500_000, Cluster: lease.DefaultCluster(),
 	}
 }
 

@@ -98,8 +98,12 @@ func lead(ctx context.Context, nodes *kube.Nodes, monitor *reconciler.Reconciler
 
 // Config is the part of the configuration that all providers share.
 type Config struct {
+	_ struct{} `block:"Maintenance" usage:"When an announced maintenance of a cloud acts ([csp-health-monitor](../csp-health-monitor.md))"`
+
 	storeopen.Location
 	lease.Cluster
+	report.Connector
+	report.Acting
 
 	// ClusterName stands in the stored documents; required.
 	ClusterName string `toml:"clusterName" bounds:"not empty" flag:"cluster-name" usage:"name of the cluster, as it stands in the stored maintenances"`
@@ -113,22 +117,15 @@ type Config struct {
 	DelayMinutes int `toml:"postMaintenanceHealthyDelayMinutes" bounds:"0 to 10080 min" flag:"post-maintenance-healthy-delay-minutes" usage:"minutes after its end at which a node is looked at first"`
 	// ReadyMinutes is behind the delay.
 	ReadyMinutes int `toml:"nodeReadinessTimeoutMinutes" bounds:"1 to 10080 min" flag:"node-readiness-timeout-minutes" usage:"minutes after that in which a node has to be ready; one that is not is told of, and still healed when it is"`
-	// Strategy of the events: PROCESS or PERSIST_ONLY.
-	Strategy record.Strategy `toml:"processingStrategy" bounds:"PROCESS, PERSIST_ONLY" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY"`
 	// NodeName is the node that this replica runs on.
 	NodeName string `toml:"nodeName" flag:"node-name" usage:"name of the node this replica runs on: a provider that cannot be read is told of it; empty tells nobody"`
-	// Socket is the platform connector of the node.
-	Socket string `toml:"platformConnectorSocket" bounds:"not empty" flag:"platform-connector-socket" usage:"socket of the platform connector"`
-	// TokenPath is a projected service-account token; the connector takes events
-	// about other nodes only with one.
-	TokenPath string `toml:"platformConnectorTokenPath" flag:"platform-connector-token-path" usage:"file with the bearer token for the platform connector; empty sends none"`
 }
 
 // Default has the numbers of the earlier NVSentinel, and acts on nothing.
 func Default() Config {
 	return Config{
 		RoundSeconds: 60, PollSeconds: 60, LeadMinutes: 30, DelayMinutes: 15, ReadyMinutes: 60,
-		Strategy: record.PersistOnly, Socket: "unix:///var/run/nvsentinel.sock", Cluster: lease.DefaultCluster(),
+		Acting: report.Acting{Strategy: record.PersistOnly}, Connector: report.DefaultConnector(), Cluster: lease.DefaultCluster(),
 	}
 }
 

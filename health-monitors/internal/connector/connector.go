@@ -22,6 +22,8 @@ import (
 
 // Config is what the monitors of a node have in common.
 type Config struct {
+	_ struct{} `block:"Monitor of a node" usage:"What a monitor of a node is told of its node, and where its events wait for the connector"`
+
 	// NodeName is the Kubernetes name of the node.
 	NodeName string `toml:"nodeName" bounds:"not empty" flag:"node-name" usage:"name of the node this monitor runs on"`
 	// BootIDPath holds the id of the running boot. A file that stands in for the
@@ -31,12 +33,8 @@ type Config struct {
 	StateDir string `toml:"stateDir" bounds:"not empty" flag:"state-dir" usage:"folder of the outbox; it must survive a reboot"`
 	// OutboxMiB bounds the events that wait for the connector, in MiB.
 	OutboxMiB int `toml:"outboxMiB" bounds:"at least 1 MiB" flag:"outbox-mib" usage:"bound of the outbox in MiB; when it is full, nothing new is reported until events have left it"`
-	// Socket is the platform connector of the node.
-	Socket string `toml:"platformConnectorSocket" bounds:"not empty" flag:"platform-connector-socket" usage:"socket of the platform connector"`
-	// TokenPath is a projected service-account token; empty sends none.
-	TokenPath string `toml:"platformConnectorTokenPath" flag:"platform-connector-token-path" usage:"file with the bearer token for the platform connector; empty sends none"`
-	// Strategy of the events: PROCESS or PERSIST_ONLY.
-	Strategy record.Strategy `toml:"processingStrategy" bounds:"PROCESS, PERSIST_ONLY" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY"`
+	report.Connector
+	report.Acting
 }
 
 // Default is the configuration of an agent whose outbox has so many MiB; the name of the
@@ -44,7 +42,7 @@ type Config struct {
 func Default(agent string, mib int) Config {
 	return Config{
 		BootIDPath: "/proc/sys/kernel/random/boot_id", StateDir: "/var/lib/nvsentinel/" + agent, OutboxMiB: mib,
-		Socket: "unix:///var/run/nvsentinel.sock", Strategy: record.Process,
+		Connector: report.DefaultConnector(), Acting: report.Acting{Strategy: record.Process},
 	}
 }
 

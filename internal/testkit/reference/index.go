@@ -2,6 +2,7 @@ package reference
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -12,7 +13,7 @@ import (
 // the struct of their flags.
 func Index(t testing.TB, common any) {
 	t.Helper()
-	r := &rows{t: t, source: source{root: root(t)}}
+	r := newRows(t, reflect.TypeOf(common))
 	r.fields(reflect.ValueOf(common), place{given: true})
 	var out strings.Builder
 	out.WriteString(about)
@@ -20,17 +21,38 @@ func Index(t testing.TB, common any) {
 	for _, x := range r.all {
 		fmt.Fprintf(&out, "| %s | %s | %s | %s |\n", code(x.flag), x.kind, code(x.value), Cell(x.meaning))
 	}
-	out.WriteString("\n## Programs\n\n")
+	out.WriteString("\n## Programs\n\nWhat several programs have is in [shared blocks](shared.md).\n\n")
 	pages, err := filepath.Glob(filepath.Join(root(t), "docs/configuration/*.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	var used strings.Builder
 	for _, page := range pages {
-		if name := strings.TrimSuffix(filepath.Base(page), ".md"); name != "README" {
+		if name := strings.TrimSuffix(filepath.Base(page), ".md"); name != "README" && name != "shared" {
 			fmt.Fprintf(&out, "- [%s](%s.md)\n", name, name)
+			text, err := os.ReadFile(page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			used.Write(text)
 		}
 	}
+	unused(t, used.String())
 	Check(t, "docs/configuration/README.md", out.String())
+}
+
+// unused reports each section of shared.md that the page of no program names.
+func unused(t testing.TB, pages string) {
+	t.Helper()
+	shared, err := os.ReadFile(filepath.Join(root(t), sharedPage))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, section := range sectionsOf(string(shared)) {
+		if b := (block{title: titleOf(section)}); !strings.Contains(pages, b.link()) {
+			t.Errorf("%s: no program uses section %q: take it out", sharedPage, b.title)
+		}
+	}
 }
 
 const about = `# Configuration
@@ -39,7 +61,7 @@ Written from the programs by ` + "`make generate`" + `.
 
 A program reads its defaults, then the file of ` + "`--config`" + `, then variables of the environment, then flags; the later wins. The file is TOML, or YAML with the same keys if its name ends in ` + "`.yaml`" + `. An unknown key is an error at the start, and so is a value out of its bounds. ` + "`--check-config`" + ` says both without a start.
 
-- Keys are written in camelCase. A key in another spelling is an error that names the present one; [nvsentinel convert-config](../cli.md#converting-a-configuration) converts files of the earlier NVSentinel.
+- Keys are written in camelCase. The error of an unknown key names the present spelling, or the nearest known key; [nvsentinel convert-config](../cli.md#converting-a-configuration) converts files of the earlier NVSentinel.
 - ` + "`a.b`" + ` is the key ` + "`b`" + ` of the table ` + "`[a]`" + `; ` + "`a[].b`" + ` that of each table in the list ` + "`[[a]]`" + `; ` + "`a.NAME.b`" + ` that of a table with a name of yours.
 - A key of type secret takes a [reference](#secrets); in any other text a reference is an error.
 - A duration is written like ` + "`90s`, `5m` or `24h`" + `. A list is separated by commas in a flag.

@@ -33,10 +33,11 @@ Written from the program by ` + "`make generate`" + `. Files, flags, variables a
 // defaults.
 func Page(t testing.TB, program string, defaults any, others ...any) {
 	t.Helper()
-	r := &rows{t: t, source: source{root: root(t)}}
+	r := newRows(t, reflect.TypeOf(defaults))
 	r.fields(reflect.ValueOf(defaults), place{given: true})
-	Check(t, "docs/configuration/"+program+".md", fmt.Sprintf(intro, program)+r.table())
+	Check(t, "docs/configuration/"+program+".md", fmt.Sprintf(intro, program)+r.text())
 	tryBounds(t, append([]any{defaults}, others...)...)
+	tryFormer(t, program, defaults)
 	tryReferences(t, defaults)
 	for _, setting := range append([]any{defaults}, others...) {
 		trySecrets(t, setting)
@@ -92,7 +93,22 @@ type rows struct {
 	t      testing.TB
 	source source
 	all    []row
+	lines  []string // about shared blocks, and tables with the keys of another one
+	own    reflect.Type
+	bare   bool // a block inside is named alone: shared.md may not have it yet
 	within []reflect.Type
+	seen   map[reflect.Type]seen
+}
+
+// seen is where a struct stood first on a page, and its rows there.
+type seen struct {
+	key  string
+	rows []row
+}
+
+// newRows is for the rows of a struct, which may be a block.
+func newRows(t testing.TB, own reflect.Type) *rows {
+	return &rows{t: t, source: source{root: root(t)}, own: own, seen: map[reflect.Type]seen{}}
 }
 
 // place is where fields stand in a configuration.
@@ -103,18 +119,29 @@ type place struct {
 	live  bool
 }
 
-// fields adds the rows of a struct.
+// fields adds the rows of a struct. A block, and a struct that was there before, get a line.
 func (r *rows) fields(v reflect.Value, at place) {
-	if slices.Contains(r.within, v.Type()) {
+	t := v.Type()
+	if slices.Contains(r.within, t) {
 		return
 	}
-	r.within = append(r.within, v.Type())
+	if b, ok := blockOf(t); ok && t != r.own {
+		r.use(b, v, at)
+		return
+	}
+	if first, ok := r.seen[t]; ok && at.key != "" {
+		r.again(first, v, at)
+		return
+	}
+	r.within = append(r.within, t)
 	defer func() { r.within = r.within[:len(r.within)-1] }()
+	before := len(r.all)
 	for i := range v.NumField() {
-		if field := v.Type().Field(i); field.IsExported() {
-			r.field(v.Type(), field, v.Field(i), at)
+		if field := t.Field(i); field.IsExported() {
+			r.field(t, field, v.Field(i), at)
 		}
 	}
+	r.seen[t] = seen{at.key, r.all[before:]}
 }
 
 func (r *rows) field(owner reflect.Type, field reflect.StructField, v reflect.Value, at place) {
@@ -256,8 +283,20 @@ func value(v reflect.Value) string {
 	}
 }
 
-// table is all rows in Markdown.
+// text is the table of the rows and the lines below it, in Markdown.
+func (r *rows) text() string {
+	out := r.table()
+	if len(r.lines) > 0 {
+		out = strings.TrimPrefix(out+"\nWhat several programs or tables have:\n\n"+strings.Join(r.lines, "\n")+"\n", "\n")
+	}
+	return out
+}
+
+// table is all rows in Markdown; empty if there are none.
 func (r *rows) table() string {
+	if len(r.all) == 0 {
+		return ""
+	}
 	var out strings.Builder
 	out.WriteString("| key | flag | variable | type | default | bounds | meaning | restart |\n|---|---|---|---|---|---|---|---|\n")
 	for _, x := range r.all {

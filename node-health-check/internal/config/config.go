@@ -7,11 +7,14 @@ import (
 
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/nodelease"
+	"github.com/nvidia/nvsentinel/internal/report"
 )
 
 // Config is the configuration of node-health-check.
 type Config struct {
 	lease.Cluster
+	// Connector is for the bridge.
+	report.Connector
 
 	// DryRun decides and tells, and begins and removes nothing.
 	DryRun bool `toml:"dryRun" flag:"dry-run" usage:"decide and tell, but begin and remove no remediation"`
@@ -23,18 +26,13 @@ type Config struct {
 
 	// Bridge reports the nodes of HealthEventRemediations as health events.
 	Bridge bool `toml:"bridge" flag:"bridge" usage:"report the nodes of HealthEventRemediations as health events and mirror what comes of them"`
-	// Socket is the platform connector of the node.
-	Socket string `toml:"platformConnectorSocket" flag:"platform-connector-socket" usage:"socket of the platform connector, for --bridge"`
-	// TokenPath is a projected service-account token; the connector takes events
-	// about other nodes only with one.
-	TokenPath string `toml:"platformConnectorTokenPath" flag:"platform-connector-token-path" usage:"file with the bearer token for the platform connector; empty sends none"`
 }
 
 // Default is the configuration without a file.
 func Default() Config {
 	return Config{
 		DryRun: true, LeaseNamespace: nodelease.DefaultNamespace, Workers: 64,
-		Socket: "unix:///var/run/nvsentinel.sock", Cluster: lease.DefaultCluster(),
+		Connector: report.DefaultConnector(), Cluster: lease.DefaultCluster(),
 	}
 }
 

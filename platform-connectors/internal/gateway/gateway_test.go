@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	faults "github.com/nvidia/nvsentinel/data-models/fault"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/authn"
@@ -83,6 +84,43 @@ func TestWay(t *testing.T) {
 	}
 	if n := h.store.failed.Load(); n != 1 {
 		t.Errorf("the store that is away was asked %d times by one call", n)
+	}
+}
+
+// TestEventsWithoutACounter: their order is that in which the store got them, whatever the
+// connector's own count says, and one that is brought again is known by its id and content.
+func TestEventsWithoutACounter(t *testing.T) {
+	h := newHall(t)
+	seven := h.connector(of("gpu-7"))
+	brought := make([]record.Record, 3)
+	for i := range brought {
+		brought[i] = storetest.Record("gpu-7", func(r *record.Record) {
+			r.Event.IsHealthy = i == 1                         // a recovery between two faults
+			r.Seq, r.SeqEpoch = uint64(9-i), "the connector's" // its spool began anew
+		})
+	}
+	for range 2 { // the first answer is lost
+		for i, r := range brought {
+			r.Seq += uint64(i) // a record that is read again may have another place
+			if _, err := seven.Append(t.Context(), []record.Record{r}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	stored := h.stored()
+	if len(stored) != len(brought) {
+		t.Fatalf("%d records are stored, want %d", len(stored), len(brought))
+	}
+	for i, r := range stored {
+		if r.ID != brought[i].ID || r.Seq != 0 || r.SeqEpoch != "" {
+			t.Errorf("record %d is %s with place %d in %q, want %s with none", i, r.ID, r.Seq, r.SeqEpoch, brought[i].ID)
+		}
+		if i > 0 && (!faults.Before(stored[i-1], r) || faults.Before(r, stored[i-1]) || faults.Follows(stored[i-1], r)) {
+			t.Errorf("record %d is not after the one before it by the store's order alone", i)
+		}
+	}
+	if diff := cmp.Diff(stored, faults.InOrder([]record.Record{stored[2], stored[0], stored[1]})); diff != "" {
+		t.Errorf("in order (-want +got):\n%s", diff)
 	}
 }
 

@@ -13,6 +13,10 @@ schema lets through, and keys of `global` that nothing here reads. */}}
 {{- if $now }}{{ $earlier = append $earlier (printf "%s: it is %s now" $key $now) -}}
 {{- else if regexMatch (include "nvsentinel.earlierValues" $) $key }}{{ $earlier = append $earlier (printf "%s: it has no counterpart, or another place" $key) }}{{ end -}}
 {{- end -}}
+{{- range $name, $now := dict "janitor.replicaCount" "it is janitor.replicas now" "janitor.csp" "a plugin is a part of its own, such as cspPluginAws" "janitor.serviceAccount" "the rights of a cloud are its plugin's" "podMonitor.metricsPath" "it is /metrics" -}}
+{{- $at := splitList "." $name -}}
+{{- if hasKey (get $.Values (first $at) | default dict) (last $at) }}{{ $earlier = append $earlier (printf "%s: %s" $name $now) }}{{ end -}}
+{{- end -}}
 {{- $known := list "dryRun" "imageRegistry" "image" "imagePullSecrets" "nodeSelector" "tolerations" "affinity" "systemNodeSelector" "systemNodeTolerations" "cspPluginHost" -}}
 {{- range $key, $value := .Values.global | default dict -}}
 {{- if not (has $key $known) -}}
@@ -24,6 +28,7 @@ schema lets through, and keys of `global` that nothing here reads. */}}
 {{- end -}}
 {{- if $removed }}{{ $removed = append $removed "docs/upgrade.md, \"A connector that wrote to the store\", says what else to do" }}{{ end -}}
 {{- if $earlier }}{{ $earlier = append $earlier "These are values of the earlier NVSentinel: nvsentinel convert-config values.yaml prints them in the present spelling (docs/coming-from-nvsentinel.md)" }}{{ end -}}
+{{- if and $unknown (not $earlier) }}{{ $unknown = append $unknown "For values of the earlier NVSentinel: nvsentinel convert-config values.yaml says what replaces them" }}{{ end -}}
 {{- with concat $removed $earlier $unknown }}{{ fail (printf "\n\n%s\n" (join "\n" .)) }}{{ end -}}
 {{- end }}
 

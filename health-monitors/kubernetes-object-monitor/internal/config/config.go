@@ -8,11 +8,14 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/config"
 	"github.com/nvidia/nvsentinel/internal/lease"
+	"github.com/nvidia/nvsentinel/internal/report"
 )
 
 // Config is the configuration of the monitor.
 type Config struct {
 	lease.Cluster
+	report.Connector
+	report.Acting
 
 	// Policies is the path of the policy file; it is followed while the monitor runs.
 	Policies string `toml:"policyConfigPath" bounds:"not empty" flag:"policy-config-path" usage:"file with the policies; a changed one is taken over while running"`
@@ -23,13 +26,6 @@ type Config struct {
 	Resync time.Duration `toml:"resyncPeriod" bounds:"at least 1s" flag:"resync-period" usage:"time after which every watched object is evaluated again"`
 	// Workers is how many objects are evaluated at once.
 	Workers int `toml:"maxConcurrentReconciles" bounds:"at least 1" flag:"max-concurrent-reconciles" usage:"objects that are evaluated at once"`
-	// Strategy of events whose policy says none: PROCESS or PERSIST_ONLY.
-	Strategy record.Strategy `toml:"processingStrategy" bounds:"PROCESS, PERSIST_ONLY" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY, where a policy does not say it"`
-	// Socket is the platform connector of the node.
-	Socket string `toml:"platformConnectorSocket" bounds:"not empty" flag:"platform-connector-socket" usage:"socket of the platform connector"`
-	// TokenPath is a projected service-account token; the connector takes events
-	// about other nodes only with one.
-	TokenPath string `toml:"platformConnectorTokenPath" flag:"platform-connector-token-path" usage:"file with the bearer token for the platform connector; empty sends none"`
 	// State is the ConfigMap of the open faults, in the lease's namespace.
 	State string `toml:"stateConfigMap" bounds:"not empty" flag:"state-config-map" usage:"name of the ConfigMap that keeps the open faults; it is in the namespace of the lease"`
 
@@ -44,8 +40,8 @@ var Default = Config{
 	Policies:       "/etc/nvsentinel/config/policies.toml",
 	Resync:         5 * time.Minute,
 	Workers:        10,
-	Strategy:       record.Process,
-	Socket:         "unix:///var/run/nvsentinel.sock",
+	Connector:      report.DefaultConnector(),
+	Acting:         report.Acting{Strategy: record.Process},
 	State:          "kubernetes-object-monitor-state",
 	MetricsAddress: ":8080",
 	ProbeAddress:   ":8081",

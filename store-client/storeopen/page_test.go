@@ -1,0 +1,10 @@
+package storeopen_test
+
+import (
+	"testing"
+
+	"github.com/nvidia/nvsentinel/store-client/storeopen"
+	"github.com/nvidia/nvsentinel/internal/testkit/reference"
+)
+
+func TestConfigurationBlock(t *testing.T) { reference.Block(t, storeopen.Location{}) }
