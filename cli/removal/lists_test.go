@@ -88,7 +88,7 @@ func TestFoldersAreThoseOfTheChart(t *testing.T) {
 
 // TestEveryReasonSaysWhy: but for what is simply ours.
 func TestEveryReasonSaysWhy(t *testing.T) {
-	source := read(t, "reason.go")
+	source := read(t, "removal.go")
 	reasons := regexp.MustCompile(`Reason = "(\w+)"`).FindAllStringSubmatch(source, -1)
 	if len(reasons) < 10 {
 		t.Fatalf("%d reasons", len(reasons))

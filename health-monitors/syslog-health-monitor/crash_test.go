@@ -302,7 +302,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"--node-name=n1", "--processingStrategy="}, "PERSIST_ONLY"},
 		{[]string{}, "node-name"},
 		{[]string{"--node-name=n1", "--source=journal"}, ""},
-		{[]string{"--node-name=n1", "--source=dmesg"}, "kmsg or journal"},
+		{[]string{"--node-name=n1", "--source=dmesg"}, "one of kmsg, journal"},
 		{[]string{"--node-name=n1", "--journalctl="}, "journalctl"},
 		{[]string{"--node-name=n1", "--settle-time=-1s", "--outbox-mib=0", "--state-dir="}, "settle-time"},
 		{[]string{"--node-name=n1", "--settle=1s"}, "settle"},

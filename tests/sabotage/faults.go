@@ -41,7 +41,7 @@ func connector() []Fault {
 		{
 			Name: "platform-connectors/drop-unstored", What: "a batch that the store did not take is let go",
 			Edits: []overlay.Edit{{File: carries,
-				Old: "r.Sender.sendAll(ctx, s, r.ready.records)\n		if err != nil {", New: "r.Sender.sendAll(ctx, s, r.ready.records)\n		if false && err != nil {"}},
+				Old: "r.Sender.sendAll(ctx, r.ready.records)\n		if err != nil {", New: "r.Sender.sendAll(ctx, r.ready.records)\n		if false && err != nil {"}},
 		},
 		{
 			Name: "platform-connectors/release-before-append", What: "records leave the spool before the store has them",
