@@ -91,7 +91,7 @@ func RunCheck(args []string, s Streams, now time.Time) int {
 	if err != nil {
 		return fail(err)
 	}
-	return report(set, given, at, s.Out)
+	return printAnswers(set, given, at, s.Out)
 }
 
 // read decodes the files, or the input if there are none.
@@ -149,8 +149,8 @@ func (o *objects) take(item runtime.Object) error {
 	return nil
 }
 
-// report prints the answers and returns the exit code.
-func report(set *policy.Set, given objects, at time.Time, out io.Writer) int {
+// printAnswers prints the answers and returns the exit code.
+func printAnswers(set *policy.Set, given objects, at time.Time, out io.Writer) int {
 	code := exitFine
 	for _, p := range set.Policies {
 		fmt.Fprintf(out, "policy %s (%s %s)\n", p.Name, p.Kind.GroupVersion(), p.Kind.Kind)
