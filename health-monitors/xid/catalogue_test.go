@@ -61,7 +61,7 @@ func TestCatalogueIsThePublishedTable(t *testing.T) {
 			}
 			want := Judgement{p.action, p.fatal, p.cures, p.policy}
 			if got := Builtin.Judge(Fault{Code: code}, ""); got != want {
-				t.Errorf("xid %d: judged %+v, want %+v", code, got, want)
+				t.Errorf("xid %d: judged %+v, want %+v of the published table; an action that is not the bucket's has a name of its own in column policy and its reason in the note, and a row here", code, got, want)
 			}
 		}
 	}
