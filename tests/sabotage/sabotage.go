@@ -27,8 +27,17 @@ type Fault struct {
 	Package, Run string
 }
 
-// Service is the binary that has the fault.
+// Service is the one that has the fault.
 func (f Fault) Service() string { return path.Dir(f.Name) }
+
+// program is the binary that has the fault: of platform-connectors it is the connector of a
+// node, which is a program of its own.
+func (f Fault) program() string {
+	if service := f.Service(); service != "platform-connectors" {
+		return service
+	}
+	return "node-connector"
+}
 
 // Faults are all of them.
 func Faults() []Fault {
@@ -58,9 +67,9 @@ func (f Fault) Build(ctx context.Context, root, dir string, progress io.Writer) 
 	}
 	b := programs.CrashPoints(root, dir)
 	b.Title = f.Service() + " with " + path.Base(f.Name)
-	b.Programs = slices.DeleteFunc(b.Programs, func(p gobuild.Program) bool { return p.Name != f.Service() && !slices.Contains(p.Links, f.Service()) })
+	b.Programs = slices.DeleteFunc(b.Programs, func(p gobuild.Program) bool { return p.Name != f.program() && !slices.Contains(p.Links, f.program()) })
 	b.Flags = append(b.Flags, "-overlay", file)
-	return filepath.Join(dir, f.Service()), gobuild.Builder{Progress: progress}.Build(ctx, b)
+	return filepath.Join(dir, f.program()), gobuild.Builder{Progress: progress}.Build(ctx, b)
 }
 
 // after puts text behind a place of a file.
