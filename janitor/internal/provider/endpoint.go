@@ -3,7 +3,6 @@ package provider
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
+
+	"github.com/nvidia/nvsentinel/internal/config"
 )
 
 // Endpoint is where a plugin is and how it is spoken to.
@@ -172,14 +173,11 @@ type reloading struct{ endpoint Endpoint }
 func (r reloading) config() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: r.endpoint.ServerName}
 	if file := r.endpoint.CAFile; file != "" {
-		text, err := os.ReadFile(file)
+		authorities, err := config.ReadAuthorities(file)
 		if err != nil {
 			return nil, fmt.Errorf("reading the plugin's authorities: %w", err)
 		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("reading the plugin's authorities: %s holds no certificate", file)
-		}
+		c.RootCAs = authorities
 	}
 	if r.endpoint.CertFile != "" {
 		pair, err := tls.LoadX509KeyPair(r.endpoint.CertFile, r.endpoint.KeyFile)

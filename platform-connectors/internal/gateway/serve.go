@@ -3,11 +3,9 @@ package gateway
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/nvidia/nvsentinel/internal/config"
 	"github.com/nvidia/nvsentinel/platform-connectors/passage"
 )
 
@@ -53,14 +52,11 @@ func (c Certificates) config() (*tls.Config, error) {
 		if c.ClientCA == "" {
 			return conf, nil
 		}
-		pem, err := os.ReadFile(c.ClientCA)
+		authorities, err := config.ReadAuthorities(c.ClientCA)
 		if err != nil {
 			return nil, fmt.Errorf("reading the authority of the connectors' certificates: %w", err)
 		}
-		conf.ClientCAs, conf.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
-		if !conf.ClientCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("reading the authority of the connectors' certificates: %s holds none", c.ClientCA)
-		}
+		conf.ClientCAs, conf.ClientAuth = authorities, tls.RequireAndVerifyClientCert
 		return conf, nil
 	}
 	conf, err := load()

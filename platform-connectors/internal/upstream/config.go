@@ -5,12 +5,12 @@ package upstream
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strings"
+
+	"github.com/nvidia/nvsentinel/internal/config"
 )
 
 // Config says how to reach the gateways.
@@ -78,14 +78,11 @@ func (c Config) name() string {
 
 // tls reads the files.
 func (c Config) tls() (*tls.Config, error) {
-	pem, err := os.ReadFile(c.CAFile)
+	authorities, err := config.ReadAuthorities(c.CAFile)
 	if err != nil {
 		return nil, fmt.Errorf("reading the authority of the gateways: %w", err)
 	}
-	conf := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: c.name(), MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}}
-	if !conf.RootCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("reading the authority of the gateways: %s holds none", c.CAFile)
-	}
+	conf := &tls.Config{RootCAs: authorities, ServerName: c.name(), MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}}
 	if c.CertFile != "" {
 		pair, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
 		if err != nil {
