@@ -48,7 +48,11 @@ func TestManifests(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "janitor.toml")
 	put(t, file, []byte(stored.Data["janitor.toml"]))
-	args := append(deployment.Spec.Template.Spec.Containers[0].Args, "--check-config", "--config", file)
+	chosen, args := "--controllers="+name, deployment.Spec.Template.Spec.Containers[0].Args
+	if len(args) == 0 || args[0] != chosen {
+		t.Fatalf("the arguments of the manifest are %q, want %s first", args, chosen)
+	}
+	args = append(args[1:], "--check-config", "--config", file)
 	if code := daemon.RunForTest(t, name, config.Default(), build, args...).Wait(); code != 0 {
 		t.Errorf("the configuration of the manifest: exit code %d, want 0", code)
 	}

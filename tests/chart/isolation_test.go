@@ -89,8 +89,10 @@ func TestPodsReachWhatTheyNeed(t *testing.T) {
 		"kubernetes-object-monitor": base, "labeler": base, "node-health-check": base, "repair-chain": base, "csp-plugin-kwok": base,
 		"csp-plugin-aws": append([]string{"443/TCP", "80/TCP"}, base...), "csp-plugin-azure": append([]string{"443/TCP", "80/TCP"}, base...),
 		"csp-plugin-gcp": append([]string{"443/TCP", "80/TCP"}, base...), "csp-plugin-oci": append([]string{"443/TCP", "80/TCP"}, base...),
-		"janitor":        append([]string{"everything"}, base...),
-		"event-exporter": append([]string{"everything"}, append(stores, base...)...), "csp-health-monitor": append([]string{"443/TCP", "80/TCP"}, append(stores, base...)...),
+		"janitor": append([]string{"everything"}, base...),
+		// In profile small it is the janitor and the exporter too.
+		"nvsentinel-controller": append([]string{"everything"}, append(stores, base...)...),
+		"event-exporter":        append([]string{"everything"}, append(stores, base...)...), "csp-health-monitor": append([]string{"443/TCP", "80/TCP"}, append(stores, base...)...),
 	}
 	for _, name := range values {
 		objects := rendered(t, file(name))
