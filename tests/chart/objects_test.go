@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
@@ -87,6 +88,16 @@ func TestEverythingNamedIsThere(t *testing.T) {
 				accounts[pod.Spec.ServiceAccountName] = true
 				for _, problem := range problems(pod, there) {
 					t.Errorf("%s: %s", workload, problem)
+				}
+			}
+			for _, o := range objects {
+				if o.GetKind() == "Role" {
+					for _, rule := range as[rbacv1.Role](t, o).Rules {
+						for _, name := range rule.ResourceNames {
+							// In profile small a pod runs under it in this way.
+							accounts[name] = accounts[name] || slices.Contains(rule.Verbs, "impersonate")
+						}
+					}
 				}
 			}
 			for _, o := range objects {

@@ -37,6 +37,7 @@ func TestLint(t *testing.T) {
 		"two":        append(slices.Clone(defaults), "csp-health-monitor", "csp-plugin-aws", "csp-plugin-kwok", "janitor"),
 		"trial":      defaults,
 		"clouds":     append(slices.Clone(defaults), "csp-health-monitor", "csp-plugin-azure", "csp-plugin-gcp", "csp-plugin-oci", "janitor"),
+		"small":      {"csp-plugin-aws", "nvsentinel-controller", "platform-connectors", "platform-connectors-cluster", "platform-connectors-gateway", "syslog-health-monitor"},
 	}
 	for _, name := range values {
 		t.Run(name, func(t *testing.T) {
