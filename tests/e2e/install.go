@@ -126,7 +126,8 @@ func (j *journey) pods(ctx context.Context) ([]corev1.Pod, error) {
 	return out, nil
 }
 
-// workloads are the names of those whose pods they are.
+// workloads are the names of those whose pods they are, and of the controllers that one
+// process of profile small runs.
 func (j *journey) workloads(ctx context.Context) ([]string, error) {
 	deployments, err := j.client.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -139,6 +140,11 @@ func (j *journey) workloads(ctx context.Context) ([]string, error) {
 	var out []string
 	for _, d := range deployments.Items {
 		out = append(out, d.Name)
+		for _, arg := range d.Spec.Template.Spec.Containers[0].Args {
+			if list, ok := strings.CutPrefix(arg, "--controllers="); ok {
+				out = append(out, strings.Split(list, ",")...)
+			}
+		}
 	}
 	for _, d := range daemons.Items {
 		out = append(out, d.Name)

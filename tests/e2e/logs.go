@@ -23,7 +23,20 @@ var denied = []string{"forbidden", "Unauthenticated", "PermissionDenied"}
 // complaint is a line that should not be.
 type complaint struct {
 	pod, line string
-	denied    bool
+	// service is who says it, where a pod runs several.
+	service string
+	denied  bool
+}
+
+// shared is the workload whose pods run several services.
+const shared = "nvsentinel-controller"
+
+// of says whether a workload that is installed, or a controller in one, says it.
+func (c complaint) of(installed []string) bool {
+	its := c.service == "" || c.service == shared || slices.Contains(installed, c.service)
+	return slices.ContainsFunc(installed, func(workload string) bool {
+		return strings.HasPrefix(c.pod, workload+"-") && (workload != shared || its)
+	})
 }
 
 // logs reads the logs of all pods of the installation, also of those that go.
@@ -86,8 +99,15 @@ func (l *logs) judge(path, line string) {
 	wrong := slices.ContainsFunc(unwanted, has)
 	if wrong || slices.ContainsFunc(denied, has) {
 		_, pod, _ := strings.Cut(filepath.Base(filepath.Dir(filepath.Dir(path))), "_")
-		l.said = append(l.said, complaint{pod: pod, line: strings.TrimSpace(line), denied: !wrong})
+		l.said = append(l.said, complaint{pod: pod, line: strings.TrimSpace(line), service: serviceOf(line), denied: !wrong})
 	}
+}
+
+// serviceOf is the service in a line of a log, empty if it names none.
+func serviceOf(line string) string {
+	_, rest, _ := strings.Cut(line, `"service":"`)
+	name, _, _ := strings.Cut(rest, `"`)
+	return name
 }
 
 // complaints are all such lines since the last call, but for rights that are missing to
@@ -96,8 +116,7 @@ func (l *logs) complaints(installed []string) (out []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.said {
-		of := func(workload string) bool { return strings.HasPrefix(c.pod, workload+"-") }
-		if !c.denied || slices.ContainsFunc(installed, of) {
+		if !c.denied || c.of(installed) {
 			out = append(out, c.pod+": "+c.line)
 		}
 	}

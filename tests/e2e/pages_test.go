@@ -85,14 +85,21 @@ func TestComplaints(t *testing.T) {
 		{"node-drainer-d9966-aaaaa_2", "patching: forbidden"},
 		{"janitor-d9966-qbz95_1", "panic: forbidden"},
 		{"node-drainer-d9966-aaaaa_2", "all is well"},
+		{"nvsentinel-controller-d9966-bbbbb_3", `{"msg":"forbidden","service":"janitor"}`},
+		{"nvsentinel-controller-d9966-bbbbb_3", `{"msg":"forbidden","service":"node-drainer"}`},
+		{"nvsentinel-controller-d9966-bbbbb_3", `{"msg":"forbidden","service":"nvsentinel-controller"}`},
 	} {
 		l.judge("/var/log/pods/nvsentinel_"+said.pod+"/service/0.log", said.line)
 	}
-	want := []string{"node-drainer-d9966-aaaaa_2: patching: forbidden", "janitor-d9966-qbz95_1: panic: forbidden"}
-	if got := l.complaints([]string{"node-drainer"}); !slices.Equal(got, want) {
+	const process = "nvsentinel-controller-d9966-bbbbb_3: "
+	want := []string{
+		"node-drainer-d9966-aaaaa_2: patching: forbidden", "janitor-d9966-qbz95_1: panic: forbidden",
+		process + `{"msg":"forbidden","service":"node-drainer"}`, process + `{"msg":"forbidden","service":"nvsentinel-controller"}`,
+	}
+	if got := l.complaints([]string{"node-drainer", "nvsentinel-controller"}); !slices.Equal(got, want) {
 		t.Errorf("complaints are %q, want %q", got, want)
 	}
-	if again := l.complaints([]string{"janitor"}); again != nil || l.lines != 4 {
+	if again := l.complaints([]string{"janitor"}); again != nil || l.lines != 7 {
 		t.Errorf("told twice: %q; %d lines", again, l.lines)
 	}
 }
