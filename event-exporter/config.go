@@ -1,6 +1,4 @@
-// Package config is what an operator can set of the event exporter. Where the
-// meaning is the same, the keys are those of existing installations.
-package config
+package eventexporter
 
 import (
 	"errors"
@@ -17,7 +15,8 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
-// Config of the event exporter.
+// Config is what an operator can set of the event exporter. Where the meaning is the
+// same, the keys are those of existing installations.
 type Config struct {
 	storeopen.Location
 
@@ -97,8 +96,8 @@ type Failure struct {
 	PoisonStatus []int `toml:"poisonStatus" bounds:"400 to 599"`
 }
 
-// Default sends one event per request, and of the past a day at most.
-func Default() Config {
+// defaultConfig sends one event per request, and of the past a day at most.
+func defaultConfig() Config {
 	return Config{
 		Exporter: Exporter{
 			Sink:     Sink{Timeout: 30 * time.Second, Mode: sender.Structured, BatchSize: 1},
@@ -114,26 +113,26 @@ func Default() Config {
 	}
 }
 
-// Policy is how answers are judged.
-func (f Failure) Policy() cloudevent.Policy {
+// policy is how answers are judged.
+func (f Failure) policy() cloudevent.Policy {
 	return cloudevent.Policy{Poison: f.PoisonStatus, LongestWish: f.MaxRetryAfter}
 }
 
-// Pauses are those between two tries.
-func (f Failure) Pauses() delivery.Pauses {
+// pauses are those between two tries.
+func (f Failure) pauses() delivery.Pauses {
 	return delivery.Pauses{Initial: f.InitialBackoff, Longest: f.MaxBackoff, Multiplier: f.Multiplier}
 }
 
-// LookBack is how far back the first start on a store begins.
-func (b Backfill) LookBack() time.Duration {
+// lookBack is how far back the first start on a store begins.
+func (b Backfill) lookBack() time.Duration {
 	if !b.Enabled {
 		return 0
 	}
 	return b.MaxAge
 }
 
-// TLS are the files for receiver and token endpoint.
-func (s Sink) TLS() sender.TLS {
+// tls are the files for receiver and token endpoint.
+func (s Sink) tls() sender.TLS {
 	return sender.TLS{CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile}
 }
 
