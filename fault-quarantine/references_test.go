@@ -1,4 +1,4 @@
-package config
+package faultquarantine
 
 import (
 	"flag"
@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	read "github.com/nvidia/nvsentinel/internal/config"
+	"github.com/nvidia/nvsentinel/internal/config"
 )
 
 // TestAWriterOfRulesReadsNoSecret: no key of a rule set shows what is in a file of the
@@ -27,9 +27,9 @@ func TestAWriterOfRulesReadsNoSecret(t *testing.T) {
 		if err := os.WriteFile(file, []byte("[[ruleSets]]\nenabled = true\ncordon.shouldCordon = true\n"+text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		c := Default()
+		c := defaultConfig()
 		flags := flag.NewFlagSet("fault-quarantine", flag.ContinueOnError)
-		set, err := read.Bind(flags, &c)
+		set, err := config.Bind(flags, &c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +40,7 @@ func TestAWriterOfRulesReadsNoSecret(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), `key "`+key+`": `+ref) || strings.Contains(err.Error(), "pl4nted") {
 			t.Errorf("%s: %v", key, err)
 		}
-		for _, r := range c.Rules() {
+		for _, r := range c.rules() {
 			if strings.Contains(r.Name, "pl4nted") {
 				t.Errorf("%s: the rule set is named %q", key, r.Name)
 			}

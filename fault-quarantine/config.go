@@ -1,5 +1,4 @@
-// Package config is what an operator can set of fault-quarantine.
-package config
+package faultquarantine
 
 import (
 	"errors"
@@ -18,8 +17,8 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
-// Config of fault-quarantine. The keys of rule sets and circuit breaker are
-// those of existing configuration files.
+// Config is what an operator can set of fault-quarantine. The keys of rule sets and
+// circuit breaker are those of existing configuration files.
 type Config struct {
 	storeopen.Location
 	lease.Cluster
@@ -81,8 +80,8 @@ const (
 	defaultOfZone = 64
 )
 
-// Default is safe: it judges and changes nothing.
-func Default() Config {
+// defaultConfig is safe: it judges and changes nothing.
+func defaultConfig() Config {
 	return Config{
 		LabelPrefix: nodemark.DefaultLabelPrefix, DryRun: true, Cluster: lease.DefaultCluster(),
 		Breaker:      Breaker{Enabled: true, Percentage: new(defaultPercentage), Duration: defaultWindow},
@@ -91,9 +90,9 @@ func Default() Config {
 	}
 }
 
-// Rules are the rule sets in force. The built-in ones are no defaults under the
+// rules are the rule sets in force. The built-in ones are no defaults under the
 // file's, which would show through where a set of the file leaves a key out.
-func (c Config) Rules() []ruling.Set {
+func (c Config) rules() []ruling.Set {
 	if c.RuleSets == nil {
 		return ruling.Default()
 	}
@@ -103,8 +102,8 @@ func (c Config) Rules() []ruling.Set {
 // Warnings say which rules of the operator act on text that programs can choose.
 func (c Config) Warnings() []string { return ruling.Warnings(c.RuleSets) }
 
-// Quota are the quarantine budgets in force; the configuration is valid.
-func (c Config) Quota() quota.Rules {
+// quota are the quarantine budgets in force; the configuration is valid.
+func (c Config) quota() quota.Rules {
 	var limits []budget.Limit
 	if c.Breaker.Enabled {
 		limits = append(limits, c.Breaker.limit())
@@ -131,7 +130,7 @@ func (c Config) budgets() []budget.Limit {
 // Validate checks everything.
 func (c Config) Validate() error {
 	problems := []error{c.Location.Validate(), c.Cluster.Validate(), c.validateQuota()}
-	if _, err := ruling.Compile(c.Rules()); err != nil {
+	if _, err := ruling.Compile(c.rules()); err != nil {
 		problems = append(problems, err)
 	}
 	for _, why := range validation.IsQualifiedName(c.LabelPrefix + "cordon-timestamp") {
