@@ -1,5 +1,4 @@
-// Package config holds what an operator can set about fault remediation.
-package config
+package faultremediation
 
 import (
 	"errors"
@@ -61,14 +60,14 @@ type Lemon struct {
 	Keep bool `toml:"keep"`
 }
 
-// Default is the configuration without a file.
-func Default() Config {
+// defaultConfig is the configuration without a file.
+func defaultConfig() Config {
 	return Config{Cluster: lease.DefaultCluster(), Workers: 64, RecoveryWithin: decision.DefaultRecoveryWithin, UnrepairedAfter: decision.DefaultUnrepairedAfter, OrphanedAfter: decision.DefaultOrphanedAfter, Eviction: eviction.Default(),
 		Lemon: Lemon{Repairs: decision.DefaultLemonRepairs, Window: decision.DefaultLemonWindow}}
 }
 
-// Policy is what the decision needs besides the actions.
-func (c Config) Policy() decision.Policy {
+// policy is what the decision needs besides the actions.
+func (c Config) policy() decision.Policy {
 	return decision.Policy{RecoveryWithin: c.RecoveryWithin, UnrepairedAfter: c.UnrepairedAfter, Lemon: decision.LemonPolicy(c.Lemon)}
 }
 
@@ -91,7 +90,7 @@ func (c Config) Validate() error {
 	if err := c.Eviction.Validate(); err != nil {
 		problems = append(problems, fmt.Errorf("eviction: %w", err))
 	}
-	repairs, err := c.Compile()
+	repairs, err := c.compile()
 	return errors.Join(append(problems, err, c.checkExtent(repairs))...)
 }
 
@@ -123,8 +122,8 @@ func (c Config) checkExtent(repairs action.Policy) error {
 		record.ActionComponentReset, why)
 }
 
-// Compile reads the templates and compiles the repairs.
-func (c Config) Compile() (action.Policy, error) {
+// compile reads the templates and compiles the repairs.
+func (c Config) compile() (action.Policy, error) {
 	actions := c.RemediationActions
 	if len(actions) == 0 {
 		actions = action.Default()
