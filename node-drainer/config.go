@@ -1,5 +1,4 @@
-// Package config holds what an operator can set about the node drainer.
-package config
+package nodedrainer
 
 import (
 	"errors"
@@ -36,8 +35,8 @@ type Config struct {
 	OverdueAfterMinutes int `toml:"overdueAfterMinutes" bounds:"at least 1 min" flag:"overdue-after-minutes" usage:"minutes after its fault in which a drain may wait for the completion of pods before it is reported"`
 }
 
-// Default is the configuration without a file.
-func Default() Config {
+// defaultConfig is the configuration without a file.
+func defaultConfig() Config {
 	return Config{
 		Config: eviction.Default(), Cluster: lease.DefaultCluster(), Workers: 64, EvictionsPerNode: 16, EvictionsInFlight: 128,
 		OverdueAfterMinutes: int(decision.DefaultOverdue / time.Minute),

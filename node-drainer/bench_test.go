@@ -1,4 +1,4 @@
-package reconciler_test
+package nodedrainer
 
 import (
 	"context"
@@ -23,15 +23,13 @@ import (
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/node-drainer/decision"
-	"github.com/nvidia/nvsentinel/node-drainer/internal/config"
 	"github.com/nvidia/nvsentinel/node-drainer/internal/reconciler"
 	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
-// The size of BenchmarkDrain: go test -bench Drain ./internal/reconciler -args
-// -drain.pods=5000 -drain.nodes=100.
+// The size of BenchmarkDrain: go test -bench Drain . -args -drain.pods=5000 -drain.nodes=100.
 var (
 	benchPods  = flag.Int("drain.pods", 1000, "pods that BenchmarkDrain drains")
 	benchNodes = flag.Int("drain.nodes", 20, "nodes that they are spread over")
@@ -42,7 +40,7 @@ var (
 // on the same API server with the same number under way. It reports pods per
 // second of both, and how many times longer the drain takes (x-floor).
 func BenchmarkDrain(b *testing.B) {
-	defaults := config.Default()
+	defaults := defaultConfig()
 	bench := newBench(b)
 	var floor, drained time.Duration
 	for b.Loop() {
@@ -127,7 +125,7 @@ func (b *bench) evictByHand(pods []*corev1.Pod, inFlight int) time.Duration {
 
 // drainer prepares a drainer with one fault per node, as fault-quarantine leaves
 // it, and returns what drains them all.
-func (b *bench) drainer(c config.Config) func() time.Duration {
+func (b *bench) drainer(c Config) func() time.Duration {
 	db, err := storeopen.Open(b.b.Context(), "sqlite://"+filepath.Join(b.b.TempDir(), "records.db"),
 		storeopen.Options{SingleHost: true, Registerer: prometheus.NewRegistry()})
 	if err != nil {
