@@ -1,5 +1,4 @@
-// Package config holds what an operator can set about repair-chain.
-package config
+package repairchain
 
 import (
 	"errors"
@@ -20,8 +19,8 @@ type Config struct {
 	Keep time.Duration `toml:"keepRuns" bounds:"at least 0s" flag:"keep-runs" usage:"how long a run that has ended is kept with its objects; 0s is for ever"`
 }
 
-// Default is the configuration without a file.
-func Default() Config {
+// defaultConfig is the configuration without a file.
+func defaultConfig() Config {
 	return Config{Keep: 30 * 24 * time.Hour, Cluster: lease.DefaultCluster()}
 }
 

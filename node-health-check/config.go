@@ -1,5 +1,4 @@
-// Package config holds what an operator can set about node-health-check.
-package config
+package nodehealthcheck
 
 import (
 	"errors"
@@ -28,8 +27,8 @@ type Config struct {
 	Bridge bool `toml:"bridge" flag:"bridge" usage:"report the nodes of HealthEventRemediations as health events and mirror what comes of them"`
 }
 
-// Default is the configuration without a file.
-func Default() Config {
+// defaultConfig is the configuration without a file.
+func defaultConfig() Config {
 	return Config{
 		DryRun: true, LeaseNamespace: nodelease.DefaultNamespace, Workers: 64,
 		Connector: report.DefaultConnector(), Cluster: lease.DefaultCluster(),
