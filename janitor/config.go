@@ -1,5 +1,4 @@
-// Package config holds what an operator can set about the janitor.
-package config
+package janitor
 
 import (
 	"errors"
@@ -123,8 +122,8 @@ type TerminateNode struct {
 	PollInterval  time.Duration `toml:"pollInterval"`
 }
 
-// Default is the configuration without a file; it lacks the plugin's address.
-func Default() Config {
+// defaultConfig is the configuration without a file; it lacks the plugin's address.
+func defaultConfig() Config {
 	return Config{
 		Global: Global{
 			Timeout: 25 * time.Minute, TTL: 336 * time.Hour,
@@ -153,7 +152,7 @@ func (c Config) Validate() error {
 	if c.Global.TTL < 0 {
 		problems = append(problems, fmt.Errorf("global.ttl (--ttl) %s is negative", c.Global.TTL))
 	}
-	for _, one := range []Controller{c.Reboot(), c.Terminate()} {
+	for _, one := range []nodeController{c.reboot(), c.terminate()} {
 		if one.Enabled {
 			problems = append(problems, one.validate(c.Lease))
 		}

@@ -1,4 +1,4 @@
-package config
+package janitor
 
 import (
 	"cmp"
@@ -13,9 +13,9 @@ import (
 	"github.com/nvidia/nvsentinel/janitor/repair"
 )
 
-// Controller is what one controller works with, once what it does not set itself
+// nodeController is what one controller works with, once what it does not set itself
 // was taken from the others.
-type Controller struct {
+type nodeController struct {
 	// Enabled switches it on.
 	Enabled bool
 	// Endpoint is its plugin.
@@ -33,10 +33,10 @@ type selectors struct {
 	text []string
 }
 
-// Reboot is the reboot controller.
-func (c Config) Reboot() Controller {
+// reboot is the reboot controller.
+func (c Config) reboot() nodeController {
 	own := c.RebootNode
-	return Controller{
+	return nodeController{
 		Enabled: own.Enabled, key: "rebootNodeController",
 		Endpoint:   c.endpoint(own.CSPPluginHost, own.CSPPlugin, own.PluginTimeout),
 		exclusions: c.exclusions("rebootNodeController", own.Nodes),
@@ -47,10 +47,10 @@ func (c Config) Reboot() Controller {
 	}
 }
 
-// Terminate is the termination controller.
-func (c Config) Terminate() Controller {
+// terminate is the termination controller.
+func (c Config) terminate() nodeController {
 	own, reboot := c.TerminateNode, c.RebootNode
-	return Controller{
+	return nodeController{
 		Enabled: own.Enabled, key: "terminateNodeController",
 		Endpoint:   c.endpoint(own.CSPPluginHost, own.CSPPlugin, cmp.Or(own.PluginTimeout, reboot.PluginTimeout)),
 		exclusions: c.exclusions("terminateNodeController", own.Nodes),
@@ -79,9 +79,9 @@ func (c Config) exclusions(controller string, own NodesOverride) []selectors {
 	return []selectors{{"global.nodes.exclusions", c.Global.Nodes.Exclusions}, {controller + ".nodes.exclusions", own.Exclusions}}
 }
 
-// Excluded are the nodes that the controller leaves alone; none matches after an
+// excluded are the nodes that the controller leaves alone; none matches after an
 // error.
-func (c Controller) Excluded() ([]labels.Selector, error) { return excluded(c.exclusions) }
+func (c nodeController) excluded() ([]labels.Selector, error) { return excluded(c.exclusions) }
 
 func excluded(lists []selectors) ([]labels.Selector, error) {
 	var out []labels.Selector
@@ -103,14 +103,14 @@ func excluded(lists []selectors) ([]labels.Selector, error) {
 }
 
 // validate joins everything that is wrong with the controller.
-func (c Controller) validate(l lease.Config) error {
+func (c nodeController) validate(l lease.Config) error {
 	var problems []error
 	if c.Endpoint.Host == "" {
 		problems = append(problems, fmt.Errorf("global.cspPluginHost (--csp-plugin-host) and %s.cspPluginHost are both empty", c.key))
 	} else if err := c.Endpoint.Validate(); err != nil {
 		problems = append(problems, fmt.Errorf("global.cspPlugin and %s.cspPlugin: %w", c.key, err))
 	}
-	_, err := c.Excluded()
+	_, err := c.excluded()
 	problems = append(problems, err)
 	call := c.Endpoint.CallTimeout
 	for _, d := range []struct {

@@ -1,4 +1,4 @@
-package config
+package janitor
 
 import (
 	"cmp"
@@ -17,8 +17,8 @@ import (
 
 const resetKey = "gpuResetController"
 
-// operator is the only service manager.
-const operator = "gpu-operator"
+// gpuOperator is the only service manager.
+const gpuOperator = "gpu-operator"
 
 // GPUReset configures the controller of GPUReset objects.
 type GPUReset struct {
@@ -69,13 +69,13 @@ type ResetJob struct {
 
 func defaultGPUReset() GPUReset {
 	return GPUReset{
-		ServiceManager: ServiceManager{Name: operator, Namespace: operator, TeardownTimeout: 5 * time.Minute, RestoreTimeout: 10 * time.Minute},
+		ServiceManager: ServiceManager{Name: gpuOperator, Namespace: gpuOperator, TeardownTimeout: 5 * time.Minute, RestoreTimeout: 10 * time.Minute},
 		ResetJob:       ResetJob{DriverRoot: "/run/nvidia/driver", Timeout: 5 * time.Minute},
 	}
 }
 
-// ResetPolicy is what the decisions about GPUResets depend on.
-func (c Config) ResetPolicy() reset.Policy {
+// resetPolicy is what the decisions about GPUResets depend on.
+func (c Config) resetPolicy() reset.Policy {
 	own := c.GPUReset
 	return reset.Policy{
 		Policy: repair.Policy{
@@ -87,8 +87,8 @@ func (c Config) ResetPolicy() reset.Policy {
 	}
 }
 
-// ResetTool is what the Jobs run.
-func (c Config) ResetTool() gpureset.Tool {
+// resetTool is what the Jobs run.
+func (c Config) resetTool() gpureset.Tool {
 	job := c.GPUReset.ResetJob
 	return gpureset.Tool{
 		Namespace: cmp.Or(job.Namespace, c.Lease.Namespace), Image: job.Image, PullSecrets: job.ImagePullSecrets,
@@ -96,18 +96,18 @@ func (c Config) ResetTool() gpureset.Tool {
 	}
 }
 
-// ResetExcluded are the nodes whose GPUs are not reset.
-func (c Config) ResetExcluded() ([]labels.Selector, error) {
+// resetExcluded are the nodes whose GPUs are not reset.
+func (c Config) resetExcluded() ([]labels.Selector, error) {
 	return excluded(c.exclusions(resetKey, c.GPUReset.Nodes))
 }
 
 // validateReset joins everything that is wrong with the controller.
 func (c Config) validateReset() error {
-	own, policy, tool := c.GPUReset, c.ResetPolicy(), c.ResetTool()
-	_, err := c.ResetExcluded()
+	own, policy, tool := c.GPUReset, c.resetPolicy(), c.resetTool()
+	_, err := c.resetExcluded()
 	problems := []error{err}
-	if own.ServiceManager.Name != operator {
-		problems = append(problems, fmt.Errorf("%s.serviceManager.name is %q; the only one is %s", resetKey, own.ServiceManager.Name, operator))
+	if own.ServiceManager.Name != gpuOperator {
+		problems = append(problems, fmt.Errorf("%s.serviceManager.name is %q; the only one is %s", resetKey, own.ServiceManager.Name, gpuOperator))
 	}
 	for _, text := range []struct{ key, value, right string }{
 		{"serviceManager.namespace", own.ServiceManager.Namespace, "it is that of the GPU services' pods"},

@@ -1,4 +1,4 @@
-package config
+package janitor
 
 import (
 	"flag"
@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
-	read "github.com/nvidia/nvsentinel/internal/config"
+	"github.com/nvidia/nvsentinel/internal/config"
 )
 
 // TestControlPlaneIsExcluded: a file that says something else keeps the default; only one
@@ -28,17 +28,17 @@ func TestControlPlaneIsExcluded(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		c := Default()
+		c := defaultConfig()
 		c.Global.CSPPluginHost = "plugin:9090"
-		set, err := read.Bind(flag.NewFlagSet("janitor", flag.ContinueOnError), &c)
+		set, err := config.Bind(flag.NewFlagSet("janitor", flag.ContinueOnError), &c)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := set.Load(file, os.LookupEnv); err != nil {
 			t.Fatal(err)
 		}
-		for kind, controller := range map[string]Controller{"reboot": c.Reboot(), "terminate": c.Terminate()} {
-			selectors, err := controller.Excluded()
+		for kind, controller := range map[string]nodeController{"reboot": c.reboot(), "terminate": c.terminate()} {
+			selectors, err := controller.excluded()
 			if got := slices.ContainsFunc(selectors, func(s labels.Selector) bool { return s.Matches(control) }); err != nil || got != want {
 				t.Errorf("%q: %s excludes the control plane: %v, %v; want %v", text, kind, got, err, want)
 			}
