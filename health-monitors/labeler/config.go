@@ -1,5 +1,4 @@
-// Package config is the configuration of the labeler.
-package config
+package labeler
 
 import (
 	"errors"
@@ -15,9 +14,6 @@ import (
 	"github.com/nvidia/nvsentinel/internal/config"
 	"github.com/nvidia/nvsentinel/internal/lease"
 )
-
-// Name is that of the program.
-const Name = "labeler"
 
 // Config is the configuration of the labeler.
 type Config struct {
@@ -45,8 +41,8 @@ type Config struct {
 	Workers int `toml:"workers" bounds:"at least 1" flag:"workers" usage:"nodes that are labelled at once"`
 }
 
-// Default is the configuration without special wishes.
-var Default = Config{
+// defaultConfig is the configuration without special wishes.
+var defaultConfig = Config{
 	DCGMApp: "nvidia-dcgm", DriverApp: "nvidia-driver-daemonset", GKEApp: "nvidia-driver-installer",
 	PodNamespaces: []string{"gpu-operator", "nvidia-gpu-operator", "kube-system"}, RequireReady: true, Grace: 10 * time.Minute, Workers: 8, Cluster: lease.DefaultCluster(),
 }
@@ -76,12 +72,12 @@ func (c Config) Validate() error {
 	}
 	wrong(c.KataLabel != "" && len(validation.IsQualifiedName(c.KataLabel)) > 0, "kataLabel (--kata-label) %q is no label's key", c.KataLabel)
 	wrong(c.AssumeDCGM != "" && !version.MatchString(c.AssumeDCGM), "assumeDCGMVersion (--assume-dcgm-version) %q is not like 4.x", c.AssumeDCGM)
-	_, err := c.Policy()
+	_, err := c.policy()
 	return errors.Join(append(problems, err)...)
 }
 
-// Policy is what decisions need of the configuration.
-func (c Config) Policy() (labeling.Policy, error) {
+// policy is what decisions need of the configuration.
+func (c Config) policy() (labeling.Policy, error) {
 	file, text := "the built-in classes", labeling.Builtin
 	if c.ClassesFile != "" {
 		content, err := os.ReadFile(c.ClassesFile)
