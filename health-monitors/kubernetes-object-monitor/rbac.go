@@ -1,4 +1,4 @@
-package config
+package kubernetesobjectmonitor
 
 import (
 	"bytes"
@@ -31,15 +31,15 @@ func (nothing) Find(schema.GroupVersionKind, string, string) (map[string]any, er
 // request is the command line.
 type request struct{ policies, kubeconfig, namespace, account string }
 
-// RunRights is the subcommand rbac: it prints the roles and their bindings, and
+// runRights is the subcommand rbac: it prints the roles and their bindings, and
 // returns the exit code.
-func RunRights(args []string, out, problems io.Writer) int {
+func runRights(args []string, out, problems io.Writer) int {
 	flags := flag.NewFlagSet(machine.Agent+" rbac", flag.ContinueOnError)
 	flags.SetOutput(problems)
 	var r request
-	flags.StringVar(&r.policies, "policy-config-path", Default.Policies, "file with the policies")
+	flags.StringVar(&r.policies, "policy-config-path", defaultConfig.Policies, "file with the policies")
 	flags.StringVar(&r.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster that is asked for the resource names of the kinds; without it they are the regular plurals")
-	flags.StringVar(&r.namespace, "namespace", Default.Lease.Namespace, "namespace of the service account")
+	flags.StringVar(&r.namespace, "namespace", defaultConfig.Lease.Namespace, "namespace of the service account")
 	flags.StringVar(&r.account, "service-account", machine.Agent, "service account that gets the rights")
 	flags.Usage = func() {
 		fmt.Fprintln(problems, machine.Agent+" rbac [flags]\nPrints the roles that the policies need, to be applied as they are.")

@@ -1,4 +1,4 @@
-package config
+package healtheventsanalyzer
 
 import (
 	"os"
@@ -20,9 +20,9 @@ func TestANameOfAnotherAgentIsRefused(t *testing.T) {
 		}
 		return path
 	}
-	c := Default()
+	c := defaultConfig()
 	c.RulesPath = write("rules.toml", strings.Replace(string(rule.BuiltIn()), `"RepeatedXID31OnDifferentGPU"`, `"GpuTwice"`, 1))
-	_, err := c.Rules()
+	_, err := c.rules()
 	for _, want := range []string{c.RulesPath, `("GpuTwice"): name:`, `belongs to agent "gpu-health-monitor" (checks "Gpu*"`, "choose another name"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
@@ -30,14 +30,14 @@ func TestANameOfAnotherAgentIsRefused(t *testing.T) {
 	}
 	c.Publishers = write("connector.toml", "[[publishers.agent]]\nname = \"gpu-health-monitor\"\nchecks = [\"Gpu*\"]\n"+
 		"[[publishers.agent]]\nname = \"health-events-analyzer\"\nchecks = [\"GpuTwice\"]\n")
-	if rules, err := c.Rules(); err != nil || len(rules) != len(rule.Default()) {
+	if rules, err := c.rules(); err != nil || len(rules) != len(rule.Default()) {
 		t.Errorf("%d rules, %v", len(rules), err)
 	}
 	if files := c.Files(); len(files) != 2 {
 		t.Errorf("files %q", files)
 	}
 	c.RulesPath = ""
-	if rules, err := c.Rules(); err != nil || len(rules) != len(rule.Default()) {
+	if rules, err := c.rules(); err != nil || len(rules) != len(rule.Default()) {
 		t.Errorf("%d built-in rules, %v", len(rules), err)
 	}
 }

@@ -1,4 +1,4 @@
-package config
+package kubernetesobjectmonitor
 
 import (
 	"bytes"
@@ -26,15 +26,15 @@ items:
     metadata: {name: broken-object, labels: {nvidia.com/gpu.present: "true"}}
 `
 
-func runCheck(t *testing.T, in string, args ...string) (int, string, string) {
+func checked(t *testing.T, in string, args ...string) (int, string, string) {
 	t.Helper()
 	var out, problems bytes.Buffer
-	code := RunCheck(args, Streams{strings.NewReader(in), &out, &problems}, time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	code := runCheck(args, streams{strings.NewReader(in), &out, &problems}, time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 	return code, out.String(), problems.String()
 }
 
 func TestTheExampleOnThreeNodes(t *testing.T) {
-	code, out, problems := runCheck(t, nodes, "--policy-config-path", "../../policy/testdata/policies.toml")
+	code, out, problems := checked(t, nodes, "--policy-config-path", "policy/testdata/policies.toml")
 	t.Log(out)
 	for _, want := range []string{
 		"policy GPUNodeNotReady (v1 Node)\n", "  gpu-down: match on node gpu-down\n", `"recommendedAction":"RESTART_VM"`,
@@ -55,7 +55,7 @@ func TestTheClockCanBeSetAndFilesRead(t *testing.T) {
 	if err := os.WriteFile(file, []byte(nodes), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, out, _ := runCheck(t, "", "--policy-config-path", "../../policy/testdata/policies.toml", "--now", "2026-03-01T13:00:01Z", file)
+	_, out, _ := checked(t, "", "--policy-config-path", "policy/testdata/policies.toml", "--now", "2026-03-01T13:00:01Z", file)
 	if !strings.Contains(out, "gpu-soon: match on node gpu-soon\n") {
 		t.Error(out)
 	}
@@ -69,10 +69,10 @@ func TestTheCheckNamesWhatIsWrong(t *testing.T) {
 	}{
 		"no file":  {[]string{"--policy-config-path", "absent.toml"}, "", "absent.toml"},
 		"the time": {[]string{"--now", "noon"}, "", "flag --now"},
-		"object":   {[]string{"--policy-config-path", "../../policy/testdata/policies.toml"}, "a: b", "from input: an object has no kind"},
-		"yaml":     {[]string{"--policy-config-path", "../../policy/testdata/policies.toml"}, "a: [", "from input"},
+		"object":   {[]string{"--policy-config-path", "policy/testdata/policies.toml"}, "a: b", "from input: an object has no kind"},
+		"yaml":     {[]string{"--policy-config-path", "policy/testdata/policies.toml"}, "a: [", "from input"},
 	} {
-		if code, _, problems := runCheck(t, c.in, c.args...); code != exitUsage || !strings.Contains(problems, c.want) {
+		if code, _, problems := checked(t, c.in, c.args...); code != exitUsage || !strings.Contains(problems, c.want) {
 			t.Errorf("%s: exit code %d, %q", name, code, problems)
 		}
 	}
@@ -81,7 +81,7 @@ func TestTheCheckNamesWhatIsWrong(t *testing.T) {
 // shipped is the file of policies that the chart ships.
 func shipped(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../../../../distros/helm/nvsentinel/manifests/kubernetes-object-monitor/deployment.yaml")
+	text, err := os.ReadFile("../../distros/helm/nvsentinel/manifests/kubernetes-object-monitor/deployment.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ status: {conditions: []}
 		"a node whose GPUs are absent": {[]string{"present: \"true\"", "present: \"false\""}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, out, problems := runCheck(t, strings.NewReplacer(append(c.change, "\x00", "")...).Replace(event), "--policy-config-path", shipped(t))
+			_, out, problems := checked(t, strings.NewReplacer(append(c.change, "\x00", "")...).Replace(event), "--policy-config-path", shipped(t))
 			if strings.Contains(out, "match on node victim") != c.match || problems != "" || strings.Contains(out, "match on node evil") {
 				t.Errorf("want a match: %v\n%s%s", c.match, out, problems)
 			}
@@ -178,7 +178,7 @@ func TestPoliciesThatTenantsCouldUseAreNamed(t *testing.T) {
 			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			_, out, problems := runCheck(t, nodes, "--policy-config-path", file)
+			_, out, problems := checked(t, nodes, "--policy-config-path", file)
 			if strings.Contains(out, "warning: whoever may write") != c.warned || problems != "" {
 				t.Errorf("want a warning: %v\n%s%s", c.warned, out, problems)
 			}
@@ -197,12 +197,12 @@ func TestANameOfAnotherAgentIsRefused(t *testing.T) {
 		}
 		return path
 	}
-	example, err := os.ReadFile("../../policy/testdata/policies.toml")
+	example, err := os.ReadFile("policy/testdata/policies.toml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	policies := write("policies.toml", strings.Replace(string(example), `"GPUNodeNotReady"`, `"GpuBroken"`, 1))
-	code, _, problems := runCheck(t, nodes, "--policy-config-path", policies)
+	code, _, problems := checked(t, nodes, "--policy-config-path", policies)
 	for _, want := range []string{
 		policies, `policies[0] ("GpuBroken"): name:`, `belongs to agent "gpu-health-monitor" (checks "Gpu*" in the connectors' built-in names)`,
 		"choose another name", `[[publishers.agent]]`,
@@ -213,11 +213,11 @@ func TestANameOfAnotherAgentIsRefused(t *testing.T) {
 	}
 	given := write("connector.toml", "[[publishers.agent]]\nname = \"gpu-health-monitor\"\nchecks = [\"Gpu*\"]\n"+
 		"[[publishers.agent]]\nname = \"kubernetes-object-monitor\"\nchecks = [\"GpuBroken\"]\n")
-	code, out, problems := runCheck(t, nodes, "--policy-config-path", policies, "--publishers-config-path", given)
+	code, out, problems := checked(t, nodes, "--policy-config-path", policies, "--publishers-config-path", given)
 	if code != exitErrors || problems != "" || !strings.Contains(out, "policy GpuBroken (v1 Node)") {
 		t.Errorf("exit code %d, %q", code, problems)
 	}
-	if code, _, problems := runCheck(t, nodes, "--policy-config-path", policies, "--publishers-config-path", dir+"/none"); code != exitUsage || !strings.Contains(problems, "publishersConfigPath") {
+	if code, _, problems := checked(t, nodes, "--policy-config-path", policies, "--publishers-config-path", dir+"/none"); code != exitUsage || !strings.Contains(problems, "publishersConfigPath") {
 		t.Errorf("exit code %d, %q", code, problems)
 	}
 }

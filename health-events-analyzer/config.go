@@ -1,5 +1,4 @@
-// Package config is what an operator can set of health-events-analyzer.
-package config
+package healtheventsanalyzer
 
 import (
 	"errors"
@@ -14,7 +13,7 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
-// Config of health-events-analyzer.
+// Config is what an operator can set of health-events-analyzer.
 type Config struct {
 	storeopen.Location
 	lease.Cluster
@@ -39,15 +38,15 @@ type Config struct {
 	CachedEvents int `toml:"cachedEvents" bounds:"at least 0" flag:"cached-events" usage:"events kept in memory; nodes beyond it are read again when they have news; rules of the cluster hold at most half"`
 }
 
-// Default has the built-in rules.
-func Default() Config {
+// defaultConfig has the built-in rules.
+func defaultConfig() Config {
 	return Config{
 		Acting: report.Acting{Strategy: record.Process}, Socket: "unix:///var/run/nvsentinel.sock", Workers: 16, CachedEvents: 500_000, Cluster: lease.DefaultCluster(),
 	}
 }
 
-// Rules reads the rules in force.
-func (c Config) Rules() ([]rule.Rule, error) {
+// rules reads the rules in force.
+func (c Config) rules() ([]rule.Rule, error) {
 	if c.RulesPath == "" {
 		return rule.Default(), nil
 	}
@@ -75,6 +74,6 @@ func (c Config) Files() []string {
 
 // Validate checks everything.
 func (c Config) Validate() error {
-	_, err := c.Rules()
+	_, err := c.rules()
 	return errors.Join(config.CheckBounds(c), err, c.Location.Validate(), c.Cluster.Validate())
 }

@@ -1,5 +1,4 @@
-// Package config holds what an operator can set about the object monitor.
-package config
+package kubernetesobjectmonitor
 
 import (
 	"errors"
@@ -34,9 +33,9 @@ type Config struct {
 	ProbeAddress   string `toml:"healthProbeBindAddress" flag:"health-probe-bind-address" usage:"host:port of the probes"`
 }
 
-// Default is the configuration without special wishes; numbers and path are
+// defaultConfig is the configuration without special wishes; numbers and path are
 // those of ADR-011.
-var Default = Config{
+var defaultConfig = Config{
 	Policies:       "/etc/nvsentinel/config/policies.toml",
 	Resync:         5 * time.Minute,
 	Workers:        10,

@@ -1,4 +1,4 @@
-package config
+package kubernetesobjectmonitor
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 
 func run(args ...string) (code int, out, problems string) {
 	var o, p bytes.Buffer
-	code = RunRights(args, &o, &p)
+	code = runRights(args, &o, &p)
 	return code, o.String(), p.String()
 }
 
@@ -22,7 +22,7 @@ func TestWhatIsPrinted(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "policies.toml")
 			text := d.Input
 			if d.HasArg("adr") {
-				example, err := os.ReadFile("../../policy/testdata/policies.toml")
+				example, err := os.ReadFile("policy/testdata/policies.toml")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -43,8 +43,8 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		want string
 	}{
 		"no file":    {[]string{"--policy-config-path", "absent.toml"}, "absent.toml"},
-		"kubeconfig": {[]string{"--policy-config-path", "../../policy/testdata/policies.toml", "--kubeconfig", "absent"}, "kubeconfig absent"},
-		"argument":   {[]string{"--policy-config-path", "../../policy/testdata/policies.toml", "more"}, `unexpected argument "more"`},
+		"kubeconfig": {[]string{"--policy-config-path", "policy/testdata/policies.toml", "--kubeconfig", "absent"}, "kubeconfig absent"},
+		"argument":   {[]string{"--policy-config-path", "policy/testdata/policies.toml", "more"}, `unexpected argument "more"`},
 	} {
 		if code, out, problems := run(c.args...); code != exitUsage || !strings.Contains(problems, c.want) {
 			t.Errorf("%s: exit code %d, %q, %q", name, code, out, problems)

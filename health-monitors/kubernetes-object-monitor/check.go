@@ -1,4 +1,4 @@
-package config
+package kubernetesobjectmonitor
 
 import (
 	"bufio"
@@ -28,8 +28,8 @@ const (
 	exitUsage  = 2 // flags, the policy file or an object are wrong, or the API server cannot be asked
 )
 
-// Streams are what a command line speaks to.
-type Streams struct {
+// streams are what a command line speaks to.
+type streams struct {
 	In       io.Reader
 	Out, Err io.Writer
 }
@@ -47,12 +47,12 @@ func (o objects) Find(kind schema.GroupVersionKind, namespace, name string) (map
 	return nil, nil
 }
 
-// RunCheck is the subcommand check: it prints what every policy says about every
+// runCheck is the subcommand check: it prints what every policy says about every
 // object of its kind, and returns the exit code.
-func RunCheck(args []string, s Streams, now time.Time) int {
+func runCheck(args []string, s streams, now time.Time) int {
 	flags := flag.NewFlagSet("kubernetes-object-monitor check", flag.ContinueOnError)
 	flags.SetOutput(s.Err)
-	path := flags.String("policy-config-path", Default.Policies, "file with the policies")
+	path := flags.String("policy-config-path", defaultConfig.Policies, "file with the policies")
 	publishers := flags.String("publishers-config-path", "", "the connectors' configuration file; check names that its [[publishers.agent]] give to other agents are refused; empty takes the built-in ones")
 	clock := flags.String("now", now.UTC().Format(time.RFC3339), "time of the evaluation, as RFC 3339")
 	flags.Usage = func() {
@@ -203,11 +203,11 @@ func one(p *policy.Policy, object *unstructured.Unstructured, at time.Time, out 
 		return false
 	}
 	fmt.Fprintf(out, "  %s: match on node %s%s\n", name, node, later)
-	return events(p, name, node, at, out)
+	return printEvents(p, name, node, at, out)
 }
 
-// events prints what would be sent.
-func events(p *policy.Policy, name, node string, at time.Time, out io.Writer) bool {
+// printEvents prints what would be sent.
+func printEvents(p *policy.Policy, name, node string, at time.Time, out io.Writer) bool {
 	tracker := machine.New("check")
 	r := p.Report
 	_, err := tracker.Observe(machine.Seen{

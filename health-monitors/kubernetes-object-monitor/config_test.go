@@ -1,4 +1,4 @@
-package config
+package kubernetesobjectmonitor
 
 import (
 	"strings"
@@ -11,18 +11,18 @@ import (
 var _ daemon.Listening = Config{}
 
 func TestTheDefaultsAreThoseOfTheADR(t *testing.T) {
-	if err := Default.Validate(); err != nil {
+	if err := defaultConfig.Validate(); err != nil {
 		t.Error(err)
 	}
-	metrics, probes := Default.Addresses()
-	if Default.Resync != 5*time.Minute || Default.Workers != 10 || metrics != ":8080" || probes != ":8081" ||
-		Default.Policies != "/etc/nvsentinel/config/policies.toml" {
-		t.Errorf("%+v", Default)
+	metrics, probes := defaultConfig.Addresses()
+	if defaultConfig.Resync != 5*time.Minute || defaultConfig.Workers != 10 || metrics != ":8080" || probes != ":8081" ||
+		defaultConfig.Policies != "/etc/nvsentinel/config/policies.toml" {
+		t.Errorf("%+v", defaultConfig)
 	}
 }
 
 func TestEverythingWrongIsNamed(t *testing.T) {
-	bad := Default
+	bad := defaultConfig
 	bad.Policies, bad.State, bad.Socket, bad.Resync, bad.Workers, bad.Strategy = "", "", "", 0, 0, "STORE_ONLY"
 	err := bad.Validate()
 	for _, flag := range []string{"--policy-config-path", "--state-config-map", "--platform-connector-socket", "--resync-period", "--max-concurrent-reconciles", "--processingStrategy"} {
