@@ -1,5 +1,4 @@
-// Package config holds what an operator can set about a connector of the control plane.
-package config
+package main
 
 import (
 	"errors"
@@ -20,12 +19,12 @@ import (
 
 // Roles of a connector.
 const (
-	// RoleGateway is the connector between nodes and the store: nodes need no
+	// roleGateway is the connector between nodes and the store: nodes need no
 	// account of the store.
-	RoleGateway = "gateway"
-	// RoleCluster is the connector of the control plane: it shows the faults of
+	roleGateway = "gateway"
+	// roleCluster is the connector of the control plane: it shows the faults of
 	// cluster-wide publishers as conditions of their nodes.
-	RoleCluster = "cluster"
+	roleCluster = "cluster"
 )
 
 // Config is the configuration of a platform connector.
@@ -78,8 +77,8 @@ type Gateway struct {
 	InspectAddress string `toml:"inspectAddress" bounds:"of the loopback interface, or empty" flag:"inspect-address" usage:"host:port of the loopback interface where role gateway lets the store be read, for nvsentinel of who may forward a port into its pod; nobody is asked who he is there; empty turns it off"`
 }
 
-// Default is the configuration without a file.
-func Default() Config {
+// defaultConfig is the configuration without a file.
+func defaultConfig() Config {
 	return Config{
 		Shared: nodeconnector.DefaultShared(), Lease: lease.Default(), Coverage: cluster.DefaultCoverage(),
 		Gateway: Gateway{
@@ -95,14 +94,14 @@ func Default() Config {
 func (c Config) Validate() error {
 	problems := []error{c.Shared.Validate(), c.Location.Validate()}
 	switch c.Role {
-	case RoleCluster:
+	case roleCluster:
 		problems = append(problems, c.validateCluster())
-	case RoleGateway:
+	case roleGateway:
 		problems = append(problems, c.validateGateway())
 	case "node":
 		problems = append(problems, errors.New("role (--role) node was removed: run node-connector on nodes, with --gateway (docs/upgrade.md)"))
 	default:
-		problems = append(problems, fmt.Errorf("role (--role) %q is not %s or %s", c.Role, RoleGateway, RoleCluster))
+		problems = append(problems, fmt.Errorf("role (--role) %q is not %s or %s", c.Role, roleGateway, roleCluster))
 	}
 	return errors.Join(problems...)
 }
@@ -113,7 +112,7 @@ func (c Config) validateCluster() error {
 	if !c.Kubernetes {
 		problems = append(problems, errors.New("kubernetes (--kubernetes) is off: role cluster has nothing else to do"))
 	}
-	if len(c.ClusterAgents()) == 0 {
+	if len(c.clusterAgents()) == 0 {
 		problems = append(problems, errors.New("publishers.agent has no agent with clusterWide = true, and coverage (--coverage) is off: role cluster has nothing to show"))
 	}
 	if c.Coverage.Enabled {
@@ -122,9 +121,9 @@ func (c Config) validateCluster() error {
 	return errors.Join(append(problems, c.Lease.Validate())...)
 }
 
-// ClusterAgents are those whose faults role cluster shows; its own reports are among
+// clusterAgents are those whose faults role cluster shows; its own reports are among
 // them.
-func (c Config) ClusterAgents() []string {
+func (c Config) clusterAgents() []string {
 	agents := c.Publishers.Policy("").ClusterAgents()
 	if c.Coverage.Enabled && !slices.Contains(agents, record.CoverageAgent) {
 		agents = append(agents, record.CoverageAgent)

@@ -1,4 +1,4 @@
-package config
+package main
 
 import (
 	"strings"
@@ -42,8 +42,8 @@ func TestRoleNodeIsRemoved(t *testing.T) {
 }
 
 func TestRoleCluster(t *testing.T) {
-	c := Default()
-	c.Role, c.Store = RoleCluster, config.NewSecret("postgres://store/HealthEventsDatabase")
+	c := defaultConfig()
+	c.Role, c.Store = roleCluster, config.NewSecret("postgres://store/HealthEventsDatabase")
 	c.Lease.Enabled, c.Lease.RenewDeadline = true, c.Lease.Duration
 	c.Kubernetes = false
 	err := c.Validate()
@@ -55,7 +55,7 @@ func TestRoleCluster(t *testing.T) {
 			t.Errorf("the error does not name %s:\n%v", key, err)
 		}
 	}
-	c.Lease, c.Kubernetes = Default().Lease, true
+	c.Lease, c.Kubernetes = defaultConfig().Lease, true
 	c.Publishers.Agents = []authz.Agent{{Name: "w", Account: "system:serviceaccount:nvsentinel:w", ClusterWide: true}}
 	if err := c.Validate(); err != nil {
 		t.Errorf("a good configuration: %v", err)
@@ -100,8 +100,8 @@ func TestMode(t *testing.T) {
 }
 
 func TestRoleGateway(t *testing.T) {
-	c := Default()
-	c.Role, c.Store, c.Kubernetes = RoleGateway, config.NewSecret("postgres://store/HealthEventsDatabase"), false
+	c := defaultConfig()
+	c.Role, c.Store, c.Kubernetes = roleGateway, config.NewSecret("postgres://store/HealthEventsDatabase"), false
 	c.Gateway = Gateway{Listen: "nowhere", VerdictLife: time.Hour}
 	err := c.Validate()
 	if err == nil {
@@ -121,8 +121,8 @@ func TestRoleGateway(t *testing.T) {
 }
 
 func goodGateway() Config {
-	c := Default()
-	c.Role, c.Store, c.Gateway.Accounts = RoleGateway, config.NewSecret("postgres://store/HealthEventsDatabase"), []string{"system:serviceaccount:nvsentinel:platform-connectors"}
+	c := defaultConfig()
+	c.Role, c.Store, c.Gateway.Accounts = roleGateway, config.NewSecret("postgres://store/HealthEventsDatabase"), []string{"system:serviceaccount:nvsentinel:platform-connectors"}
 	return c
 }
 
