@@ -1,4 +1,4 @@
-package eventexporter_test
+package eventexporter
 
 import (
 	"flag"
@@ -11,22 +11,21 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/nvidia/nvsentinel/event-exporter/internal/config"
 	"github.com/nvidia/nvsentinel/event-exporter/internal/sender"
-	files "github.com/nvidia/nvsentinel/internal/config"
+	"github.com/nvidia/nvsentinel/internal/config"
 )
 
 // load reads a file and flags over the defaults.
-func load(t testing.TB, text string, args ...string) (config.Config, error) {
+func load(t testing.TB, text string, args ...string) (Config, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "c.toml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg := config.Default()
+	cfg := defaultConfig()
 	flags := flag.NewFlagSet("test", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	set, err := files.Bind(flags, &cfg)
+	set, err := config.Bind(flags, &cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,14 +43,14 @@ func TestDefaultsAreSafe(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := c.Exporter
-	if e.Sink.Mode != sender.Structured || e.Sink.BatchSize != 1 || e.Backfill.LookBack() != 24*time.Hour || e.Backfill.RateLimit != 1000 {
+	if e.Sink.Mode != sender.Structured || e.Sink.BatchSize != 1 || e.Backfill.lookBack() != 24*time.Hour || e.Backfill.RateLimit != 1000 {
 		t.Errorf("defaults %+v", e)
 	}
-	if diff := cmp.Diff([]int{400, 413, 422}, e.Failure.Policy().Poison); diff != "" {
+	if diff := cmp.Diff([]int{400, 413, 422}, e.Failure.policy().Poison); diff != "" {
 		t.Errorf("poison (-want +got):\n%s", diff)
 	}
 	c, err = load(t, minimal+"[exporter.backfill]\nenabled = false\n[exporter.oidc]\ntokenURL = \"https://t\"\nclientID = \"i\"\n", "--oidc-secret-path=/s", "--workers=3")
-	if err != nil || c.Exporter.Backfill.LookBack() != 0 || c.Exporter.OIDC.SecretFile != "/s" || c.Workers != 3 {
+	if err != nil || c.Exporter.Backfill.lookBack() != 0 || c.Exporter.OIDC.SecretFile != "/s" || c.Workers != 3 {
 		t.Errorf("%+v, %v", c, err)
 	}
 }
@@ -91,14 +90,14 @@ poisonStatus = [400]
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := config.Exporter{
+	want := Exporter{
 		Metadata: map[string]string{"cluster": "c", "data_center": "eu_1"},
-		Sink: config.Sink{
+		Sink: Sink{
 			Endpoint: "https://h/e", Timeout: 30 * time.Second, Mode: sender.Structured, BatchSize: 7, CAFile: "ca", CertFile: "c", KeyFile: "k",
 		},
-		OIDC:     config.OIDC{TokenURL: "https://t", ClientID: "i", Scope: "s", SecretFile: "f"},
-		Backfill: config.Backfill{Enabled: true, MaxAge: 720 * time.Hour, RateLimit: 1000},
-		Failure: config.Failure{
+		OIDC:     OIDC{TokenURL: "https://t", ClientID: "i", Scope: "s", SecretFile: "f"},
+		Backfill: Backfill{Enabled: true, MaxAge: 720 * time.Hour, RateLimit: 1000},
+		Failure: Failure{
 			InitialBackoff: 2 * time.Second, MaxBackoff: 5 * time.Minute, Multiplier: 3, MaxRetryAfter: 2 * time.Hour, PoisonStatus: []int{400},
 		},
 		MaxLag: time.Minute,

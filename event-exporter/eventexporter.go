@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/nvidia/nvsentinel/event-exporter/cloudevent"
-	"github.com/nvidia/nvsentinel/event-exporter/internal/config"
 	"github.com/nvidia/nvsentinel/event-exporter/internal/delivery"
 	"github.com/nvidia/nvsentinel/event-exporter/internal/sender"
 	"github.com/nvidia/nvsentinel/internal/daemon"
@@ -16,9 +15,11 @@ import (
 )
 
 // Controller is what nvsentinel-controller runs.
-func Controller() daemon.Controller { return daemon.NewController(delivery.Consumer, config.Default(), build) }
+func Controller() daemon.Controller {
+	return daemon.NewController(delivery.Consumer, defaultConfig(), build)
+}
 
-func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
+func build(ctx context.Context, d *daemon.Daemon, cfg Config) error {
 	e := cfg.Exporter
 	frame, err := cloudevent.NewFrame(e.Metadata)
 	if err != nil {
@@ -35,8 +36,8 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	d.OnStop("store", func(context.Context) error { return records.Close() })
 	handler := &delivery.Exporter{
 		Records: records, Receiver: receiver, Frame: frame,
-		Policy: e.Failure.Policy(), Pauses: e.Failure.Pauses(), Partitions: cfg.Workers, Batch: e.Sink.BatchSize,
-		LookBack: e.Backfill.LookBack(), Rate: e.Backfill.RateLimit, MaxLag: e.MaxLag,
+		Policy: e.Failure.policy(), Pauses: e.Failure.pauses(), Partitions: cfg.Workers, Batch: e.Sink.BatchSize,
+		LookBack: e.Backfill.lookBack(), Rate: e.Backfill.RateLimit, MaxLag: e.MaxLag,
 		Clock: d.Clock, Log: d.Log, Metrics: delivery.NewMetrics(d.Registry),
 	}
 	service := handler.Service()
@@ -49,12 +50,12 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 }
 
 // newSender makes the way to the receiver.
-func newSender(d *daemon.Daemon, cfg config.Config) (*sender.Sender, error) {
+func newSender(d *daemon.Daemon, cfg Config) (*sender.Sender, error) {
 	sink, oidc := cfg.Exporter.Sink, cfg.Exporter.OIDC
-	o := sender.Options{Endpoint: sink.Endpoint, Mode: sink.Mode, Timeout: sink.Timeout, Connections: cfg.Workers, TLS: sink.TLS()}
+	o := sender.Options{Endpoint: sink.Endpoint, Mode: sink.Mode, Timeout: sink.Timeout, Connections: cfg.Workers, TLS: sink.tls()}
 	switch {
 	case oidc.TokenURL != "":
-		client, err := sender.NewClient(sink.TLS(), 1)
+		client, err := sender.NewClient(sink.tls(), 1)
 		if err != nil {
 			return nil, err
 		}

@@ -1,4 +1,4 @@
-package faultquarantine_test
+package faultquarantine
 
 import (
 	"flag"
@@ -10,21 +10,20 @@ import (
 	"time"
 
 	"github.com/nvidia/nvsentinel/fault-quarantine/budget"
-	"github.com/nvidia/nvsentinel/fault-quarantine/internal/config"
 	"github.com/nvidia/nvsentinel/fault-quarantine/internal/quota"
-	read "github.com/nvidia/nvsentinel/internal/config"
+	"github.com/nvidia/nvsentinel/internal/config"
 )
 
 // load reads a file and flags over the defaults.
-func load(t *testing.T, text string, args ...string) config.Config {
+func load(t *testing.T, text string, args ...string) Config {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "c.toml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg := config.Default()
+	cfg := defaultConfig()
 	flags := flag.NewFlagSet("test", flag.ContinueOnError)
-	set, err := read.Bind(flags, &cfg)
+	set, err := config.Bind(flags, &cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,9 +36,9 @@ func load(t *testing.T, text string, args ...string) config.Config {
 	return cfg
 }
 
-func breaker(t *testing.T, c config.Config) budget.Limit {
+func breaker(t *testing.T, c Config) budget.Limit {
 	t.Helper()
-	limits := c.Quota().Limits
+	limits := c.quota().Limits
 	if len(limits) == 0 || limits[0].Name != quota.Breaker {
 		t.Fatalf("limits %+v", limits)
 	}
@@ -56,12 +55,12 @@ func TestBreakerKeysOfExistingFiles(t *testing.T) {
 	if l := breaker(t, load(t, "")); *l.Percentage != 50 {
 		t.Errorf("one file changes the defaults of the next: %d", *l.Percentage)
 	}
-	if q := load(t, "", "--circuit-breaker-enabled=false", "--default-budgets=false").Quota(); len(q.Limits) != 0 {
+	if q := load(t, "", "--circuit-breaker-enabled=false", "--default-budgets=false").quota(); len(q.Limits) != 0 {
 		t.Errorf("switched off: %+v", q.Limits)
 	}
 	all := load(t, "[circuitBreaker]\nnodes = 3\nresetAt = 2026-01-02T03:04:05Z\n[[budgets]]\nname = \"zone\"\nlabel = \"z\"\nnodes = 1\n")
-	if l := breaker(t, all); *l.Nodes != 3 || l.ResetAt.Year() != 2026 || len(all.Quota().Limits) != 2 {
-		t.Errorf("all keys: %+v", all.Quota().Limits)
+	if l := breaker(t, all); *l.Nodes != 3 || l.ResetAt.Year() != 2026 || len(all.quota().Limits) != 2 {
+		t.Errorf("all keys: %+v", all.quota().Limits)
 	}
 }
 
@@ -95,7 +94,7 @@ effect = "NoSchedule"
 [ruleSets.cordon]
 shouldCordon = true
 `)
-	sets := c.Rules()
+	sets := c.rules()
 	if len(sets) != 1 || sets[0].Name != "mine" || sets[0].Taint == nil || !sets[0].Cordon.ShouldCordon || len(sets[0].Match.All) != 1 || len(sets[0].Match.Any) != 1 {
 		t.Errorf("rule sets %+v", sets)
 	}
@@ -116,13 +115,13 @@ func TestSessionsAtOnceAreBounded(t *testing.T) {
 			nodes = append(nodes, budget.Node{Name: name, Counted: i < gpus})
 			waiting = append(waiting, budget.Candidate{Name: name, Counted: i < gpus, Order: int64(i)})
 		}
-		d := budget.NewLedger(load(t, "", "--circuit-breaker-enabled=false").Quota().Limits, nodes...).Admit(waiting, now)
+		d := budget.NewLedger(load(t, "", "--circuit-breaker-enabled=false").quota().Limits, nodes...).Admit(waiting, now)
 		if len(d.Granted) != want {
 			t.Errorf("%d GPU nodes: %d at once, want %d", gpus, len(d.Granted), want)
 		}
 	}
 	own := load(t, "[[budgets]]\nname = \"zone\"\nlabel = \"z\"\nnodes = 1\n")
-	if l := own.Quota().Limits; len(l) != 2 || l[1].Label != "z" {
+	if l := own.quota().Limits; len(l) != 2 || l[1].Label != "z" {
 		t.Errorf("the file's budgets: %+v", l)
 	}
 }
@@ -141,11 +140,11 @@ expression = "event.isFatal"
 key = "k"
 value = "v"
 `)
-	rules := c.Rules()
+	rules := c.rules()
 	if len(rules) != 1 || rules[0].Cordon.ShouldCordon || len(rules[0].Match.All) != 0 {
 		t.Errorf("rule sets in force: %+v", rules)
 	}
-	if n := len(load(t, "").Rules()); n < 2 {
+	if n := len(load(t, "").rules()); n < 2 {
 		t.Errorf("%d built-in rule sets", n)
 	}
 }
@@ -162,7 +161,7 @@ func TestWhatNeedsARestart(t *testing.T) {
 		"retention = \"1h\"\nworkers = 3":          {"retention", "workers"},
 		"[leaderElection]\nleaseDuration = \"1m\"": {"leaderElection"},
 	} {
-		if got := read.NeedsRestart(before, load(t, text)); !slices.Equal(got, want) {
+		if got := config.NeedsRestart(before, load(t, text)); !slices.Equal(got, want) {
 			t.Errorf("%q needs a restart: %q, want %q", text, got, want)
 		}
 	}

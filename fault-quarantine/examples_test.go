@@ -1,4 +1,4 @@
-package faultquarantine_test
+package faultquarantine
 
 import (
 	"fmt"
@@ -27,7 +27,7 @@ func judged(t *testing.T, file string, e record.Event, labels map[string]any) st
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules, err := ruling.Compile(load(t, string(text)).Rules())
+	rules, err := ruling.Compile(load(t, string(text)).rules())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,14 +119,14 @@ func TestTheBuiltInRuleSetsAreWrittenOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(ruling.Default(), load(t, string(text)).Rules()); diff != "" {
+	if diff := cmp.Diff(ruling.Default(), load(t, string(text)).rules()); diff != "" {
 		t.Errorf("built-in (-code +example):\n%s", diff)
 	}
 }
 
 // TestNoRuleSetsAreNotTheBuiltInOnes: an empty list is a list.
 func TestNoRuleSetsAreNotTheBuiltInOnes(t *testing.T) {
-	if sets := load(t, "ruleSets = []").Rules(); len(sets) != 0 {
+	if sets := load(t, "ruleSets = []").rules(); len(sets) != 0 {
 		t.Errorf("%d rule sets in force", len(sets))
 	}
 	names := func(sets []ruling.Set) (out []string) {
@@ -135,7 +135,7 @@ func TestNoRuleSetsAreNotTheBuiltInOnes(t *testing.T) {
 		}
 		return out
 	}
-	if got := names(load(t, "").Rules()); !slices.Equal(got, names(ruling.Default())) {
+	if got := names(load(t, "").rules()); !slices.Equal(got, names(ruling.Default())) {
 		t.Errorf("without the key: %q", got)
 	}
 }
@@ -148,7 +148,7 @@ func TestTheCommentOfTheChart(t *testing.T) {
 	}
 	_, after, found := strings.Cut(string(values), "\n  #   config: |\n  #     [[ruleSets]]")
 	text, _, _ := strings.Cut("[[ruleSets]]"+after, "\n  config:")
-	if sets := load(t, strings.ReplaceAll(text, "\n  #     ", "\n")).Rules(); !found || len(sets) != 1 || sets[0].Taint == nil {
+	if sets := load(t, strings.ReplaceAll(text, "\n  #     ", "\n")).rules(); !found || len(sets) != 1 || sets[0].Taint == nil {
 		t.Errorf("values.yaml shows no rule set: %+v", sets)
 	}
 }

@@ -5,7 +5,6 @@ package faultquarantine
 import (
 	"context"
 
-	"github.com/nvidia/nvsentinel/fault-quarantine/internal/config"
 	"github.com/nvidia/nvsentinel/fault-quarantine/internal/quota"
 	"github.com/nvidia/nvsentinel/fault-quarantine/internal/reconciler"
 	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
@@ -22,10 +21,10 @@ import (
 const name = "fault-quarantine"
 
 // Controller is what nvsentinel-controller runs.
-func Controller() daemon.Controller { return daemon.NewController(name, config.Default(), build) }
+func Controller() daemon.Controller { return daemon.NewController(name, defaultConfig(), build) }
 
-func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
-	rules, err := ruling.Compile(cfg.Rules())
+func build(ctx context.Context, d *daemon.Daemon, cfg Config) error {
+	rules, err := ruling.Compile(cfg.rules())
 	if err != nil {
 		return err
 	}
@@ -42,7 +41,7 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	now := cluster.Clock(d.Clock)
 	fatal := consumer.OpenAside(records, name, d.Clock)
 	nodes := kube.WatchNodes(cluster.Clientset, kube.Strip)
-	queue := quota.New(nodes.Lister, nodes.Synced, now, cfg.Quota())
+	queue := quota.New(nodes.Lister, nodes.Synced, now, cfg.quota())
 	metrics := reconciler.NewMetrics(d.Registry)
 	stop := brake.Start(d, cluster.Clientset, cfg.Lease.Namespace)
 	handler := &reconciler.Reconciler{
@@ -52,13 +51,13 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		Clock: now, Log: d.Log, Metrics: metrics, Marked: reconciler.MarkedIn(nodes), Cached: nodes.Cached, Quota: queue,
 	}
 	d.Registry.MustRegister(queue, handler)
-	daemon.Reload(d, cfg, config.Default, func(c config.Config) error {
-		rules, err := ruling.Compile(c.Rules())
+	daemon.Reload(d, cfg, defaultConfig, func(c Config) error {
+		rules, err := ruling.Compile(c.rules())
 		if err != nil {
 			return err
 		}
 		handler.Use(rules)
-		queue.Set(c.Quota())
+		queue.Set(c.quota())
 		return nil
 	})
 	d.Ready("nodes", nodes.Ready)

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/fault-remediation/internal/config"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/store-client/pgtest"
@@ -56,7 +55,7 @@ func repairAfterDrain(b *testing.B, newStore func() string) {
 	}
 	stop()
 	x.open(serviceStore)
-	daemon.RunForTest(b, name, config.Default(), build, "--store="+serviceStore, "--single-host", "--kubeconfig="+x.cluster.AdminKubeconfig(), "--log-level=error")
+	daemon.RunForTest(b, name, defaultConfig(), build, "--store="+serviceStore, "--single-host", "--kubeconfig="+x.cluster.AdminKubeconfig(), "--log-level=error")
 	x.once() // the service has started when its first object is there
 	for b.Loop() {
 		service = append(service, x.once())

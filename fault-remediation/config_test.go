@@ -1,4 +1,4 @@
-package faultremediation_test
+package faultremediation
 
 import (
 	"flag"
@@ -12,7 +12,6 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-remediation/decision"
-	settings "github.com/nvidia/nvsentinel/fault-remediation/internal/config"
 	"github.com/nvidia/nvsentinel/internal/config"
 )
 
@@ -42,7 +41,7 @@ userNamespaces = [{name = "*", mode = "Immediate"}]
 `
 
 // load reads a configuration file as the service does.
-func load(t *testing.T, text string, args ...string) (settings.Config, error) {
+func load(t *testing.T, text string, args ...string) (Config, error) {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.toml")
@@ -52,7 +51,7 @@ func load(t *testing.T, text string, args ...string) (settings.Config, error) {
 			t.Fatal(err)
 		}
 	}
-	cfg := settings.Default()
+	cfg := defaultConfig()
 	flags := flag.NewFlagSet("test", flag.ContinueOnError)
 	flags.SetOutput(t.Output())
 	bound, err := config.Bind(flags, &cfg)
@@ -73,7 +72,7 @@ func TestWhole(t *testing.T) {
 	if !cfg.DryRun || cfg.RecoveryWithin != 45*time.Minute {
 		t.Errorf("dry run %v, recovery within %s", cfg.DryRun, cfg.RecoveryWithin)
 	}
-	p, err := cfg.Compile()
+	p, err := cfg.compile()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,15 +91,15 @@ func TestDefaultsNeedOnlyAStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := cfg.Compile()
+	p, err := cfg.compile()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if p.NeedsHuman(record.ActionReplaceVM) || cfg.RecoveryWithin != 30*time.Minute {
 		t.Errorf("defaults: %+v", cfg)
 	}
-	if want := (decision.LemonPolicy{Repairs: 3, Window: 30 * 24 * time.Hour}); cfg.Policy().Lemon != want {
-		t.Errorf("lemons %+v, want %+v", cfg.Policy().Lemon, want)
+	if want := (decision.LemonPolicy{Repairs: 3, Window: 30 * 24 * time.Hour}); cfg.policy().Lemon != want {
+		t.Errorf("lemons %+v, want %+v", cfg.policy().Lemon, want)
 	}
 }
 
@@ -183,7 +182,7 @@ func TestTheExampleResetsTheGPUsOfAFault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	policy, err := cfg.Compile()
+	policy, err := cfg.compile()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/fault-remediation/internal/config"
 	"github.com/nvidia/nvsentinel/fault-remediation/internal/reconciler"
 	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/consume"
@@ -22,10 +21,10 @@ import (
 const name = "fault-remediation"
 
 // Controller is what nvsentinel-controller runs.
-func Controller() daemon.Controller { return daemon.NewController(name, config.Default(), build) }
+func Controller() daemon.Controller { return daemon.NewController(name, defaultConfig(), build) }
 
-func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
-	repairs, err := cfg.Compile()
+func build(ctx context.Context, d *daemon.Daemon, cfg Config) error {
+	repairs, err := cfg.compile()
 	if err != nil {
 		return err
 	}
@@ -47,7 +46,7 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	d.OnStop("store", func(context.Context) error { return opened.Close() })
 	records := store.Acting(opened)
 	handler := &reconciler.Reconciler{
-		Records: &consumer.Records{Store: records, Writer: record.FaultRemediation}, Cluster: cluster, Repairs: repairs, Policy: cfg.Policy(),
+		Records: &consumer.Records{Store: records, Writer: record.FaultRemediation}, Cluster: cluster, Repairs: repairs, Policy: cfg.policy(),
 		Brake: brake.Start(d, cluster.Clientset, cfg.Lease.Namespace), Events: eventrecorder.Start(d, cluster), Eviction: pods, DryRun: cfg.DryRun, Clock: cluster.Clock(d.Clock), Log: d.Log, Metrics: reconciler.NewMetrics(d.Registry),
 	}
 	if cfg.LeaseNamespace != "" {

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/fault-remediation/internal/config"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
@@ -33,7 +32,7 @@ const childEnv = "FAULT_REMEDIATION_TEST_CHILD"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
-		daemon.Main(name, config.Default(), build)
+		daemon.Main(name, defaultConfig(), build)
 		return
 	}
 	os.Exit(localcluster.Main(m))
@@ -56,7 +55,7 @@ func TestService(t *testing.T) {
 	w := &world{t: t, cluster: cluster, records: records}
 	w.addNode("service-a")
 	run := func() *daemon.Running {
-		return daemon.RunForTest(t, name, config.Default(), build, "--store="+dsn, "--single-host", "--kubeconfig="+cluster.AdminKubeconfig())
+		return daemon.RunForTest(t, name, defaultConfig(), build, "--store="+dsn, "--single-host", "--kubeconfig="+cluster.AdminKubeconfig())
 	}
 
 	service := run()
@@ -254,7 +253,7 @@ func TestConfigMistake(t *testing.T) {
 		t.Fatal(err)
 	}
 	var said strings.Builder
-	service := daemon.RunForTest(tee{t, &said}, name, config.Default(), build, "--config="+file)
+	service := daemon.RunForTest(tee{t, &said}, name, defaultConfig(), build, "--config="+file)
 	if code := service.Wait(); code != 2 {
 		t.Errorf("exit code %d, want 2", code)
 	}

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/fault-remediation/internal/config"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
@@ -29,7 +28,7 @@ func TestAPersonsHandOnTheLemonLabel(t *testing.T) {
 	defer records.Close()
 	w := &world{t: t, cluster: cluster, records: records}
 	w.addNode("lemon")
-	daemon.RunForTest(t, name, config.Default(), build, "--store="+dsn, "--single-host", "--kubeconfig="+cluster.AdminKubeconfig())
+	daemon.RunForTest(t, name, defaultConfig(), build, "--store="+dsn, "--single-host", "--kubeconfig="+cluster.AdminKubeconfig())
 	w.drainedFault("r1", "lemon")
 	w.waitForObject("lemon")
 	label := func(value string) {

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/fault-remediation/internal/config"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
@@ -31,7 +30,7 @@ func TestAPIServerOutage(t *testing.T) {
 	w := &world{t: t, cluster: cluster, records: records}
 	w.addNode("outage-1")
 	w.quarantinedFault("r1", "outage-1")
-	service := daemon.RunForTest(t, name, config.Default(), build, "--store="+dsn, "--single-host", "--kubeconfig="+cluster.AdminKubeconfig())
+	service := daemon.RunForTest(t, name, defaultConfig(), build, "--store="+dsn, "--single-host", "--kubeconfig="+cluster.AdminKubeconfig())
 	w.waitReady(service.Address)
 
 	cluster.StopAPIServer()

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/health-events-analyzer/internal/config"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 )
 
@@ -46,7 +45,7 @@ func TestAFaultOfTheCluster(t *testing.T) {
 			t.Fatal(err)
 		}
 		begin := func() *daemon.Running {
-			return daemon.RunForTest(t, record.AnalyzerAgent, config.Default(), build, s.args("--rules-path", path)...)
+			return daemon.RunForTest(t, record.AnalyzerAgent, defaultConfig(), build, s.args("--rules-path", path)...)
 		}
 		lost := func(node string) { s.fault(node, node, func(r *record.Record) { r.Event.ErrorCode = []string{"79"} }) }
 		const found = "SameXIDOnThreeNodes n3 PROCESS"

@@ -8,7 +8,6 @@ import (
 
 	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/health-events-analyzer/internal/config"
 	"github.com/nvidia/nvsentinel/health-events-analyzer/internal/matching"
 	"github.com/nvidia/nvsentinel/health-events-analyzer/rule"
 	"github.com/nvidia/nvsentinel/internal/daemon"
@@ -18,10 +17,12 @@ import (
 )
 
 // Controller is what nvsentinel-controller runs.
-func Controller() daemon.Controller { return daemon.NewController(record.AnalyzerAgent, config.Default(), build) }
+func Controller() daemon.Controller {
+	return daemon.NewController(record.AnalyzerAgent, defaultConfig(), build)
+}
 
-func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
-	rules, err := cfg.Rules()
+func build(ctx context.Context, d *daemon.Daemon, cfg Config) error {
+	rules, err := cfg.rules()
 	if err != nil {
 		return err
 	}
@@ -40,8 +41,8 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		Records: fatal.Rest(), Connector: protos.NewPlatformConnectorClient(conn), Rules: rules, Strategy: record.Strategy(cfg.Strategy),
 		CachedEvents: cfg.CachedEvents, Clock: d.Clock, Log: d.Log, Metrics: matching.NewMetrics(d.Registry),
 	})
-	daemon.Reload(d, cfg, config.Default, func(c config.Config) error {
-		changed, err := c.Rules()
+	daemon.Reload(d, cfg, defaultConfig, func(c Config) error {
+		changed, err := c.rules()
 		if err != nil {
 			return err
 		}

@@ -18,7 +18,6 @@ import (
 
 	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/health-events-analyzer/internal/config"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/report/reporttest"
 	"github.com/nvidia/nvsentinel/internal/testkit"
@@ -133,7 +132,7 @@ func stores(t *testing.T, run func(t *testing.T, dsn string)) {
 func TestAFaultAndItsEnd(t *testing.T) {
 	stores(t, func(t *testing.T, dsn string) {
 		s := newSite(t, dsn)
-		one := daemon.RunForTest(t, record.AnalyzerAgent, config.Default(), build, s.args()...)
+		one := daemon.RunForTest(t, record.AnalyzerAgent, defaultConfig(), build, s.args()...)
 		a, b := s.fault("n1", "GPU-1"), s.fault("n1", "GPU-2")
 		s.await(pattern31 + "n1 PROCESS")
 		var d record.Event
@@ -146,7 +145,7 @@ func TestAFaultAndItsEnd(t *testing.T) {
 			d.ErrorCode[0] != "31" || d.EntitiesImpacted[0].EntityValue != "GPU-2" || d.Message == "" {
 			t.Errorf("derived %+v", d)
 		}
-		two := daemon.RunForTest(t, record.AnalyzerAgent, config.Default(), build, s.args()...)
+		two := daemon.RunForTest(t, record.AnalyzerAgent, defaultConfig(), build, s.args()...)
 		s.fault("n1", "GPU-1", healthy)
 		if got := s.settled("m1"); !slices.Equal(got, []string{pattern31 + "n1 PROCESS"}) {
 			t.Errorf("with one of two causes over: %v", got)
@@ -156,7 +155,7 @@ func TestAFaultAndItsEnd(t *testing.T) {
 		one.Stop()
 		two.Stop()
 		s.fault("n1", "GPU-3")
-		daemon.RunForTest(t, record.AnalyzerAgent, config.Default(), build, s.args()...)
+		daemon.RunForTest(t, record.AnalyzerAgent, defaultConfig(), build, s.args()...)
 		if got := s.settled("m2"); len(slices.DeleteFunc(got, func(x string) bool { return !strings.Contains(x, "n1") })) != 2 {
 			t.Errorf("after a restart: %v", got)
 		}
@@ -171,7 +170,7 @@ func TestPersistOnlyIsNoEvidence(t *testing.T) {
 		s := newSite(t, dsn)
 		s.fault("n1", "GPU-1", forTheRecord)
 		s.fault("n1", "GPU-2")
-		daemon.RunForTest(t, record.AnalyzerAgent, config.Default(), build, s.args()...)
+		daemon.RunForTest(t, record.AnalyzerAgent, defaultConfig(), build, s.args()...)
 		s.settled("m1")
 		s.fault("n1", "GPU-3", forTheRecord)
 		s.fault("n1", "GPU-4", forTheRecord)
@@ -186,7 +185,7 @@ func TestPersistOnlyIsNoEvidence(t *testing.T) {
 // PERSIST_ONLY derives is for the record only, and so is its end.
 func TestTheServicesOwnStrategy(t *testing.T) {
 	s := newSite(t, storetest.SQLiteDSN(t))
-	daemon.RunForTest(t, record.AnalyzerAgent, config.Default(), build, s.args("--processingStrategy", "PERSIST_ONLY")...)
+	daemon.RunForTest(t, record.AnalyzerAgent, defaultConfig(), build, s.args("--processingStrategy", "PERSIST_ONLY")...)
 	s.fault("n1", "GPU-1")
 	s.fault("n1", "GPU-2")
 	s.await(pattern31 + "n1 PERSIST_ONLY")
@@ -198,7 +197,7 @@ func TestTheServicesOwnStrategy(t *testing.T) {
 func TestAConnectorThatIsAway(t *testing.T) {
 	s := newSite(t, storetest.SQLiteDSN(t))
 	s.connector.Cut()
-	r := daemon.RunForTest(t, record.AnalyzerAgent, config.Default(), build, s.args()...)
+	r := daemon.RunForTest(t, record.AnalyzerAgent, defaultConfig(), build, s.args()...)
 	s.fault("n1", "GPU-1")
 	s.fault("n1", "GPU-2")
 	testkit.Until(t, patience, func() bool {

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/health-events-analyzer/internal/config"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
@@ -40,7 +39,7 @@ codes = ["31"]
 func TestRulesChangeWhileItRuns(t *testing.T) {
 	s := newSite(t, storetest.SQLiteDSN(t))
 	mount := testkit.NewMount(t, t.TempDir(), "rules.toml", onOneGPU("First", "node", 2))
-	p := daemon.RunForTest(t, record.AnalyzerAgent, config.Default(), build, s.args("--rules-path", mount.File)...)
+	p := daemon.RunForTest(t, record.AnalyzerAgent, defaultConfig(), build, s.args("--rules-path", mount.File)...)
 	metric := func(line string) {
 		t.Helper()
 		testkit.Until(t, patience, func() bool { return strings.Contains(s.metrics(p), line+"\n") })

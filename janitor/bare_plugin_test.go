@@ -22,7 +22,6 @@ import (
 	"github.com/nvidia/nvsentinel/api/janitor/v1alpha1"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
-	"github.com/nvidia/nvsentinel/janitor/internal/config"
 	"github.com/nvidia/nvsentinel/janitor/internal/reconciler"
 )
 
@@ -94,7 +93,7 @@ terminateNodeController:
   # Uses global.cspPluginHost if not specified
 `, lis.Addr().String()))
 	put(t, secret, token(t, cluster, name, "janitor", pluginAudience))
-	daemon.RunForTest(t, "janitor", config.Default(), build, "--kubeconfig", cluster.AdminKubeconfig(), "--config", file, "--csp-plugin-token-file", secret)
+	daemon.RunForTest(t, "janitor", defaultConfig(), build, "--kubeconfig", cluster.AdminKubeconfig(), "--config", file, "--csp-plugin-token-file", secret)
 	if _, err := cluster.AddNode(t.Context(), localcluster.NodeSpec{Name: name, BootID: "boot-1"}); err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,6 @@ import (
 	"github.com/nvidia/nvsentinel/api/janitor/v1alpha1"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
-	"github.com/nvidia/nvsentinel/janitor/internal/config"
 	"github.com/nvidia/nvsentinel/janitor/internal/reconciler"
 )
 
@@ -102,7 +101,7 @@ func TestCallersAreVerified(t *testing.T) {
 	host := guarded(t, cluster, name, impl)
 	file := filepath.Join(t.TempDir(), "token")
 	put(t, file, token(t, cluster, name, "stranger", pluginAudience))
-	daemon.RunForTest(t, "janitor", config.Default(), build, "--kubeconfig", cluster.AdminKubeconfig(),
+	daemon.RunForTest(t, "janitor", defaultConfig(), build, "--kubeconfig", cluster.AdminKubeconfig(),
 		"--csp-plugin-host", host, "--csp-plugin-token-file", file, "--poll-interval=1s")
 	objects, err := reconciler.Objects(cluster.RESTConfig())
 	if err != nil {
@@ -179,7 +178,7 @@ func TestPluginDownAtTheFault(t *testing.T) {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	address := "unix://" + filepath.Join(dir, "s") // nobody else can take it, as they could a port
 	impl := &cloud{cluster: cluster}
-	running := daemon.RunForTest(t, "janitor", config.Default(), build, "--kubeconfig", cluster.AdminKubeconfig(), "--csp-plugin-host", address, "--poll-interval=1s")
+	running := daemon.RunForTest(t, "janitor", defaultConfig(), build, "--kubeconfig", cluster.AdminKubeconfig(), "--csp-plugin-host", address, "--poll-interval=1s")
 	object := &v1alpha1.RebootNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.RebootNodeSpec{NodeName: name}}
 	objects, err := reconciler.Objects(cluster.RESTConfig())
 	if err == nil {

@@ -6,26 +6,25 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/nvidia/nvsentinel/internal/daemon"
-	"github.com/nvidia/nvsentinel/janitor/internal/config"
 	"github.com/nvidia/nvsentinel/janitor/internal/gpureset"
 	"github.com/nvidia/nvsentinel/janitor/internal/provider"
 	"github.com/nvidia/nvsentinel/janitor/internal/reconciler"
 )
 
 // controllers makes those of the kinds that are enabled.
-func controllers(d *daemon.Daemon, cfg config.Config, shared reconciler.Deps) ([]reconciler.Member, error) {
+func controllers(d *daemon.Daemon, cfg Config, shared reconciler.Deps) ([]reconciler.Member, error) {
 	plugins := map[provider.Endpoint]*provider.Plugin{}
 	var members []reconciler.Member
 	var err error
 	for _, one := range []struct {
 		kind reconciler.Kind
-		config.Controller
-	}{{reconciler.RebootNode(), cfg.Reboot()}, {reconciler.TerminateNode(), cfg.Terminate()}} {
+		nodeController
+	}{{reconciler.RebootNode(), cfg.reboot()}, {reconciler.TerminateNode(), cfg.terminate()}} {
 		if !one.Enabled {
 			continue
 		}
 		deps := shared
-		if deps.Excluded, err = one.Excluded(); err != nil {
+		if deps.Excluded, err = one.excluded(); err != nil {
 			return nil, err
 		}
 		if plugins[one.Endpoint] == nil {
@@ -59,12 +58,12 @@ func dial(d *daemon.Daemon, e provider.Endpoint, kind string) (*provider.Plugin,
 }
 
 // resetting makes the controller of GPUResets, which needs no plugin.
-func resetting(d *daemon.Daemon, cfg config.Config, deps reconciler.Deps) (_ *gpureset.Reconciler, err error) {
-	if deps.Excluded, err = cfg.ResetExcluded(); err != nil {
+func resetting(d *daemon.Daemon, cfg Config, deps reconciler.Deps) (_ *gpureset.Reconciler, err error) {
+	if deps.Excluded, err = cfg.resetExcluded(); err != nil {
 		return nil, err
 	}
-	return gpureset.New(cfg.ResetPolicy(), gpureset.Deps{
+	return gpureset.New(cfg.resetPolicy(), gpureset.Deps{
 		Deps: deps, Resets: gpureset.NewMetrics(d.Registry),
-		Services: gpureset.GPUOperator(cfg.GPUReset.ServiceManager.Namespace), Tool: cfg.ResetTool(),
+		Services: gpureset.GPUOperator(cfg.GPUReset.ServiceManager.Namespace), Tool: cfg.resetTool(),
 	}), nil
 }

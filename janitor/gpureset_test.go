@@ -19,7 +19,6 @@ import (
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	"github.com/nvidia/nvsentinel/janitor/internal/config"
 	"github.com/nvidia/nvsentinel/janitor/internal/reconciler"
 )
 
@@ -167,7 +166,7 @@ func (o *operator) audit(object *v1alpha1.GPUReset) {
 func TestJanitorResetsGPUs(t *testing.T) {
 	cluster := localcluster.ForTest(t, localcluster.Options{})
 	o := newOperator(t, cluster)
-	running := daemon.RunForTest(t, "janitor", config.Default(), build,
+	running := daemon.RunForTest(t, "janitor", defaultConfig(), build,
 		"--config", o.configuration("1h"), "--kubeconfig", cluster.AdminKubeconfig())
 	o.audit(o.resets(func() bool { return true }))
 	_, metrics := get(t, "http://"+running.Address+"/metrics")

@@ -10,16 +10,15 @@ import (
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/kube"
-	"github.com/nvidia/nvsentinel/janitor/internal/config"
 	"github.com/nvidia/nvsentinel/janitor/internal/reconciler"
 )
 
 const name = "janitor"
 
 // Controller is what nvsentinel-controller runs.
-func Controller() daemon.Controller { return daemon.NewController(name, config.Default(), build) }
+func Controller() daemon.Controller { return daemon.NewController(name, defaultConfig(), build) }
 
-func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
+func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 	if !cfg.RebootNode.Enabled && !cfg.TerminateNode.Enabled && !cfg.GPUReset.Enabled {
 		d.Log.Info("no controller is enabled")
 		d.Go("idle", func(ctx context.Context) error { <-ctx.Done(); return nil })

@@ -27,7 +27,6 @@ import (
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	"github.com/nvidia/nvsentinel/janitor/internal/config"
 	"github.com/nvidia/nvsentinel/janitor/internal/reconciler"
 )
 
@@ -36,7 +35,7 @@ const childEnv = "JANITOR_TEST_CHILD"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
-		daemon.Main(name, config.Default(), build)
+		daemon.Main(name, defaultConfig(), build)
 		return
 	}
 	os.Exit(localcluster.Main(m))
@@ -147,7 +146,7 @@ func TestJanitorRebootsANode(t *testing.T) {
 	if err := os.WriteFile(file, []byte(toml), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	running := daemon.RunForTest(t, "janitor", config.Default(), build,
+	running := daemon.RunForTest(t, "janitor", defaultConfig(), build,
 		"--config", file, "--kubeconfig", cluster.AdminKubeconfig(), "--leader-elect", "--leader-elect-namespace", name,
 		// No slow machine loses the lease.
 		"--leader-elect-lease-duration=10m", "--leader-elect-renew-deadline=5m")
@@ -203,7 +202,7 @@ func TestNothingEnabled(t *testing.T) {
 	if err := os.WriteFile(file, []byte("[rebootNodeController]\nenabled = false\n[terminateNodeController]\nenabled = false\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	running := daemon.RunForTest(t, "janitor", config.Default(), build, "--config", file)
+	running := daemon.RunForTest(t, "janitor", defaultConfig(), build, "--config", file)
 	eventually(t, "readiness", func() bool {
 		code, _ := get(t, "http://"+running.Address+"/readyz")
 		return code == http.StatusOK
@@ -221,7 +220,7 @@ func TestMissingKindAppearsLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	impl := &cloud{cluster: cluster}
-	running := daemon.RunForTest(t, "janitor", config.Default(), build, "--kubeconfig", cluster.AdminKubeconfig(), "--csp-plugin-host", serve(t, impl))
+	running := daemon.RunForTest(t, "janitor", defaultConfig(), build, "--kubeconfig", cluster.AdminKubeconfig(), "--csp-plugin-host", serve(t, impl))
 	eventually(t, "readiness that names the kind", func() bool {
 		code, text := get(t, "http://"+running.Address+"/readyz")
 		return code == http.StatusServiceUnavailable && strings.Contains(text, "RebootNode is not served by the API server")
@@ -246,7 +245,7 @@ func TestAPIServerAwayAfterTheSignal(t *testing.T) {
 		t.Fatal(err)
 	}
 	impl := &outage{cloud: cloud{cluster: cluster}, back: make(chan error, 1)}
-	daemon.RunForTest(t, "janitor", config.Default(), build, "--kubeconfig", cluster.AdminKubeconfig(), "--csp-plugin-host", serve(t, impl), "--poll-interval=1s")
+	daemon.RunForTest(t, "janitor", defaultConfig(), build, "--kubeconfig", cluster.AdminKubeconfig(), "--csp-plugin-host", serve(t, impl), "--poll-interval=1s")
 	object := reboots(t, cluster, "away-1")
 	if err := <-impl.back; err != nil {
 		t.Fatal(err)
@@ -295,7 +294,7 @@ func TestUnknownKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	var said bytes.Buffer
-	running := daemon.RunForTest(tee{t, &said}, "janitor", config.Default(), build, "--config", file)
+	running := daemon.RunForTest(tee{t, &said}, "janitor", defaultConfig(), build, "--config", file)
 	if code := running.Wait(); code != 2 {
 		t.Errorf("exit code %d, want 2", code)
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
-	"github.com/nvidia/nvsentinel/janitor/internal/config"
 )
 
 // The manifests are taken by a real API server, and the configuration and the
@@ -53,7 +52,7 @@ func TestManifests(t *testing.T) {
 		t.Fatalf("the arguments of the manifest are %q, want %s first", args, chosen)
 	}
 	args = append(args[1:], "--check-config", "--config", file)
-	if code := daemon.RunForTest(t, name, config.Default(), build, args...).Wait(); code != 0 {
+	if code := daemon.RunForTest(t, name, defaultConfig(), build, args...).Wait(); code != 0 {
 		t.Errorf("the configuration of the manifest: exit code %d, want 0", code)
 	}
 }

@@ -1,4 +1,4 @@
-package nodedrainer_test
+package nodedrainer
 
 import (
 	"flag"
@@ -9,20 +9,19 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	read "github.com/nvidia/nvsentinel/internal/config"
+	"github.com/nvidia/nvsentinel/internal/config"
 	"github.com/nvidia/nvsentinel/internal/eviction"
-	"github.com/nvidia/nvsentinel/node-drainer/internal/config"
 )
 
-func load(t *testing.T, text string, args ...string) (config.Config, error) {
+func load(t *testing.T, text string, args ...string) (Config, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "node-drainer.toml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := config.Default()
+	c := defaultConfig()
 	flags := flag.NewFlagSet("node-drainer", flag.ContinueOnError)
-	set, err := read.Bind(flags, &c)
+	set, err := config.Bind(flags, &c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,8 +55,8 @@ enabled = true
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := config.Default()
-	want.Store, want.SingleHost, want.DryRun, want.Workers = read.NewSecret("sqlite:///tmp/x.db"), true, true, 3
+	want := defaultConfig()
+	want.Store, want.SingleHost, want.DryRun, want.Workers = config.NewSecret("sqlite:///tmp/x.db"), true, true, 3
 	want.EvictionTimeoutInSeconds, want.SystemNamespaces, want.DeleteAfterTimeoutMinutes = "60", "^kube-system$", 30
 	want.UserNamespaces = []eviction.NamespaceRule{{Name: "*", Mode: eviction.Immediate}}
 	want.OwnerKinds, want.OverdueAfterMinutes = []eviction.OwnerRule{{Kind: "StatefulSet", Mode: eviction.Immediate}}, 60

@@ -12,7 +12,6 @@ import (
 	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/node-drainer/decision"
-	"github.com/nvidia/nvsentinel/node-drainer/internal/config"
 	"github.com/nvidia/nvsentinel/node-drainer/internal/reconciler"
 	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/store"
@@ -22,9 +21,9 @@ import (
 const name = "node-drainer"
 
 // Controller is what nvsentinel-controller runs.
-func Controller() daemon.Controller { return daemon.NewController(name, config.Default(), build) }
+func Controller() daemon.Controller { return daemon.NewController(name, defaultConfig(), build) }
 
-func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
+func build(ctx context.Context, d *daemon.Daemon, cfg Config) error {
 	policy, err := cfg.Compile()
 	if err != nil {
 		return err

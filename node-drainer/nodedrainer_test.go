@@ -21,7 +21,6 @@ import (
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/internal/testkit"
-	"github.com/nvidia/nvsentinel/node-drainer/internal/config"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
@@ -32,7 +31,7 @@ func TestTheServiceGetsReadyAndStops(t *testing.T) {
 	kubeconfig := localcluster.ForTest(t, localcluster.Options{}).AdminKubeconfig()
 	for _, args := range [][]string{nil, {"--leader-elect", "--leader-elect-namespace", "default"}} {
 		t.Run(fmt.Sprint(args), func(t *testing.T) {
-			service := daemon.RunForTest(t, name, config.Default(), build, append(args,
+			service := daemon.RunForTest(t, name, defaultConfig(), build, append(args,
 				"--kubeconfig", kubeconfig, "--single-host", "--store", "sqlite://"+filepath.Join(t.TempDir(), "r.db"))...)
 			await(t, "http://"+service.Address+"/readyz", "drains")
 			await(t, "http://"+service.Address+"/metrics", "node_drainer_nodes_in_work 0")
@@ -128,7 +127,7 @@ func TestAWrongClockEndsNoDrain(t *testing.T) {
 	if err := os.WriteFile(rules, []byte("[[userNamespaces]]\nname = \"*\"\nmode = \"Immediate\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	service := daemon.RunForTest(t, name, config.Default(), func(ctx context.Context, d *daemon.Daemon, c config.Config) error {
+	service := daemon.RunForTest(t, name, defaultConfig(), func(ctx context.Context, d *daemon.Daemon, c Config) error {
 		d.Clock = ahead{}
 		return build(ctx, d, c)
 	}, "--kubeconfig", cluster.AdminKubeconfig(), "--single-host", "--store", dsn, "--config", rules)

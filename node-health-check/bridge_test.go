@@ -22,7 +22,6 @@ import (
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/testkit"
-	"github.com/nvidia/nvsentinel/node-health-check/internal/config"
 )
 
 var reported = v1alpha1.GroupVersion.WithResource("healtheventremediations")
@@ -78,7 +77,7 @@ func TestTheBridge(t *testing.T) {
 	protos.RegisterPlatformConnectorServer(server, d)
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
-	running := daemon.RunForTest(t, name, config.Default(), build, "--kubeconfig="+kubeconfig, "--dry-run=false", "--bridge", "--platform-connector-socket="+socket)
+	running := daemon.RunForTest(t, name, defaultConfig(), build, "--kubeconfig="+kubeconfig, "--dry-run=false", "--bridge", "--platform-connector-socket="+socket)
 
 	broken(t, cluster, corev1.ConditionTrue)
 	objects := cluster.Dynamic().Resource(reported)

@@ -19,16 +19,15 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodelease"
 	"github.com/nvidia/nvsentinel/internal/report"
 	"github.com/nvidia/nvsentinel/node-health-check/internal/bridge"
-	"github.com/nvidia/nvsentinel/node-health-check/internal/config"
 	"github.com/nvidia/nvsentinel/node-health-check/internal/reconciler"
 )
 
 const name = "node-health-check"
 
 // Controller is what nvsentinel-controller runs.
-func Controller() daemon.Controller { return daemon.NewController(name, config.Default(), build) }
+func Controller() daemon.Controller { return daemon.NewController(name, defaultConfig(), build) }
 
-func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
+func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 	cluster, err := kube.Connect(cfg.Kube, name+"/"+d.Version)
 	if err != nil {
 		return err
@@ -60,7 +59,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 }
 
 // span is the remediator of HealthEventRemediations; nil if it is not wanted.
-func span(d *daemon.Daemon, cfg config.Config, live client.Client, now clock.PassiveClock) (func(ctrl.Manager) error, error) {
+func span(d *daemon.Daemon, cfg Config, live client.Client, now clock.PassiveClock) (func(ctrl.Manager) error, error) {
 	if !cfg.Bridge {
 		return nil, nil
 	}

@@ -20,7 +20,6 @@ import (
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/testkit"
-	"github.com/nvidia/nvsentinel/node-health-check/internal/config"
 )
 
 func TestMain(m *testing.M) { os.Exit(localcluster.Main(m)) }
@@ -60,7 +59,7 @@ func TestTheProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	running := daemon.RunForTest(t, name, config.Default(), build, "--kubeconfig="+kubeconfig, "--dry-run=false", "--leader-elect")
+	running := daemon.RunForTest(t, name, defaultConfig(), build, "--kubeconfig="+kubeconfig, "--dry-run=false", "--leader-elect")
 	testkit.Until(t, patience, func() bool { return strings.Contains(get(t, running.Address), "NodeHealthCheck is not served") })
 	apply(t, cluster, chart+"manifests/crds/remediation.medik8s.io_nodehealthchecks.yaml", "testdata/check.yaml")
 
@@ -149,11 +148,11 @@ func get(t *testing.T, address string) string {
 
 func TestConfig(t *testing.T) {
 	for _, args := range [][]string{{"--workers=0"}, {"--lease-namespace="}, {"--kube-api-qps=-1"}, {"--unknown"}} {
-		if code := daemon.RunForTest(t, name, config.Default(), build, append(args, "--check-config")...).Wait(); code != 2 {
+		if code := daemon.RunForTest(t, name, defaultConfig(), build, append(args, "--check-config")...).Wait(); code != 2 {
 			t.Errorf("%v: exit code %d", args, code)
 		}
 	}
-	if !config.Default().DryRun {
+	if !defaultConfig().DryRun {
 		t.Error("it is no dry run by default")
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/cluster"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/config"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/sink"
 	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
@@ -15,7 +14,7 @@ import (
 
 // buildCluster wires the connector of the control plane: from the store to the
 // conditions of nodes, by the leader.
-func buildCluster(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
+func buildCluster(ctx context.Context, d *daemon.Daemon, cfg Config) error {
 	client, err := kube.Connect(cfg.Kube, name+"/"+d.Version)
 	if err != nil {
 		return err
@@ -28,7 +27,7 @@ func buildCluster(ctx context.Context, d *daemon.Daemon, cfg config.Config) erro
 	}
 	d.OnStop("store", func(context.Context) error { return records.Close() })
 	shown := &cluster.Conditions{
-		Agents: cfg.ClusterAgents(), Records: records, Client: client.Clientset,
+		Agents: cfg.clusterAgents(), Records: records, Client: client.Clientset,
 		Clock: d.Clock, Log: d.Log, Metrics: sink.NewMetrics(d.Registry),
 	}
 	asked := &cluster.Clearing{Records: records, Client: client.Clientset, Clock: d.Clock, Log: d.Log}

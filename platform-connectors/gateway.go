@@ -12,7 +12,6 @@ import (
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/authn"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/config"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway"
 	"github.com/nvidia/nvsentinel/platform-connectors/passage"
 	"github.com/nvidia/nvsentinel/store-client/remote"
@@ -32,7 +31,7 @@ const burst = 64 << 20
 
 // buildGateway wires the connector between the nodes and the store. It listens
 // when the store is open.
-func buildGateway(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
+func buildGateway(ctx context.Context, d *daemon.Daemon, cfg Config) error {
 	cluster, err := kube.Connect(cfg.Kube, name+"-gateway/"+d.Version)
 	if err != nil {
 		return err
@@ -83,7 +82,7 @@ func buildGateway(ctx context.Context, d *daemon.Daemon, cfg config.Config) erro
 
 // gatewayName is the one by which this gateway finds again what it has noted of its nodes:
 // that of its pod, and of its address, where several share a host.
-func gatewayName(cfg config.Config) string {
+func gatewayName(cfg Config) string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "gateway"
@@ -93,7 +92,7 @@ func gatewayName(cfg config.Config) string {
 
 // inspection lets the store be read at a loopback address, over connections of its own
 // that cannot write and take none from those of the connectors.
-func inspection(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
+func inspection(ctx context.Context, d *daemon.Daemon, cfg Config) error {
 	if cfg.Gateway.InspectAddress == "" {
 		return nil
 	}

@@ -9,22 +9,21 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/nvidia/nvsentinel/internal/daemon"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/config"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
 const name = "platform-connectors"
 
-func main() { daemon.Main(name, config.Default(), build) }
+func main() { daemon.Main(name, defaultConfig(), build) }
 
 // build wires the role's parts.
-func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
-	if cfg.Role == config.RoleCluster {
+func build(ctx context.Context, d *daemon.Daemon, cfg Config) error {
+	if cfg.Role == roleCluster {
 		return buildCluster(ctx, d, cfg)
 	}
 	return buildGateway(ctx, d, cfg)
 }
 
-func options(d *daemon.Daemon, cfg config.Config, metrics prometheus.Registerer) storeopen.Options {
+func options(d *daemon.Daemon, cfg Config, metrics prometheus.Registerer) storeopen.Options {
 	return storeopen.Options{SingleHost: cfg.SingleHost, Logger: d.Log, Registerer: metrics, Clock: d.Clock}
 }

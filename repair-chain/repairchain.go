@@ -12,16 +12,15 @@ import (
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodelease"
-	"github.com/nvidia/nvsentinel/repair-chain/internal/config"
 	"github.com/nvidia/nvsentinel/repair-chain/internal/reconciler"
 )
 
 const name = "repair-chain"
 
 // Controller is what nvsentinel-controller runs.
-func Controller() daemon.Controller { return daemon.NewController(name, config.Default(), build) }
+func Controller() daemon.Controller { return daemon.NewController(name, defaultConfig(), build) }
 
-func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
+func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 	cluster, err := kube.Connect(cfg.Kube, name+"/"+d.Version)
 	if err != nil {
 		return err

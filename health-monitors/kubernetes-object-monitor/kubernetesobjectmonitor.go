@@ -11,7 +11,6 @@ import (
 
 	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/checkpoint"
-	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/config"
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/watch"
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/machine"
 	"github.com/nvidia/nvsentinel/internal/daemon"
@@ -22,17 +21,17 @@ import (
 
 // Controller is what nvsentinel-controller runs.
 func Controller() daemon.Controller {
-	c := daemon.NewController(machine.Agent, config.Default, build)
+	c := daemon.NewController(machine.Agent, defaultConfig, build)
 	c.Commands = map[string]func(args []string) int{
 		"check": func(args []string) int {
-			return config.RunCheck(args, config.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, time.Now())
+			return runCheck(args, streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, time.Now())
 		},
-		"rbac": func(args []string) int { return config.RunRights(args, os.Stdout, os.Stderr) },
+		"rbac": func(args []string) int { return runRights(args, os.Stdout, os.Stderr) },
 	}
 	return c
 }
 
-func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
+func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 	policies := &watch.Policies{Path: cfg.Policies, Publishers: cfg.Publishers, Strategy: cfg.Strategy, Clock: d.Clock, Log: d.Log}
 	if err := policies.Load(); err != nil {
 		return err

@@ -18,7 +18,6 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/nvidia/nvsentinel/api/protos"
-	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/config"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/report/reporttest"
@@ -55,11 +54,11 @@ func (w *world) write(policies string) {
 }
 
 func (w *world) run(more ...string) *daemon.Running {
-	build := func(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
+	build := func(ctx context.Context, d *daemon.Daemon, cfg Config) error {
 		d.Clock = w.clock
 		return build(ctx, d, cfg)
 	}
-	return daemon.RunForTest(w.t, "kubernetes-object-monitor", config.Default, build, append([]string{
+	return daemon.RunForTest(w.t, "kubernetes-object-monitor", defaultConfig, build, append([]string{
 		"--kubeconfig", w.cluster.AdminKubeconfig(), "--platform-connector-socket", w.connector.Target(),
 		"--policy-config-path", w.policies, "--leader-elect-namespace", w.namespace}, more...)...)
 }
@@ -292,7 +291,7 @@ func TestAStandbyTakesOverWithTheChartsRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	replica := func() *daemon.Running {
-		return daemon.RunForTest(t, "kubernetes-object-monitor", config.Default, build,
+		return daemon.RunForTest(t, "kubernetes-object-monitor", defaultConfig, build,
 			"--kubeconfig", kubeconfig, "--platform-connector-socket", w.connector.Target(), "--policy-config-path", w.policies,
 			"--leader-elect", "--leader-elect-namespace", "nvsentinel",
 			// A replica that leaves lets its lease go; one that is slow is to keep it.

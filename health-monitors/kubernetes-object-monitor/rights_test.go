@@ -20,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
-	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/config"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 )
 
@@ -79,7 +78,7 @@ func TestTheChartsRightsAreThoseOfItsPolicies(t *testing.T) {
 		t.Fatal(err)
 	}
 	var printed, problems bytes.Buffer
-	if code := config.RunRights([]string{"--policy-config-path", path}, &printed, &problems); code != 0 {
+	if code := runRights([]string{"--policy-config-path", path}, &printed, &problems); code != 0 {
 		t.Fatal(problems.String())
 	}
 	const role = "nvsentinel-kubernetes-object-monitor"
@@ -133,7 +132,7 @@ func TestItRunsUnderExactlyTheRightsOfItsPolicies(t *testing.T) {
 		t.Fatal(err)
 	}
 	// What another test left there; without the name there is no right.
-	_ = client.CoreV1().ConfigMaps("nvsentinel").Delete(t.Context(), config.Default.State, metav1.DeleteOptions{})
+	_ = client.CoreV1().ConfigMaps("nvsentinel").Delete(t.Context(), defaultConfig.State, metav1.DeleteOptions{})
 	// An account that has what the monitor itself needs, and no kind to read.
 	kubeconfig, err := w.cluster.ServiceAccountKubeconfig(t.Context(), "nvsentinel", "kom-rights", time.Hour)
 	if err != nil {
@@ -146,7 +145,7 @@ func TestItRunsUnderExactlyTheRightsOfItsPolicies(t *testing.T) {
 	}
 	var printed, problems bytes.Buffer
 	args := []string{"--policy-config-path", w.policies, "--kubeconfig", w.cluster.AdminKubeconfig(), "--service-account", "kom-rights"}
-	if code := config.RunRights(args, &printed, &problems); code != 0 || strings.Contains(printed.String(), "plural") {
+	if code := runRights(args, &printed, &problems); code != 0 || strings.Contains(printed.String(), "plural") {
 		t.Fatalf("exit code %d\n%s%s", code, problems.String(), printed.String())
 	}
 	lacking := strings.Replace(printed.String(), "  - endpoints\n", "", 1)
@@ -164,7 +163,7 @@ func TestItRunsUnderExactlyTheRightsOfItsPolicies(t *testing.T) {
 	if _, err := client.CoreV1().Services("kom-rights").Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r := daemon.RunForTest(t, "kubernetes-object-monitor", config.Default, build, "--kubeconfig", kubeconfig,
+	r := daemon.RunForTest(t, "kubernetes-object-monitor", defaultConfig, build, "--kubeconfig", kubeconfig,
 		"--platform-connector-socket", w.connector.Target(), "--policy-config-path", w.policies, "--leader-elect-namespace", "nvsentinel")
 	awaitReadiness(t, r, http.StatusServiceUnavailable, `cannot list resource \"endpoints\"`)
 	w.expect("fault Beside kom-rights-1 v1/Node kom-rights-1")

@@ -5,7 +5,6 @@ package labeler
 import (
 	"context"
 
-	"github.com/nvidia/nvsentinel/health-monitors/labeler/internal/config"
 	"github.com/nvidia/nvsentinel/health-monitors/labeler/internal/watch"
 	"github.com/nvidia/nvsentinel/health-monitors/labeler/labeling"
 	"github.com/nvidia/nvsentinel/internal/consume"
@@ -13,15 +12,17 @@ import (
 	"github.com/nvidia/nvsentinel/internal/kube"
 )
 
-// Controller is what nvsentinel-controller runs.
-func Controller() daemon.Controller { return daemon.NewController(config.Name, config.Default, build) }
+const name = "labeler"
 
-func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
-	policy, err := cfg.Policy()
+// Controller is what nvsentinel-controller runs.
+func Controller() daemon.Controller { return daemon.NewController(name, defaultConfig, build) }
+
+func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
+	policy, err := cfg.policy()
 	if err != nil {
 		return err
 	}
-	cluster, err := kube.Connect(cfg.Kube, config.Name+"/"+d.Version)
+	cluster, err := kube.Connect(cfg.Kube, name+"/"+d.Version)
 	if err != nil {
 		return err
 	}

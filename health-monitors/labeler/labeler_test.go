@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	testclock "k8s.io/utils/clock/testing"
 
-	"github.com/nvidia/nvsentinel/health-monitors/labeler/internal/config"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
@@ -59,15 +58,15 @@ func newWorld(t *testing.T) *world {
 // run starts the labeler, which leads, on the test's clock.
 func (w *world) run(args ...string) *daemon.Running {
 	w.t.Helper()
-	kubeconfig, err := w.cluster.ServiceAccountKubeconfig(w.t.Context(), namespace, config.Name, time.Hour)
+	kubeconfig, err := w.cluster.ServiceAccountKubeconfig(w.t.Context(), namespace, name, time.Hour)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	onClock := func(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
+	onClock := func(ctx context.Context, d *daemon.Daemon, cfg Config) error {
 		d.Clock = w.clock
 		return build(ctx, d, cfg)
 	}
-	return daemon.RunForTest(w.t, config.Name, config.Default, onClock, append([]string{
+	return daemon.RunForTest(w.t, name, defaultConfig, onClock, append([]string{
 		"--kubeconfig", kubeconfig, "--leader-elect", "--leader-elect-namespace", namespace,
 	}, args...)...)
 }
@@ -182,7 +181,7 @@ func (w *world) patches() map[string]int {
 	out := map[string]int{}
 	for _, q := range requests {
 		switch {
-		case q.Account != config.Name, q.LostRace():
+		case q.Account != name, q.LostRace():
 		case q.Code == 403 || q.Code == 422:
 			w.t.Errorf("refused: %s", q)
 		case q.Resource == "nodes" && q.Verb == "patch" && q.Code == 200:
@@ -263,12 +262,12 @@ func (w *world) bound(namespaces ...string) {
 	if err := rights.ClusterRoleBindings().Delete(w.t.Context(), role, metav1.DeleteOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
-	for _, name := range namespaces {
+	for _, allowed := range namespaces {
 		binding := &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: role, Namespace: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: config.Name, Namespace: namespace}},
+			ObjectMeta: metav1.ObjectMeta{Name: role, Namespace: allowed}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: namespace}},
 		}
-		if _, err := rights.RoleBindings(name).Create(w.t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		if _, err := rights.RoleBindings(allowed).Create(w.t.Context(), binding, metav1.CreateOptions{}); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -340,26 +339,26 @@ func TestBadConfigurationSaysWhat(t *testing.T) {
 		}
 		return path
 	}
-	if err := config.Default.Validate(); err != nil {
+	if err := defaultConfig.Validate(); err != nil {
 		t.Errorf("the default: %v", err)
 	}
-	for want, change := range map[string]func(*config.Config){
-		"grace (--grace) is 1s; it has to be at least 1m": func(c *config.Config) { c.Grace = time.Second },
-		"dcgmAppLabel (--dcgm-app-label) is empty":        func(c *config.Config) { c.DCGMApp = "" },
-		`driverAppLabel (--driver-app-label) "a/b"`:       func(c *config.Config) { c.DriverApp = "a/b" },
-		`kataLabel (--kata-label) "a b"`:                  func(c *config.Config) { c.KataLabel = "a b" },
-		`(--assume-dcgm-version) "4" is not like`:         func(c *config.Config) { c.AssumeDCGM = "4" },
-		"podNamespaces (--pod-namespaces) has 0":          func(c *config.Config) { c.PodNamespaces = nil },
-		`podNamespaces (--pod-namespaces) has ""`:         func(c *config.Config) { c.PodNamespaces = []string{""} },
-		"each once": func(c *config.Config) { c.PodNamespaces = []string{"a", "a"} },
-		"want 1 to 16": func(c *config.Config) {
+	for want, change := range map[string]func(*Config){
+		"grace (--grace) is 1s; it has to be at least 1m": func(c *Config) { c.Grace = time.Second },
+		"dcgmAppLabel (--dcgm-app-label) is empty":        func(c *Config) { c.DCGMApp = "" },
+		`driverAppLabel (--driver-app-label) "a/b"`:       func(c *Config) { c.DriverApp = "a/b" },
+		`kataLabel (--kata-label) "a b"`:                  func(c *Config) { c.KataLabel = "a b" },
+		`(--assume-dcgm-version) "4" is not like`:         func(c *Config) { c.AssumeDCGM = "4" },
+		"podNamespaces (--pod-namespaces) has 0":          func(c *Config) { c.PodNamespaces = nil },
+		`podNamespaces (--pod-namespaces) has ""`:         func(c *Config) { c.PodNamespaces = []string{""} },
+		"each once": func(c *Config) { c.PodNamespaces = []string{"a", "a"} },
+		"want 1 to 16": func(c *Config) {
 			c.PodNamespaces = strings.Split("a b c d e f g h i j k l m n o p q", " ")
 		},
-		"workers (--workers) is 0":       func(c *config.Config) { c.Workers = 0 },
-		"reading the classes of devices": func(c *config.Config) { c.ClassesFile = "/does/not/exist" },
-		"currentExpression is missing":   func(c *config.Config) { c.ClassesFile = classes("[[classes]]\nname = 'gpu'\ngroupingLabels = ['a']\n") },
+		"workers (--workers) is 0":       func(c *Config) { c.Workers = 0 },
+		"reading the classes of devices": func(c *Config) { c.ClassesFile = "/does/not/exist" },
+		"currentExpression is missing":   func(c *Config) { c.ClassesFile = classes("[[classes]]\nname = 'gpu'\ngroupingLabels = ['a']\n") },
 	} {
-		c := config.Default
+		c := defaultConfig
 		change(&c)
 		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q in it", err, want)

@@ -4,31 +4,31 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 )
 
-// shared is the server of the test process: one start, one database per test.
+// shared is the server of the test process: one start, by the first test that asks for
+// it, and one database per test.
 var shared struct {
+	sync.Mutex
+	inMain bool
 	server *Server
 	count  atomic.Int64
 }
 
-// Main runs a package's tests with one server for all of them and stops it:
+// Main runs a package's tests with one server for all that ask for one, and stops it:
 //
 //	func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 func Main(m *testing.M) int {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	s, err := Start(ctx, Options{})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "starting PostgreSQL for the tests:", err)
-		return 1
-	}
-	shared.server = s
+	shared.inMain = true
 	code := m.Run()
-	if err := s.Stop(); err != nil {
+	if shared.server == nil {
+		return code
+	}
+	if err := shared.server.Stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "stopping PostgreSQL:", err)
 		return 1
 	}
@@ -69,13 +69,25 @@ func (s *Server) stopWith(t testing.TB) {
 	})
 }
 
-// Shared is the server of Main.
+// Shared is the server of Main, which the first call starts.
 func Shared(t testing.TB) *Server {
 	t.Helper()
-	if shared.server == nil {
+	if !shared.inMain {
 		t.Fatal("the package's TestMain does not call pgtest.Main")
 	}
-	return shared.server
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.server != nil {
+		return shared.server
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	s, err := Start(ctx, Options{})
+	if err != nil {
+		t.Fatalf("starting PostgreSQL for the tests: %v", err)
+	}
+	shared.server = s
+	return s
 }
 
 // Database makes a new database on the server of Main and returns its name and

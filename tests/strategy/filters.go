@@ -31,12 +31,12 @@ func Filters() []Filter {
 // Excused are places that look like filters and need no row, with the reason.
 func Excused() map[string]string {
 	return map[string]string{
-		"data-models/record/record.go: func (r Record) Acts()":                                                   "the predicate itself: every row is about a use of it",
-		"store-client/internal/sqlstore/queries.go":                                                              "queries whose plans a test looks at",
-		"platform-connectors/internal/forwarder/sender.go: if !r.Acts() {":                                       "it writes a line of the log, and that is all",
-		"health-events-analyzer/internal/config/config.go: Strategy: record.Process, Socket":                     "a default of the configuration",
-		"health-monitors/internal/connector/connector.go: Socket: \"unix:///var/run/nvsentinel.sock\", Strategy": "a default of the configuration",
-		"health-monitors/kubernetes-object-monitor/internal/config/config.go: Strategy:":                         "a default of the configuration",
+		"data-models/record/record.go: func (r Record) Acts()":                                          "the predicate itself: every row is about a use of it",
+		"store-client/internal/sqlstore/queries.go":                                                     "queries whose plans a test looks at",
+		"platform-connectors/internal/forwarder/sender.go: if !r.Acts() {":                              "it writes a line of the log, and that is all",
+		"health-events-analyzer/config.go: Acting: report.Acting{Strategy: record.Process}":             "a default of the configuration",
+		"health-monitors/internal/connector/connector.go: Connector: report.DefaultConnector(), Acting": "a default of the configuration",
+		"health-monitors/kubernetes-object-monitor/config.go: Acting:":                                  "a default of the configuration",
 		"cli/":                    "the command line only tells",
 		"internal/testkit/":       "tests only",
 		"store-client/storetest/": "tests only",

@@ -21,7 +21,7 @@ var machineryFolders = []string{
 	"health-monitors/internal/journaltest", "health-monitors/internal/mutate", "internal/cutproxy", "internal/report/reporttest", "platform-connectors/internal/gateway/gatewaytest",
 	// What runs programs, clusters and many nodes for tests.
 	"csp-plugins/internal/pythonenv", "internal/controlplane", "internal/crashpoint", "internal/freeport",
-	"internal/gobuild", "internal/localcluster", "internal/testkit/...", "platform-connectors/internal/fleet",
+	"internal/gobuild", "internal/kmsgtest", "internal/localcluster", "internal/testkit/...", "platform-connectors/internal/fleet",
 	// Generators.
 	"health-monitors/syslog-health-monitor/sxid/gen", "health-monitors/xid/gen",
 }

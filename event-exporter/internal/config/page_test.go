@@ -1,9 +1,0 @@
-package config
-
-import (
-	"testing"
-
-	"github.com/nvidia/nvsentinel/internal/testkit/reference"
-)
-
-func TestConfigurationPage(t *testing.T) { reference.Page(t, "event-exporter", Default()) }

@@ -1,0 +1,9 @@
+package faultquarantine
+
+import (
+	"testing"
+
+	"github.com/nvidia/nvsentinel/internal/testkit/reference"
+)
+
+func TestConfigurationPage(t *testing.T) { reference.Page(t, "fault-quarantine", defaultConfig()) }

@@ -1,0 +1,9 @@
+package faultremediation
+
+import (
+	"testing"
+
+	"github.com/nvidia/nvsentinel/internal/testkit/reference"
+)
+
+func TestConfigurationPage(t *testing.T) { reference.Page(t, "fault-remediation", defaultConfig()) }

@@ -1,0 +1,11 @@
+package healtheventsanalyzer
+
+import (
+	"testing"
+
+	"github.com/nvidia/nvsentinel/internal/testkit/reference"
+)
+
+func TestConfigurationPage(t *testing.T) {
+	reference.Page(t, "health-events-analyzer", defaultConfig())
+}

@@ -1,0 +1,11 @@
+package kubernetesobjectmonitor
+
+import (
+	"testing"
+
+	"github.com/nvidia/nvsentinel/internal/testkit/reference"
+)
+
+func TestConfigurationPage(t *testing.T) {
+	reference.Page(t, "kubernetes-object-monitor", defaultConfig)
+}

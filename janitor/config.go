@@ -1,0 +1,167 @@
+package janitor
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nvidia/nvsentinel/internal/lease"
+)
+
+// Config is the configuration of the janitor.
+type Config struct {
+	lease.Cluster
+
+	// Global holds what every controller uses that does not set its own.
+	Global Global `toml:"global"`
+	// RebootNode configures the controller of RebootNode objects.
+	RebootNode RebootNode `toml:"rebootNodeController"`
+	// TerminateNode configures the controller of TerminateNode objects.
+	TerminateNode TerminateNode `toml:"terminateNodeController"`
+	// GPUReset configures the controller of GPUReset objects.
+	GPUReset GPUReset `toml:"gpuResetController"`
+}
+
+// Global holds the defaults of all controllers.
+type Global struct {
+	// CSPPluginHost is the host:port of the provider plugin.
+	CSPPluginHost string `toml:"cspPluginHost" flag:"csp-plugin-host" usage:"host:port or unix:///path of the provider plugin of every controller that names none of its own"`
+	// CSPPlugin says how the plugin is spoken to.
+	CSPPlugin Plugin `toml:"cspPlugin"`
+	// Nodes are those that are left alone.
+	Nodes Nodes `toml:"nodes"`
+	// Timeout from the signal to success.
+	Timeout time.Duration `toml:"timeout"`
+	// ManualMode leaves the signals to people.
+	ManualMode bool `toml:"manualMode"`
+	// TTL is how long an object is kept after its end.
+	TTL time.Duration `toml:"ttl" bounds:"at least 0s" flag:"ttl" usage:"how long a repair object is kept after its end; 0 keeps it for ever"`
+}
+
+// Plugin says how a plugin is spoken to.
+type Plugin struct {
+	// CAFile holds the authorities of the plugin's certificate.
+	CAFile string `toml:"caFile" flag:"csp-plugin-ca-file" usage:"PEM file of the authorities of the plugin's certificate; read again for every connection; empty means those of the system"`
+	// CertFile and KeyFile are the janitor's certificate.
+	CertFile string `toml:"certFile" flag:"csp-plugin-cert-file" usage:"PEM file of the janitor's certificate; read again for every connection"`
+	KeyFile  string `toml:"keyFile" flag:"csp-plugin-key-file" usage:"PEM file of the key of the janitor's certificate"`
+	// ServerName is the name in the plugin's certificate.
+	ServerName string `toml:"serverName" flag:"csp-plugin-server-name" usage:"name in the plugin's certificate; empty means the host's"`
+	// TokenFile holds the projected service-account token.
+	TokenFile string `toml:"tokenFile" flag:"csp-plugin-token-file" usage:"file of the service-account token that goes with every call; read again for every call; empty sends the pod's own to a Unix socket or a loopback address and none over a network; none sends none at all"`
+	// Plaintext gives up TLS over a network.
+	Plaintext bool `toml:"plaintext" flag:"csp-plugin-plaintext" usage:"speak to the plugin without TLS over a network; a Unix socket and a loopback address need no TLS"`
+}
+
+// PluginOverride is Plugin for one controller that names a plugin of its own.
+// What is empty is taken from Global, but plaintext is not.
+type PluginOverride struct {
+	CAFile     string `toml:"caFile" flag:"csp-plugin-ca-file" usage:"--csp-plugin-ca-file of this controller alone"`
+	CertFile   string `toml:"certFile" flag:"csp-plugin-cert-file" usage:"--csp-plugin-cert-file of this controller alone"`
+	KeyFile    string `toml:"keyFile" flag:"csp-plugin-key-file" usage:"--csp-plugin-key-file of this controller alone"`
+	ServerName string `toml:"serverName" flag:"csp-plugin-server-name" usage:"--csp-plugin-server-name of this controller alone"`
+	TokenFile  string `toml:"tokenFile" flag:"csp-plugin-token-file" usage:"--csp-plugin-token-file of this controller alone"`
+	Plaintext  bool   `toml:"plaintext" flag:"csp-plugin-plaintext" usage:"--csp-plugin-plaintext of this controller's own host"`
+}
+
+// Nodes are left alone.
+type Nodes struct {
+	// Exclusions are label selectors; a node that one of them matches is never
+	// repaired. A list in the file replaces the default; an empty one excludes no node.
+	Exclusions []string `toml:"exclusions" flag:"exclude-nodes" usage:"label selectors of nodes that are never repaired; an empty list excludes none"`
+}
+
+// NodesOverride is Nodes for one controller.
+type NodesOverride struct {
+	// Exclusions are label selectors of nodes that this controller never repairs.
+	Exclusions []string `toml:"exclusions"`
+}
+
+// RebootNode configures the reboot controller.
+type RebootNode struct {
+	// Enabled switches the controller on.
+	Enabled bool `toml:"enabled" flag:"reboot-enabled" usage:"carry out RebootNode objects"`
+	// CSPPluginHost overrides Global.CSPPluginHost.
+	CSPPluginHost string `toml:"cspPluginHost" flag:"reboot-csp-plugin-host" usage:"host:port or unix:///path of the plugin of RebootNode objects, if not --csp-plugin-host"`
+	// CSPPlugin says how that plugin is spoken to.
+	CSPPlugin PluginOverride `toml:"cspPlugin" prefix:"reboot-"`
+	// Nodes are those that this controller leaves alone, besides the global ones.
+	Nodes NodesOverride `toml:"nodes"`
+	// Timeout overrides Global.Timeout; 0 keeps it.
+	Timeout time.Duration `toml:"timeout" flag:"reboot-timeout" usage:"time from the signal until the node must be back; 0 means global.timeout"`
+	// ManualMode leaves the signal to a person, for this controller.
+	ManualMode bool `toml:"manualMode"`
+	// ResendAfter is how long a signal without an answer gets to show itself.
+	ResendAfter time.Duration `toml:"resendAfter" flag:"resend-after" usage:"time after which a signal that got no answer is sent again with the same key"`
+	// PluginTimeout bounds one call of the plugin.
+	PluginTimeout time.Duration `toml:"pluginTimeout" flag:"plugin-timeout" usage:"time limit of one call of the plugin"`
+	// PollInterval is how often a node is looked at when nothing enqueues it.
+	PollInterval time.Duration `toml:"pollInterval" flag:"poll-interval" usage:"how often a node under repair is looked at when no watch tells of it"`
+	// Workers is how many objects are worked on at once.
+	Workers int `toml:"workers" bounds:"at least 1" flag:"workers" usage:"repairs that are worked on at once"`
+}
+
+// TerminateNode configures the termination controller. What is 0 is taken from
+// the reboot controller, or, for Timeout, from Global.
+type TerminateNode struct {
+	// Enabled switches the controller on.
+	Enabled bool `toml:"enabled" flag:"terminate-enabled" usage:"carry out TerminateNode objects"`
+	// CSPPluginHost overrides Global.CSPPluginHost.
+	CSPPluginHost string `toml:"cspPluginHost" flag:"terminate-csp-plugin-host" usage:"host:port or unix:///path of the plugin of TerminateNode objects, if not --csp-plugin-host"`
+	// CSPPlugin says how that plugin is spoken to.
+	CSPPlugin PluginOverride `toml:"cspPlugin" prefix:"terminate-"`
+	// Nodes are those that this controller leaves alone, besides the global ones.
+	Nodes NodesOverride `toml:"nodes"`
+	// Timeout overrides Global.Timeout.
+	Timeout time.Duration `toml:"timeout"`
+	// ManualMode leaves the signal to a person, for this controller.
+	ManualMode bool `toml:"manualMode"`
+	// ResendAfter, PluginTimeout and PollInterval are those of the reboot controller.
+	ResendAfter   time.Duration `toml:"resendAfter"`
+	PluginTimeout time.Duration `toml:"pluginTimeout"`
+	PollInterval  time.Duration `toml:"pollInterval"`
+}
+
+// defaultConfig is the configuration without a file; it lacks the plugin's address.
+func defaultConfig() Config {
+	return Config{
+		Global: Global{
+			Timeout: 25 * time.Minute, TTL: 336 * time.Hour,
+			Nodes: Nodes{Exclusions: []string{"node-role.kubernetes.io/control-plane"}},
+		},
+		RebootNode: RebootNode{
+			Enabled: true, ResendAfter: 10 * time.Minute, PluginTimeout: 30 * time.Second, PollInterval: 15 * time.Second, Workers: 16,
+		},
+		TerminateNode: TerminateNode{Enabled: true},
+		GPUReset:      defaultGPUReset(),
+		Cluster:       lease.Cluster{Lease: leases()},
+	}
+}
+
+// leases live long enough for a call of the plugin: it has to be over when a
+// leader that cannot renew its lease stops.
+func leases() lease.Config {
+	c := lease.Default()
+	c.Duration, c.RenewDeadline, c.RetryPeriod = 90*time.Second, 60*time.Second, 5*time.Second
+	return c
+}
+
+// Validate joins everything that is wrong.
+func (c Config) Validate() error {
+	problems := []error{c.Cluster.Validate()}
+	if c.Global.TTL < 0 {
+		problems = append(problems, fmt.Errorf("global.ttl (--ttl) %s is negative", c.Global.TTL))
+	}
+	for _, one := range []nodeController{c.reboot(), c.terminate()} {
+		if one.Enabled {
+			problems = append(problems, one.validate(c.Lease))
+		}
+	}
+	if c.GPUReset.Enabled {
+		problems = append(problems, c.validateReset())
+	}
+	if c.RebootNode.Workers < 1 {
+		problems = append(problems, fmt.Errorf("rebootNodeController.workers is %d; it must be at least 1", c.RebootNode.Workers))
+	}
+	return errors.Join(problems...)
+}

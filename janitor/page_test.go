@@ -1,0 +1,9 @@
+package janitor
+
+import (
+	"testing"
+
+	"github.com/nvidia/nvsentinel/internal/testkit/reference"
+)
+
+func TestConfigurationPage(t *testing.T) { reference.Page(t, "janitor", defaultConfig()) }

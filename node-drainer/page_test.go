@@ -1,0 +1,9 @@
+package nodedrainer
+
+import (
+	"testing"
+
+	"github.com/nvidia/nvsentinel/internal/testkit/reference"
+)
+
+func TestConfigurationPage(t *testing.T) { reference.Page(t, "node-drainer", defaultConfig()) }

@@ -1,0 +1,9 @@
+package nodehealthcheck
+
+import (
+	"testing"
+
+	"github.com/nvidia/nvsentinel/internal/testkit/reference"
+)
+
+func TestConfigurationPage(t *testing.T) { reference.Page(t, "node-health-check", defaultConfig()) }

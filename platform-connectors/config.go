@@ -1,0 +1,206 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/lease"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/cluster"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/nodeconnector"
+	"github.com/nvidia/nvsentinel/store-client/remote"
+	"github.com/nvidia/nvsentinel/store-client/storeopen"
+)
+
+// Roles of a connector.
+const (
+	// roleGateway is the connector between nodes and the store: nodes need no
+	// account of the store.
+	roleGateway = "gateway"
+	// roleCluster is the connector of the control plane: it shows the faults of
+	// cluster-wide publishers as conditions of their nodes.
+	roleCluster = "cluster"
+)
+
+// Config is the configuration of a platform connector.
+type Config struct {
+	// Role is what this connector is for; required.
+	Role string `toml:"role" bounds:"gateway, cluster" flag:"role" usage:"what this connector is for: gateway (between the nodes' connectors and the store) or cluster (the conditions of cluster-wide publishers' faults); required; the connector of a node is the program node-connector"`
+	nodeconnector.Shared
+	storeopen.Location
+	// Gateway is what role gateway listens with.
+	Gateway Gateway `toml:"gateway"`
+	// Lease lets one of several connectors of role cluster act.
+	Lease lease.Config `toml:"leaderElection"`
+	// Coverage is what role cluster looks for besides.
+	Coverage cluster.CoverageConfig `toml:"coverage"`
+}
+
+// Gateway is what role gateway listens with.
+type Gateway struct {
+	// Listen is host:port.
+	Listen string `toml:"listen" flag:"gateway-listen" usage:"host:port where role gateway takes the connectors of nodes; port 0 takes a free one"`
+	// CertFile and KeyFile are its certificate, read again for each connection.
+	CertFile string `toml:"certFile" flag:"gateway-cert-file" usage:"PEM file with the gateway's certificate; read again for each connection"`
+	KeyFile  string `toml:"keyFile" flag:"gateway-key-file" usage:"PEM file with the key of that certificate"`
+	// ClientCAFile signs the connectors' certificates; empty asks for none.
+	ClientCAFile string `toml:"clientCAFile" flag:"gateway-client-ca-file" usage:"PEM file with the authority of the connectors' certificates; empty asks for none: a connector proves itself by its token"`
+	// Accounts are the service accounts of the nodes' connectors; required.
+	Accounts []string `toml:"accounts" flag:"gateway-accounts" usage:"service accounts of the nodes' connectors, with commas: system:serviceaccount:nvsentinel:platform-connectors"`
+	// Audience is the one that the connectors' tokens must be for.
+	Audience string `toml:"audience" flag:"gateway-token-audience" usage:"audience of the connectors' tokens"`
+	// VerdictLife is how long a positive verdict about a token is remembered.
+	VerdictLife time.Duration `toml:"verdictLife" bounds:"above 0s, at most 10m" flag:"gateway-token-verdict-life" usage:"how long a token that was found valid is not asked about again, 10m at most"`
+	// Reviews bounds the questions to the API server in flight.
+	Reviews int `toml:"reviews" bounds:"at least 1" flag:"gateway-token-reviews" usage:"questions to the API server about tokens at the same time, at most"`
+	// PerNode bounds the calls of one node.
+	PerNode int `toml:"perNode" bounds:"at least 1" flag:"gateway-calls-per-node" usage:"calls of one node at the same time, at most; more are told to send again"`
+	// NodeBytes bounds what one node brings in the long run, per second.
+	NodeBytes int64 `toml:"nodeBytes" bounds:"at least 1 byte" flag:"gateway-bytes-per-node" usage:"bytes a second that one node may bring in the long run; more are told to send again"`
+	// DayBytes and DayRecords are the quota of one node for a day; 0 is none.
+	DayBytes   int64 `toml:"dayBytes" bounds:"0, or at least 1 MiB" flag:"gateway-day-bytes-per-node" usage:"bytes that one node may bring in a day (UTC) before its PERSIST_ONLY events and repeats are counted instead of stored; 0 is no bound"`
+	DayRecords int64 `toml:"dayRecords" bounds:"0, or at least 1000" flag:"gateway-day-records-per-node" usage:"records that one node may bring in a day (UTC), likewise; 0 is no bound"`
+	// MaxBytes bounds the requests that are received and worked on.
+	MaxBytes int64 `toml:"maxBytes" flag:"gateway-max-bytes" usage:"bytes of requests that are received and worked on at the same time, at most; others wait before they are received"`
+	// Connections bounds all connections, NodeConnections those of one node, PerAddress
+	// those of one address on which no token was verified yet.
+	Connections     int `toml:"connections" bounds:"at least 1" flag:"gateway-connections" usage:"connections at the same time, at most; more are closed"`
+	NodeConnections int `toml:"nodeConnections" bounds:"at least 1" flag:"gateway-connections-per-node" usage:"connections of one node, by its token, at the same time, at most; more are told so and closed"`
+	PerAddress      int `toml:"perAddress" bounds:"at least 1" flag:"gateway-connections-per-address" usage:"connections of one address on which no token was verified yet, at most; more are told so and closed; raise it to the number of nodes behind one address, if a NAT hides theirs"`
+	// InspectAddress is where the store can be read, by whoever reaches it; empty is
+	// nowhere.
+	InspectAddress string `toml:"inspectAddress" bounds:"of the loopback interface, or empty" flag:"inspect-address" usage:"host:port of the loopback interface where role gateway lets the store be read, for nvsentinel of who may forward a port into its pod; nobody is asked who he is there; empty turns it off"`
+}
+
+// defaultConfig is the configuration without a file.
+func defaultConfig() Config {
+	return Config{
+		Shared: nodeconnector.DefaultShared(), Lease: lease.Default(), Coverage: cluster.DefaultCoverage(),
+		Gateway: Gateway{
+			Listen: ":8443", CertFile: "/etc/nvsentinel/gateway/tls.crt", KeyFile: "/etc/nvsentinel/gateway/tls.key",
+			Audience: gateway.Audience, VerdictLife: 5 * time.Minute, Reviews: 16, PerNode: 4, NodeBytes: 2 << 20, DayBytes: 64 << 20, DayRecords: 20000,
+			MaxBytes: 64 << 20, Connections: 20000, NodeConnections: 8, PerAddress: 64,
+			InspectAddress: fmt.Sprintf("127.0.0.1:%d", remote.Port),
+		},
+	}
+}
+
+// Validate joins everything that is wrong.
+func (c Config) Validate() error {
+	problems := []error{c.Shared.Validate(), c.Location.Validate()}
+	switch c.Role {
+	case roleCluster:
+		problems = append(problems, c.validateCluster())
+	case roleGateway:
+		problems = append(problems, c.validateGateway())
+	case "node":
+		problems = append(problems, errors.New("role (--role) node was removed: run node-connector on nodes, with --gateway (docs/upgrade.md)"))
+	default:
+		problems = append(problems, fmt.Errorf("role (--role) %q is not %s or %s", c.Role, roleGateway, roleCluster))
+	}
+	return errors.Join(problems...)
+}
+
+// validateCluster checks what only the connector of the control plane needs.
+func (c Config) validateCluster() error {
+	var problems []error
+	if !c.Kubernetes {
+		problems = append(problems, errors.New("kubernetes (--kubernetes) is off: role cluster has nothing else to do"))
+	}
+	if len(c.clusterAgents()) == 0 {
+		problems = append(problems, errors.New("publishers.agent has no agent with clusterWide = true, and coverage (--coverage) is off: role cluster has nothing to show"))
+	}
+	if c.Coverage.Enabled {
+		problems = append(problems, c.Coverage.Validate())
+	}
+	return errors.Join(append(problems, c.Lease.Validate())...)
+}
+
+// clusterAgents are those whose faults role cluster shows; its own reports are among
+// them.
+func (c Config) clusterAgents() []string {
+	agents := c.Publishers.Policy("").ClusterAgents()
+	if c.Coverage.Enabled && !slices.Contains(agents, record.CoverageAgent) {
+		agents = append(agents, record.CoverageAgent)
+	}
+	return agents
+}
+
+// maxVerdictLife bounds how long a withdrawn account still gets in.
+const maxVerdictLife = 10 * time.Minute
+
+// The least quota of a node: one that every node uses up would leave only first faults.
+const minDayBytes, minDayRecords = 1 << 20, 1000
+
+// validateGateway checks what only the gateway needs.
+func (c Config) validateGateway() error {
+	g := c.Gateway
+	var problems []error
+	if !c.Kubernetes {
+		problems = append(problems, errors.New("kubernetes (--kubernetes) is off: role gateway cannot verify a token"))
+	}
+	if _, _, err := net.SplitHostPort(g.Listen); err != nil {
+		problems = append(problems, fmt.Errorf("gateway.listen (--gateway-listen) %q is not host:port", g.Listen))
+	}
+	problems = append(problems, g.validateInspect())
+	for _, f := range []struct{ key, value string }{
+		{"gateway.certFile (--gateway-cert-file)", g.CertFile}, {"gateway.keyFile (--gateway-key-file)", g.KeyFile},
+		{"gateway.audience (--gateway-token-audience)", g.Audience},
+	} {
+		if f.value == "" {
+			problems = append(problems, fmt.Errorf("%s is empty", f.key))
+		}
+	}
+	if len(g.Accounts) == 0 {
+		problems = append(problems, errors.New("gateway.accounts (--gateway-accounts) is empty: nobody could call"))
+	}
+	if g.VerdictLife <= 0 || g.VerdictLife > maxVerdictLife {
+		problems = append(problems, fmt.Errorf("gateway.verdictLife (--gateway-token-verdict-life) %s is not between 0 and %s", g.VerdictLife, maxVerdictLife))
+	}
+	if g.NodeBytes < 1 {
+		problems = append(problems, fmt.Errorf("gateway.nodeBytes (--gateway-bytes-per-node) %d is less than 1", g.NodeBytes))
+	}
+	if g.DayBytes != 0 && g.DayBytes < minDayBytes {
+		problems = append(problems, fmt.Errorf("gateway.dayBytes (--gateway-day-bytes-per-node) %d is neither 0 nor at least %d", g.DayBytes, minDayBytes))
+	}
+	if g.DayRecords != 0 && g.DayRecords < minDayRecords {
+		problems = append(problems, fmt.Errorf("gateway.dayRecords (--gateway-day-records-per-node) %d is neither 0 nor at least %d", g.DayRecords, minDayRecords))
+	}
+	if g.MaxBytes < gateway.MaxMessage {
+		problems = append(problems, fmt.Errorf("gateway.maxBytes (--gateway-max-bytes) %d is less than %d", g.MaxBytes, gateway.MaxMessage))
+	}
+	for _, f := range []struct {
+		key   string
+		value int
+	}{
+		{"gateway.reviews (--gateway-token-reviews)", g.Reviews}, {"gateway.perNode (--gateway-calls-per-node)", g.PerNode},
+		{"gateway.connections (--gateway-connections)", g.Connections}, {"gateway.nodeConnections (--gateway-connections-per-node)", g.NodeConnections},
+		{"gateway.perAddress (--gateway-connections-per-address)", g.PerAddress},
+	} {
+		if f.value < 1 {
+			problems = append(problems, fmt.Errorf("%s is less than 1", f.key))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// validateInspect refuses an address that others than this host, or this pod, reach.
+func (g Gateway) validateInspect() error {
+	if g.InspectAddress == "" {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(g.InspectAddress)
+	if err != nil {
+		return fmt.Errorf("gateway.inspectAddress (--inspect-address) %q is not host:port", g.InspectAddress)
+	}
+	if ip, err := netip.ParseAddr(host); err != nil || !ip.IsLoopback() {
+		return fmt.Errorf("gateway.inspectAddress (--inspect-address) %q is not an address of the loopback interface, such as 127.0.0.1:%d: nobody is asked there who he is, "+
+			"and only who may forward a port into the pod, or execute something in it, may read all records", g.InspectAddress, remote.Port)
+	}
+	return nil
+}

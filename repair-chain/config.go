@@ -1,0 +1,34 @@
+package repairchain
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nvidia/nvsentinel/internal/lease"
+)
+
+// Config is the configuration of repair-chain.
+type Config struct {
+	lease.Cluster
+
+	// LeaseNamespace holds the leases of nodes that remediators share; empty takes
+	// none.
+	LeaseNamespace string `toml:"leaseNamespace" flag:"lease-namespace" usage:"namespace of the leases by which remediators, and runs of repair chains, keep off each other's nodes; empty takes none"`
+	// Keep is how long a run that has ended is kept, with the objects of its steps.
+	Keep time.Duration `toml:"keepRuns" bounds:"at least 0s" flag:"keep-runs" usage:"how long a run that has ended is kept with its objects; 0s is for ever"`
+}
+
+// defaultConfig is the configuration without a file.
+func defaultConfig() Config {
+	return Config{Keep: 30 * 24 * time.Hour, Cluster: lease.DefaultCluster()}
+}
+
+// Validate joins everything that is wrong.
+func (c Config) Validate() error {
+	problems := []error{c.Cluster.Validate()}
+	if c.Keep < 0 {
+		problems = append(problems, fmt.Errorf("keepRuns (--keep-runs) is %s; it must not be negative", c.Keep))
+	}
+	return errors.Join(problems...)
+}

@@ -1,0 +1,9 @@
+package repairchain
+
+import (
+	"testing"
+
+	"github.com/nvidia/nvsentinel/internal/testkit/reference"
+)
+
+func TestConfigurationPage(t *testing.T) { reference.Page(t, "repair-chain", defaultConfig()) }
