@@ -5,9 +5,9 @@ package kubernetesobjectmonitor
 import (
 	"context"
 	"os"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/checkpoint"
@@ -24,7 +24,7 @@ func Controller() daemon.Controller {
 	c := daemon.NewController(machine.Agent, defaultConfig, build)
 	c.Commands = map[string]func(args []string) int{
 		"check": func(args []string) int {
-			return runCheck(args, streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, time.Now())
+			return runCheck(args, streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, clock.RealClock{}.Now())
 		},
 		"rbac": func(args []string) int { return runRights(args, os.Stdout, os.Stderr) },
 	}

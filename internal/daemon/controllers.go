@@ -55,7 +55,7 @@ func NewController[C any](name string, def C, build func(ctx context.Context, d 
 // started by, through a link. One alone has all its flags, as if it were a program of its
 // own. Of several each flag begins with the name of its controller and a dot.
 func Controllers(program string, table ...Controller) {
-	chosen, args, err := choose(program, os.Args, table)
+	chosen, args, err := choose(os.Args, table)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		fmt.Fprint(os.Stderr, usage(program, table))
@@ -84,7 +84,7 @@ const flagControllers = "controllers"
 
 // choose reads which controllers of the table a command line asks for, and returns the
 // other arguments. argv has the program's own name first.
-func choose(program string, argv []string, table []Controller) ([]Controller, []string, error) {
+func choose(argv []string, table []Controller) ([]Controller, []string, error) {
 	list, args, given := take(argv[1:])
 	link := slices.IndexFunc(table, func(c Controller) bool { return c.Name == filepath.Base(argv[0]) })
 	switch {

@@ -41,7 +41,7 @@ func TestControllersAreChosen(t *testing.T) {
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
-			chosen, rest, err := choose("controller", strings.Fields(tc.argv), table)
+			chosen, rest, err := choose(strings.Fields(tc.argv), table)
 			if tc.says != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.says) {
 					t.Errorf("%v, want %q", err, tc.says)

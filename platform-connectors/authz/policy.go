@@ -114,7 +114,7 @@ func ValidateAgents(agents []Agent) error {
 		}
 		seen[a.Name] = true
 		// Cluster-wide agents of one process have its account.
-		if other := accounts[a.Account]; a.Account != "" && other.Name != "" && !(a.ClusterWide && other.ClusterWide) {
+		if other := accounts[a.Account]; a.Account != "" && other.Name != "" && (!a.ClusterWide || !other.ClusterWide) {
 			problems = append(problems, fmt.Errorf("%s.account %q is that of agent %q", where, a.Account, other.Name))
 		}
 		accounts[a.Account] = a
