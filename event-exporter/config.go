@@ -79,7 +79,7 @@ type Backfill struct {
 	MaxAge time.Duration `toml:"maxAge" bounds:"at least 0s"`
 	// RateLimit bounds the events per second of which each is older than five
 	// minutes; 0 is no bound.
-	RateLimit float64 `toml:"rateLimit" bounds:"0 to 1e9, per second"`
+	RateLimit float64 `toml:"rateLimit" bounds:"0 to 1e9, per second" enforced:"Backfill.validate"`
 }
 
 // Failure is what becomes of an event that is not delivered.
@@ -87,13 +87,13 @@ type Failure struct {
 	// InitialBackoff is the pause after the first failure, MaxBackoff the longest one;
 	// each is Multiplier times the one before.
 	InitialBackoff time.Duration `toml:"initialBackoff" bounds:"at least 1ms"`
-	MaxBackoff     time.Duration `toml:"maxBackoff" bounds:"at least initialBackoff"`
+	MaxBackoff     time.Duration `toml:"maxBackoff" bounds:"at least initialBackoff" enforced:"Failure.validate"`
 	Multiplier     float64       `toml:"backoffMultiplier" bounds:"1 to 100"`
 	// MaxRetryAfter bounds the pause that a receiver can ask for.
 	MaxRetryAfter time.Duration `toml:"maxRetryAfter" bounds:"at least 0s"`
 	// PoisonStatus are the answers that blame the event, which becomes a dead
 	// letter.
-	PoisonStatus []int `toml:"poisonStatus" bounds:"400 to 599"`
+	PoisonStatus []int `toml:"poisonStatus" bounds:"400 to 599" enforced:"Failure.validate"`
 }
 
 // defaultConfig sends one event per request, and of the past a day at most.
@@ -222,9 +222,6 @@ func (f Failure) validate() error {
 	var problems []error
 	if f.MaxBackoff < f.InitialBackoff {
 		problems = append(problems, fmt.Errorf("%sinitialBackoff %s must be at most maxBackoff %s", at, f.InitialBackoff, f.MaxBackoff))
-	}
-	if !(f.Multiplier >= 1 && f.Multiplier <= 100) {
-		problems = append(problems, fmt.Errorf("%sbackoffMultiplier is %v; it must be between 1 and 100", at, f.Multiplier))
 	}
 	for _, s := range f.PoisonStatus {
 		if s < 400 || s > 599 || slices.Contains(neverPoison, s) {

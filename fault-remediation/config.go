@@ -54,7 +54,7 @@ type Config struct {
 // Lemon is how many repairs make a lemon of a machine, and what becomes of it.
 type Lemon struct {
 	// Repairs within Window, the one that is about to begin included; 0 marks none.
-	Repairs int           `toml:"repairs" bounds:"0 or 2 to 10"`
+	Repairs int           `toml:"repairs" bounds:"0 or 2 to 10" enforced:"Lemon.validate"`
 	Window  time.Duration `toml:"window" bounds:"above 0s, at most 720h"`
 	// Keep leaves that repair, and every later one, to a person.
 	Keep bool `toml:"keep"`

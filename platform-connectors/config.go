@@ -63,7 +63,7 @@ type Gateway struct {
 	// NodeBytes bounds what one node brings in the long run, per second.
 	NodeBytes int64 `toml:"nodeBytes" bounds:"at least 1 byte" flag:"gateway-bytes-per-node" usage:"bytes a second that one node may bring in the long run; more are told to send again"`
 	// DayBytes and DayRecords are the quota of one node for a day; 0 is none.
-	DayBytes   int64 `toml:"dayBytes" bounds:"0, or at least 1 MiB" flag:"gateway-day-bytes-per-node" usage:"bytes that one node may bring in a day (UTC) before its PERSIST_ONLY events and repeats are counted instead of stored; 0 is no bound"`
+	DayBytes   int64 `toml:"dayBytes" bounds:"0, or at least 1048576 bytes" flag:"gateway-day-bytes-per-node" usage:"bytes that one node may bring in a day (UTC) before its PERSIST_ONLY events and repeats are counted instead of stored; 0 is no bound"`
 	DayRecords int64 `toml:"dayRecords" bounds:"0, or at least 1000" flag:"gateway-day-records-per-node" usage:"records that one node may bring in a day (UTC), likewise; 0 is no bound"`
 	// MaxBytes bounds the requests that are received and worked on.
 	MaxBytes int64 `toml:"maxBytes" flag:"gateway-max-bytes" usage:"bytes of requests that are received and worked on at the same time, at most; others wait before they are received"`
@@ -74,7 +74,7 @@ type Gateway struct {
 	PerAddress      int `toml:"perAddress" bounds:"at least 1" flag:"gateway-connections-per-address" usage:"connections of one address on which no token was verified yet, at most; more are told so and closed; raise it to the number of nodes behind one address, if a NAT hides theirs"`
 	// InspectAddress is where the store can be read, by whoever reaches it; empty is
 	// nowhere.
-	InspectAddress string `toml:"inspectAddress" bounds:"of the loopback interface, or empty" flag:"inspect-address" usage:"host:port of the loopback interface where role gateway lets the store be read, for nvsentinel of who may forward a port into its pod; nobody is asked who he is there; empty turns it off"`
+	InspectAddress string `toml:"inspectAddress" bounds:"of the loopback interface, or empty" enforced:"validateInspect" flag:"inspect-address" usage:"host:port of the loopback interface where role gateway lets the store be read, for nvsentinel of who may forward a port into its pod; nobody is asked who he is there; empty turns it off"`
 }
 
 // defaultConfig is the configuration without a file.

@@ -25,7 +25,7 @@ type Config struct {
 	GKEApp    string `toml:"gkeInstallerAppLabel" flag:"gke-installer-app-label" usage:"value of the label k8s-app of GKE's driver installer; empty looks for none"`
 	// PodNamespaces are those of the operators: whoever may make pods there says what is on
 	// nodes.
-	PodNamespaces []string `toml:"podNamespaces" bounds:"1 to 16 namespaces" flag:"pod-namespaces" usage:"namespaces of the operators that run DCGM and the driver: pods of no other namespace are read"`
+	PodNamespaces []string `toml:"podNamespaces" bounds:"1 to 16 namespaces" enforced:"Validate" flag:"pod-namespaces" usage:"namespaces of the operators that run DCGM and the driver: pods of no other namespace are read"`
 	// KataLabel is another label that says that a node runs Kata.
 	KataLabel string `toml:"kataLabel" flag:"kata-label" usage:"label that says, beside katacontainers.io/kata-runtime, that a node runs Kata: true, enabled, 1 or yes"`
 	// AssumeDCGM and AssumeDriver say what no pod does.

@@ -28,7 +28,7 @@ type Config struct {
 	BootIDPath string `toml:"bootIDPath" bounds:"not empty" flag:"boot-id-path" usage:"file with the id of the running boot"`
 	// Interval and Refresh are times between looks.
 	Interval time.Duration `toml:"interval" bounds:"at least 1s" flag:"interval" usage:"time between two looks at the driver's folder, and between two tries"`
-	Refresh  time.Duration `toml:"refresh" bounds:"at least interval" flag:"refresh" usage:"longest time between two questions to the driver: how late a lost NVLink is in the file"`
+	Refresh  time.Duration `toml:"refresh" bounds:"at least interval" enforced:"Validate" flag:"refresh" usage:"longest time between two questions to the driver: how late a lost NVLink is in the file"`
 	// Socket is the kubelet's.
 	Socket string `toml:"podResourcesSocket" flag:"pod-resources-socket" usage:"the kubelet's PodResources socket, to annotate the node's pods with the GPUs that they hold; empty does not"`
 	// Kube is how to reach the API server.

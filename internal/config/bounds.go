@@ -12,11 +12,13 @@ import (
 )
 
 // CheckBounds joins what is out of the bounds that the tags of a struct's fields state:
-// "at least 1s", "above 0", "at most 32", "1 to 100", "kmsg, journal", "not empty", and
-// several of them after "0, or ". A number may have its unit behind it. Bounds of other
-// words, such as those that name another key, are for Validate. A value whose type has a
-// Validate of its own is judged by that. A nested struct with one is left to it, and one that
-// has enabled = false is not judged.
+// "at least 1s", "above 0", "at most 32", "1 to 100", "kmsg, journal", "not empty", two of
+// numbers with ", " between them, and one of them after "0, or ". A number may have its unit
+// behind it; a duration has to. A pointer is within every bound if it is nil. A bound of other
+// words, such as one that names another key, needs the tag enforced, which names what
+// enforces it; without, it is a problem too. A value whose type has a Validate of its own is
+// judged by that. A nested struct with one is left to it, and one that has enabled = false
+// is not judged.
 func CheckBounds(settings any) error {
 	var problems []error
 	checkBounds(reflect.ValueOf(settings), "", "", &problems)
@@ -26,24 +28,82 @@ func CheckBounds(settings any) error {
 func checkBounds(v reflect.Value, at, prefix string, problems *[]error) {
 	for i := range v.NumField() {
 		field, inner := v.Type().Field(i), v.Field(i)
-		bounds, tagged := field.Tag.Lookup("bounds")
+		_, tagged := field.Tag.Lookup("bounds")
 		switch key := strings.Trim(at+"."+field.Tag.Get("toml"), "."); {
 		case !field.IsExported():
 		case tagged:
 			if flag := field.Tag.Get("flag"); flag != "" {
 				key += " (--" + prefix + flag + ")"
 			}
-			if own, ok := reflect.TypeAssert[Validator](inner); ok {
-				if err := own.Validate(); err != nil {
-					*problems = append(*problems, fmt.Errorf("%s: %w", key, err))
-				}
-			} else if !within(bounds, inner) {
-				*problems = append(*problems, outOf(key, bounds, inner))
+			if err := checkBound(field, inner, key); err != nil {
+				*problems = append(*problems, err)
 			}
 		case inner.Kind() == reflect.Struct && !reflect.PointerTo(field.Type).Implements(validator) && !disabled(inner):
 			checkBounds(inner, key, prefix+field.Tag.Get("prefix"), problems)
 		}
 	}
+}
+
+func checkBound(field reflect.StructField, v reflect.Value, key string) error {
+	if own, ok := reflect.TypeAssert[Validator](v); ok {
+		if err := own.Validate(); err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+		return nil
+	}
+	if err := checkTag(field, key); err != nil || field.Tag.Get(enforced) != "" {
+		return err
+	}
+	if bounds := field.Tag.Get("bounds"); !within(bounds, v).holds {
+		return outOf(key, bounds, v)
+	}
+	return nil
+}
+
+// enforced is the tag of a field whose bounds CheckBounds cannot read: it names what
+// enforces them.
+const enforced = "enforced"
+
+// CheckTags joins the bounds of a type's fields, and of all types within it, that
+// CheckBounds cannot read and that are not tagged so, and those that are tagged without need.
+func CheckTags(t reflect.Type) error {
+	var problems []error
+	checkTags(t, map[reflect.Type]bool{}, &problems)
+	return errors.Join(problems...)
+}
+
+func checkTags(t reflect.Type, done map[reflect.Type]bool, problems *[]error) {
+	for t.Kind() == reflect.Map || t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Array {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct || done[t] {
+		return
+	}
+	done[t] = true
+	for field := range t.Fields() {
+		if !field.IsExported() {
+			continue
+		}
+		if _, tagged := field.Tag.Lookup("bounds"); tagged && !field.Type.Implements(validator) {
+			if err := checkTag(field, t.String()+"."+field.Name); err != nil {
+				*problems = append(*problems, err)
+			}
+		}
+		checkTags(field.Type, done, problems)
+	}
+}
+
+// checkTag refuses bounds that cannot be read and are not tagged so, or the reverse.
+func checkTag(field reflect.StructField, name string) error {
+	bounds, tagged := field.Tag.Get("bounds"), field.Tag.Get(enforced) != ""
+	switch readable := within(bounds, reflect.Zero(field.Type)).readable; {
+	case readable && tagged:
+		return fmt.Errorf("%s: a mistake of the program: its bounds %q can be read; remove the tag %s", name, bounds, enforced)
+	case !readable && !tagged:
+		return fmt.Errorf("%s: a mistake of the program: its bounds %q cannot be read for a %s; correct them, or name what enforces them in the tag %s",
+			name, bounds, field.Type, enforced)
+	}
+	return nil
 }
 
 var validator = reflect.TypeFor[Validator]()
@@ -66,7 +126,7 @@ func outOf(key, bounds string, v reflect.Value) error {
 	case v.Kind() == reflect.String:
 		return fmt.Errorf("%s is %q; it has to be one of %s", key, v.Interface(), bounds)
 	}
-	return fmt.Errorf("%s is %v; it has to be %s", key, v.Interface(), bounds)
+	return fmt.Errorf("%s is %v; it has to be %s", key, reflect.Indirect(v).Interface(), bounds)
 }
 
 // notEmpty is the bound of what has to be given.
@@ -78,42 +138,72 @@ var (
 	oneOf    = regexp.MustCompile(`^[A-Za-z_]+(, [A-Za-z_]+)+$`)
 )
 
-// within says whether a value is within bounds; of bounds that it cannot read it is.
-func within(bounds string, v reflect.Value) bool {
+// judged is what bounds say about a value; of those that are not readable nothing holds.
+type judged struct{ holds, readable bool }
+
+// within judges a value by bounds. Whether it can read them depends on the value's type only.
+func within(bounds string, v reflect.Value) judged {
+	if v.Kind() == reflect.Pointer && v.IsNil() {
+		return judged{true, within(bounds, reflect.Zero(v.Type().Elem())).readable}
+	}
+	v = reflect.Indirect(v)
 	rest, orZero := strings.CutPrefix(bounds, "0, or ")
 	switch {
 	case orZero:
-		return v.IsZero() || within(rest, v)
+		out := within(rest, v)
+		return judged{out.readable && (v.IsZero() || out.holds), out.readable}
 	case bounds == notEmpty && v.Kind() == reflect.Slice:
-		return v.Len() > 0
+		return judged{v.Len() > 0, true}
 	case bounds == notEmpty:
-		return !v.IsZero()
+		return judged{!v.IsZero(), true}
 	case v.Kind() == reflect.String && oneOf.MatchString(bounds):
-		return slices.Contains(strings.Split(bounds, ", "), v.String())
-	case !v.CanInt():
-		return true
+		return judged{slices.Contains(strings.Split(bounds, ", "), v.String()), true}
+	case v.CanInt():
+		return numbers(bounds, v.Int(), v.Type() == reflect.TypeFor[time.Duration]())
+	case v.CanFloat():
+		return numbers(bounds, v.Float(), false)
 	}
-	if m := oneSide.FindStringSubmatch(bounds); m != nil {
-		switch n := bound(m[2], m[3]); m[1] {
-		case "at least":
-			return v.Int() >= n
-		case "at most":
-			return v.Int() <= n
-		default:
-			return v.Int() > n
-		}
-	}
-	if m := twoSides.FindStringSubmatch(bounds); m != nil {
-		return v.Int() >= bound(m[1], m[2]) && v.Int() <= bound(m[3], m[4])
-	}
-	return true
+	return judged{}
 }
 
-// bound is a number in the unit of its key: a duration in nanoseconds.
-func bound(digits, unit string) int64 {
-	if d, err := time.ParseDuration(digits + unit); err == nil && unit != "" {
-		return int64(d)
+// numbers judges a number by all bounds that are given.
+func numbers[T int64 | float64](bounds string, n T, duration bool) judged {
+	holds := true
+	for one := range strings.SplitSeq(bounds, ", ") {
+		m := oneSide.FindStringSubmatch(one)
+		if two := twoSides.FindStringSubmatch(one); two != nil {
+			low, ok := bound(two[1], two[2], duration)
+			if holds = holds && n >= T(low); !ok {
+				return judged{}
+			}
+			m = []string{one, "at most", two[3], two[4]}
+		}
+		if m == nil {
+			return judged{}
+		}
+		edge, ok := bound(m[2], m[3], duration)
+		if !ok {
+			return judged{}
+		}
+		switch m[1] {
+		case "at least":
+			holds = holds && n >= T(edge)
+		case "at most":
+			holds = holds && n <= T(edge)
+		default:
+			holds = holds && n > T(edge)
+		}
 	}
-	n, _ := strconv.ParseInt(digits, 10, 64) // it is digits
-	return n
+	return judged{holds, true}
+}
+
+// bound is a number in the unit of its key: a duration, which has to have a unit, in
+// nanoseconds.
+func bound(digits, unit string, duration bool) (n int64, ok bool) {
+	if duration {
+		d, err := time.ParseDuration(digits + unit)
+		return int64(d), err == nil && unit != ""
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	return n, err == nil && unit == ""
 }

@@ -1,10 +1,14 @@
 // Package kmsgtest implements a log device of the kernel for tests and the demo: a named
 // pipe that is read as /dev/kmsg is, and a ring of records behind it. A read returns one
-// record, and every opening begins at the oldest record of the ring.
+// record, and every opening begins at the oldest record of the ring. As with /dev/kmsg, a
+// reader that has got a record finds all others of the ring before a read finds none; of a
+// ring with more than 256 records, which is more than a pipe holds, it may have to wait for
+// the others.
 package kmsgtest
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -16,8 +20,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxRecord is what a pipe hands on as one packet.
-const maxRecord = 4096
+// maxRecord is what a record may have: a pipe hands on a packet as one read.
+const maxRecord = 4096 - len(padding) - 1
+
+// padding begins the line behind a record's text that fills its packet. The kernel has
+// such lines about devices.
+const padding = " PADDING="
+
+// pipeRecords is how many records a pipe holds, the most that any user may ask for.
+const pipeRecords = 256
 
 // Device is a kernel log device. Its readers may come and go as they like, one at a time.
 type Device struct {
@@ -111,7 +122,7 @@ func (d *Device) record(text string) (string, error) {
 	}
 	b.WriteByte('\n')
 	if b.Len() > maxRecord {
-		return "", fmt.Errorf("printing a text: its record has %d bytes, at most %d are possible", b.Len(), maxRecord)
+		return "", fmt.Errorf("printing a text: its record has %d bytes, and at most %d are possible", b.Len(), maxRecord)
 	}
 	return b.String(), nil
 }
@@ -186,7 +197,7 @@ func (d *Device) over() bool {
 	return d.closed
 }
 
-// packets has a read of the pipe return what one write has written.
+// packets has a read of the pipe return what one write has written, and makes it large.
 func packets(f *os.File) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -194,7 +205,9 @@ func packets(f *os.File) error {
 	}
 	var failed error
 	err = raw.Control(func(fd uintptr) {
-		_, failed = unix.FcntlInt(fd, unix.F_SETFL, unix.O_DIRECT|unix.O_NONBLOCK|unix.O_WRONLY)
+		if _, failed = unix.FcntlInt(fd, unix.F_SETFL, unix.O_DIRECT|unix.O_NONBLOCK|unix.O_WRONLY); failed == nil {
+			_, failed = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, pipeRecords*os.Getpagesize())
+		}
 	})
 	return errors.Join(err, failed)
 }
@@ -207,29 +220,44 @@ func (d *Device) feed(f *os.File, boot int) {
 		d.mu.Unlock()
 		_ = f.Close() // it may be closed already
 	}()
-	for seq := uint64(0); ; seq++ {
-		record, at, ok := d.await(seq, boot)
+	for seq := uint64(0); ; {
+		records, at, ok := d.await(seq, boot)
 		if !ok {
 			return
 		}
-		if _, err := f.WriteString(record); err != nil {
+		if err := show(f, records); err != nil {
 			return // nobody reads it any more
 		}
-		seq = at
+		seq = at + uint64(len(records))
 	}
 }
 
-// await returns the oldest record from seq on, and waits for one; not ok says that there
-// will be none.
-func (d *Device) await(seq uint64, boot int) (record string, at uint64, ok bool) {
+// show writes records at once: a pipe divides a write into packets of a page, and lets
+// nobody read before it has taken them all, or is full.
+func show(f *os.File, records []string) error {
+	page := os.Getpagesize()
+	packets := make([]byte, 0, len(records)*page)
+	for _, r := range records {
+		packets = append(packets, r...)
+		packets = append(packets, padding...)
+		packets = append(packets, bytes.Repeat([]byte("x"), page-len(r)-len(padding)-1)...)
+		packets = append(packets, '\n')
+	}
+	_, err := f.Write(packets)
+	return err
+}
+
+// await returns the records from seq on, of which at is the first, and waits for one; not
+// ok says that there will be none.
+func (d *Device) await(seq uint64, boot int) (records []string, at uint64, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for !d.closed && d.boot == boot {
 		oldest := d.next - uint64(len(d.ring))
 		if at = max(seq, oldest); at < d.next {
-			return d.ring[at-oldest], at, true
+			return d.ring[at-oldest:], at, true
 		}
 		d.change.Wait()
 	}
-	return "", 0, false
+	return nil, 0, false
 }

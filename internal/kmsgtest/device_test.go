@@ -2,9 +2,11 @@ package kmsgtest
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -44,7 +46,7 @@ func (d *Device) reader(t *testing.T) *os.File {
 	return f
 }
 
-var record = regexp.MustCompile(`^3,(\d+),\d+,-;(.*)\n$`)
+var record = regexp.MustCompile(`^3,(\d+),\d+,-;(.*)\n PADDING=x*\n$`)
 
 // next reads records, one by each read, as "<number> <text>".
 func next(t *testing.T, f *os.File, count int) (out []string) {
@@ -106,6 +108,72 @@ func TestMoreThanAPipeHolds(t *testing.T) {
 	}
 	if got := next(t, f, 1000); got[999] != "999 x" {
 		t.Errorf("the last record is %q", got[999])
+	}
+}
+
+var number = regexp.MustCompile(`^\d+,(\d+),`)
+
+// newest opens a device, waits for a record, and reads on until a read finds none.
+func newest(t *testing.T, path string) (last uint64) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	raw, err := f.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, buf := false, make([]byte, 16<<10)
+	var failed error
+	err = raw.Read(func(fd uintptr) bool {
+		for {
+			n, err := syscall.Read(int(fd), buf)
+			switch {
+			case errors.Is(err, syscall.EPIPE): // overwritten before it was read
+				continue
+			case n == 0 && err == nil, errors.Is(err, syscall.EAGAIN):
+				return found
+			case err != nil:
+				failed = err
+				return true
+			}
+			found = true
+			if last, failed = strconv.ParseUint(number.FindStringSubmatch(string(buf[:n]))[1], 10, 64); failed != nil {
+				return true
+			}
+		}
+	})
+	if err := errors.Join(err, failed); err != nil {
+		t.Fatal(err)
+	}
+	return last
+}
+
+// TestAnOpeningShowsTheWholeRing: before a read finds no record, here and in the kernel's
+// own device.
+func TestAnOpeningShowsTheWholeRing(t *testing.T) {
+	t.Run("kernel", func(t *testing.T) {
+		const kernel = "/dev/kmsg"
+		if f, err := os.Open(kernel); err != nil {
+			t.Skipf("this machine does not let its kernel's log be read: %v", err)
+		} else if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		before := newest(t, kernel)
+		if after := newest(t, kernel); after < before {
+			t.Errorf("record %d was the last, and %d of an earlier opening", after, before)
+		}
+	})
+	d := open(t)
+	for i := range pipeRecords {
+		d.say(t, fmt.Sprint("line ", i))
+	}
+	for range 10 {
+		if last := newest(t, d.Path()); last != uint64(pipeRecords-1) {
+			t.Fatalf("a read found none behind record %d of %d", last, pipeRecords)
+		}
 	}
 }
 

@@ -229,9 +229,9 @@ type Config struct {
 	// Namespace holds the Lease object.
 	Namespace string `toml:"namespace" flag:"leader-elect-namespace" usage:"namespace of the lease"`
 	// Duration is how long a lease lives without renewal.
-	Duration time.Duration `toml:"leaseDuration" bounds:"above renewDeadline" flag:"leader-elect-lease-duration" usage:"how long a lease lives without renewal"`
+	Duration time.Duration `toml:"leaseDuration" bounds:"above renewDeadline" enforced:"Validate" flag:"leader-elect-lease-duration" usage:"how long a lease lives without renewal"`
 	// RenewDeadline is when a leader that cannot renew stops acting.
-	RenewDeadline time.Duration `toml:"renewDeadline" bounds:"above 2 retryPeriod" flag:"leader-elect-renew-deadline" usage:"when a leader that cannot renew its lease stops"`
+	RenewDeadline time.Duration `toml:"renewDeadline" bounds:"above 2 retryPeriod" enforced:"Validate" flag:"leader-elect-renew-deadline" usage:"when a leader that cannot renew its lease stops"`
 	// RetryPeriod is between two attempts.
 	RetryPeriod time.Duration `toml:"retryPeriod" bounds:"above 0s" flag:"leader-elect-retry-period" usage:"time between two attempts to take or renew the lease"`
 }

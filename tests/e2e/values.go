@@ -10,13 +10,11 @@ import (
 )
 
 // machineValues are what the played machine needs: its kernel's log is another device
-// and its boot id another file, and a recovery is believed after seconds. The monitor that
-// was installed first has read the machine's own log in this boot: its place there means
-// nothing in another device, so it has another folder.
+// and its boot id another file, and a recovery is believed after seconds.
 const machineValues = `syslogHealthMonitor:
   extraVolumes: [{name: e2e, hostPath: {path: /var/log/e2e, type: Directory}}]
   extraVolumeMounts: [{name: e2e, mountPath: /var/log/e2e, readOnly: true}]
-  extraArgs: [--log-path=` + kernelFolder + `/kmsg, --boot-id-path=` + bootIDFile + `, --state-dir=/var/lib/nvsentinel/syslog-health-monitor/played, --settle-time=10s]
+  extraArgs: [--log-path=` + kernelFolder + `/kmsg, --boot-id-path=` + bootIDFile + `, --settle-time=10s]
 cli: {enabled: true}
 eviction: {userNamespaces: [{name: user, mode: Immediate}]}
 `

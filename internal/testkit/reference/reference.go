@@ -28,7 +28,7 @@ Written from the program by ` + "`make generate`" + `. Files, flags, variables a
 `
 
 // Page checks, or writes, the page of a program whose configuration has the given
-// defaults, tries the bounds that it says, and that references are for secrets only and
+// defaults, tries the bounds that it says, that they can be read, and that references are for secrets only and
 // no secret is printed; others are settings in which keys count that do not in the
 // defaults.
 func Page(t testing.TB, program string, defaults any, others ...any) {
@@ -36,6 +36,9 @@ func Page(t testing.TB, program string, defaults any, others ...any) {
 	r := newRows(t, reflect.TypeOf(defaults))
 	r.fields(reflect.ValueOf(defaults), place{given: true})
 	Check(t, "docs/configuration/"+program+".md", fmt.Sprintf(intro, program)+r.text())
+	if err := config.CheckTags(reflect.TypeOf(defaults)); err != nil {
+		t.Error(err)
+	}
 	tryBounds(t, append([]any{defaults}, others...)...)
 	tryFormer(t, program, defaults)
 	tryReferences(t, defaults)

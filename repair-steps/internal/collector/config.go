@@ -30,7 +30,7 @@ type Config struct {
 	// WorkDir holds the parts and the archive until it is sent.
 	WorkDir string `toml:"workDir" bounds:"not empty" flag:"work-dir" usage:"folder for the archive until it is sent; needs max-total-bytes and three times max-part-bytes"`
 
-	Units []string      `toml:"units" bounds:"at most 32" flag:"units" usage:"units whose journals are collected; * is allowed"`
+	Units []string      `toml:"units" bounds:"at most 32" enforced:"lists" flag:"units" usage:"units whose journals are collected; * is allowed"`
 	Since time.Duration `toml:"since" bounds:"above 0s" flag:"since" usage:"how far back the journals of units are read; the kernel's is read from the boot on"`
 	Files []string      `toml:"files" flag:"files" usage:"files of the host, by patterns"`
 	// SMI and BugReport ask the driver.
@@ -41,7 +41,7 @@ type Config struct {
 	BugReportTimeout time.Duration `toml:"nvidiaBugReportTimeout" bounds:"above 0s" flag:"nvidia-bug-report-timeout" usage:"how long nvidia-bug-report.sh may take"`
 	Timeout          time.Duration `toml:"timeout" bounds:"above 0s" flag:"timeout" usage:"how long all parts may take; what is not collected then is left out"`
 	MaxPart          int64         `toml:"maxPartBytes" bounds:"at least 1048576 bytes" flag:"max-part-bytes" usage:"bytes of one part; of a longer one the newest are kept"`
-	MaxTotal         int64         `toml:"maxTotalBytes" bounds:"at least maxPartBytes" flag:"max-total-bytes" usage:"bytes of all parts, before they are compressed; what is more is left out"`
+	MaxTotal         int64         `toml:"maxTotalBytes" bounds:"at least maxPartBytes" enforced:"Validate" flag:"max-total-bytes" usage:"bytes of all parts, before they are compressed; what is more is left out"`
 }
 
 // Default collects from the kernel, the kubelet, the container runtime and the GPU stack.

@@ -70,6 +70,7 @@ func (f *flooded) Next(buf []byte, idle func()) (int, error) {
 		idle()
 		select {
 		case <-written:
+		case <-time.After(lookPace):
 		case <-f.gone:
 			return 0, os.ErrClosed
 		}

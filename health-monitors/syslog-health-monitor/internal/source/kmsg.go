@@ -11,9 +11,12 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/kernellog"
 )
 
-// Kmsg reads the kernel's own ring of records. Its place is (boot, seq): a
+// Kmsg reads the kernel's own ring of records. Its place is (boot, seq, time): a
 // reader of the same boot skips what it has seen, a reader of another boot
 // begins at the oldest record. The kernel's own boot id must be used with it.
+// A ring of the same boot that contradicts the place is another ring, for example
+// that of a machine that was restored from a snapshot without its state folder: it
+// is read from its oldest record too.
 //
 // The ring is small and its writer waits for nobody, so that a reader of its own
 // takes records out as they come; Read hands them on.
@@ -28,14 +31,9 @@ type Kmsg struct {
 	reader *ringReader
 	booted time.Time // when the boot's clock stood at zero
 	cursor kmsgCursor
-	seen   bool // cursor.Seq is a record's
-	turned bool // the node was watched before this boot
-}
-
-type kmsgCursor struct {
-	Boot string `json:"boot"`
-	// Next is the seq of the next record to read.
-	Next uint64 `json:"next"`
+	seen   bool   // cursor.Next follows a record
+	turned bool   // the node was watched before this boot
+	tip    uint64 // the seq after the last record of this opening; 0 before the first
 }
 
 // NewKmsg prepares to read the device at path.
@@ -66,7 +64,7 @@ func (s *Kmsg) Open(cursor json.RawMessage, boot string) error {
 		return fmt.Errorf("opening %s: %w", s.path, err)
 	}
 	s.lookAtRing()
-	s.cursor, s.seen = position, true
+	s.cursor, s.seen, s.tip = position, true, 0
 	if position.Boot != boot {
 		s.cursor, s.seen, s.turned = kmsgCursor{Boot: boot}, false, position.Boot != ""
 	}
@@ -131,33 +129,48 @@ func (s *Kmsg) Read(limit int) (Batch, error) {
 	}
 	var out []Line
 	for len(out) == 0 { // past those that are known
-		records, end, err := s.reader.take(limit)
+		records, looks, err := s.reader.take(limit)
 		if err != nil {
 			return Batch{Notes: s.said()}, fmt.Errorf("reading %s: %w", s.path, err)
 		}
 		if len(records) == 0 {
-			return Batch{End: end, Notes: s.said()}, nil
+			beyond := s.cursor.beyond(s.tip)
+			if beyond && looks >= looksAtEnd {
+				return s.anew("the ring ends before the record that was read last")
+			}
+			return Batch{End: looks > 0 && !beyond, Notes: s.said()}, nil
 		}
-		for _, r := range records {
-			if line, ok := s.take(r); ok {
-				out = append(out, line)
+		for _, given := range records {
+			r, err := kernellog.ParseRecord(given.raw)
+			if err != nil {
+				s.malformed.Add(1)
+				continue
+			}
+			s.tip = r.Seq + 1
+			at := s.written(given, r)
+			switch s.cursor.judge(r) {
+			case recordNew:
+				out = append(out, s.take(r, at))
+			case recordOfAnotherRing:
+				return s.anew("the ring has another record in the place of the one that was read last")
+			case recordKnown:
 			}
 		}
 	}
 	return Batch{Lines: out, Notes: s.said()}, nil
 }
 
+// anew begins at the oldest record, because the place belongs to another ring.
+func (s *Kmsg) anew(why string) (Batch, error) {
+	if err := s.Open(nil, s.cursor.Boot); err != nil {
+		return Batch{Notes: s.said()}, err
+	}
+	s.gap(0, "kernel records may have been lost: "+why+", so it is another ring of the same boot id and is read from its oldest record")
+	return Batch{Anew: true, Notes: s.said()}, nil
+}
+
 // take makes a line of a record that has not been seen.
-func (s *Kmsg) take(given readout) (Line, bool) {
-	r, err := kernellog.ParseRecord(given.raw)
-	if err != nil {
-		s.malformed.Add(1)
-		return Line{}, false
-	}
-	at := s.written(given, r)
-	if s.seen && r.Seq < s.cursor.Next {
-		return Line{}, false
-	}
+func (s *Kmsg) take(r kernellog.Record, at time.Time) Line {
 	switch {
 	case s.seen && r.Seq > s.cursor.Next:
 		s.gap(int64(r.Seq-s.cursor.Next), "kernel records were overwritten before they were read")
@@ -166,12 +179,12 @@ func (s *Kmsg) take(given readout) (Line, bool) {
 		// read from its first record.
 		s.gap(int64(r.Seq), "kernel records of a new boot were overwritten before they were read")
 	}
-	s.cursor.Next, s.seen = r.Seq+1, true
+	s.cursor.Next, s.cursor.Usec, s.seen = r.Seq+1, &r.Usec, true
 	// Only root may write to the device, and never as the kernel.
 	return Line{
 		Text: r.Text, Kernel: r.Facility == 0, Root: r.Facility != 0, At: at, SinceBoot: time.Duration(r.Usec) * time.Microsecond,
 		Gap: s.before(), Cursor: encode(s.cursor),
-	}, true
+	}
 }
 
 // written is when a record was: it carries the time since boot, and the wall

@@ -37,7 +37,9 @@ func (r *ring) open(string) (device, error) {
 
 func (r *reader) Next(buf []byte, idle func()) (int, error) {
 	if r.next >= len(r.ring.answers) {
-		idle()
+		for range 3 { // as when time passes
+			idle()
+		}
 		<-r.gone
 		return 0, os.ErrClosed
 	}
@@ -225,6 +227,14 @@ func TestRealKmsg(t *testing.T) {
 	defer resumed.Close()
 	if rest := readAll(t, resumed); len(rest) > 50 || s.Counts().Malformed != 0 {
 		t.Errorf("%d lines behind the last one, counts %+v", len(rest), s.Counts())
+	}
+	beyond := NewKmsg("/dev/kmsg", clock.RealClock{})
+	if err := beyond.Open(json.RawMessage(`{"boot":"a","next":1000000000000}`), "a"); err != nil {
+		t.Fatal(err)
+	}
+	defer beyond.Close()
+	if anew := readAll(t, beyond); len(anew) == 0 || anew[0].Gap == nil || beyond.Counts().Gaps == 0 {
+		t.Errorf("%d lines of a ring that ends before the place, counts %+v", len(anew), beyond.Counts())
 	}
 	// Writing is a matter of rights and of the kernel's pace; what a program wrote
 	// is not the kernel's, and is read without being asked for.

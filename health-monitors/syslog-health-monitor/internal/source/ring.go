@@ -24,6 +24,11 @@ const (
 	wakeGather = 10 * time.Millisecond // after the first record of fewer
 )
 
+// looksAtEnd is how often in a row, lookPace apart, a device has to have nothing more
+// until its newest record is believed to be the ring's: what follows from that reports
+// lines a second time. The kernel shows a ring at once, and a stand-in for tests may not.
+const looksAtEnd = 3
+
 // recordBytes holds the largest record that Linux hands out.
 const recordBytes = 16 << 10
 
@@ -48,8 +53,8 @@ type ringReader struct {
 	room   sync.Cond // somebody has taken records, or closed
 	ahead  []readout
 	bytes  int
-	atEnd  bool // the device had nothing more
-	seen   bool // atEnd has been true
+	looks  int  // how often the device had nothing since the last record
+	seen   bool // the device had nothing once
 	closed bool
 	err    error // why reading ended
 }
@@ -91,10 +96,11 @@ func (r *ringReader) run() {
 // idle notes that the device has nothing more.
 func (r *ringReader) idle() {
 	r.mu.Lock()
-	first := !r.seen
-	r.atEnd, r.seen = true, true
+	r.looks++
+	wanted := !r.seen || r.looks == looksAtEnd
+	r.seen = true
 	r.mu.Unlock()
-	if first {
+	if wanted {
 		r.tell()
 	}
 }
@@ -111,7 +117,7 @@ func (r *ringReader) put(raw []byte, live bool) bool {
 	}
 	r.ahead = append(r.ahead, readout{append([]byte(nil), raw...), r.clock.Now(), live})
 	r.bytes += len(raw)
-	r.atEnd = false
+	r.looks = 0
 	switch len(r.ahead) {
 	case 1:
 		time.AfterFunc(wakeGather, r.tell)
@@ -129,9 +135,9 @@ func (r *ringReader) tell() {
 	}
 }
 
-// take gives up to limit records; end says that there are none and the device
-// has no more. What was read before an error comes before the error.
-func (r *ringReader) take(limit int) (out []readout, end bool, err error) {
+// take gives up to limit records. Without any, looks is how often the device had none
+// either since its last record. What was read before an error comes before the error.
+func (r *ringReader) take(limit int) (out []readout, looks int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := min(limit, len(r.ahead))
@@ -144,9 +150,9 @@ func (r *ringReader) take(limit int) (out []readout, end bool, err error) {
 	}
 	if n > 0 {
 		r.room.Signal()
-		return out, false, nil
+		return out, 0, nil
 	}
-	return nil, r.atEnd, r.err
+	return nil, r.looks, r.err
 }
 
 func (r *ringReader) close() error {

@@ -48,6 +48,9 @@ type Batch struct {
 	// End says that the log is read to its end for now. Without lines and
 	// without End more is on its way.
 	End bool
+	// Anew says that the remembered place belongs to another log: the next lines are
+	// the oldest of this one, and may have been read before.
+	Anew bool
 	// Notes say what was lost or complained about since the last Read.
 	Notes []string
 }

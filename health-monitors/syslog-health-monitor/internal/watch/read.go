@@ -43,6 +43,9 @@ func (m *Monitor) readOn() (more bool, err error) {
 			m.opened = false
 			return false, fmt.Errorf("reading the kernel log: %w", err)
 		}
+		if batch.Anew {
+			return true, m.beginFirstLook()
+		}
 		if batch.End {
 			m.reachedEnd()
 			m.endFirstLook()
@@ -258,6 +261,18 @@ func (b *batch) mark(line source.Line, e *protos.HealthEvent) {
 		e.Metadata[MetadataFirstLook] = "true"
 		b.look.reported++
 	}
+}
+
+// beginFirstLook notes that the log begins anew: its faults may have been reported
+// before, as those of a node that no state knows. Should that not be written down, the
+// log is opened again and says it again.
+func (m *Monitor) beginFirstLook() error {
+	err := m.commit(func(_ *report.Tx, s *state) error {
+		s.FirstLook = m.Clock.Now()
+		return nil
+	})
+	m.opened = err == nil
+	return err
 }
 
 // endFirstLook says what a first look has found; what comes now is new.

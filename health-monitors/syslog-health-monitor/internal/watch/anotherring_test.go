@@ -1,0 +1,102 @@
+package watch
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/source"
+	"github.com/nvidia/nvsentinel/internal/kmsgtest"
+)
+
+// TestARingThatBeganAnewUnderTheSameBootIsReadFromItsBeginning: its faults are reported,
+// and one event says that lines may have been lost.
+func TestARingThatBeganAnewUnderTheSameBootIsReadFromItsBeginning(t *testing.T) {
+	n := newNode(t)
+	kernel, err := kmsgtest.Open(n.path("kernel"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		n.end()
+		if err := kernel.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	n.source = func() logSource { return source.NewKmsg(kernel.Path(), n.clock) }
+	var want []string
+	reports := func(fault string, codes ...string) {
+		t.Helper()
+		if err := kernel.Print("eth0: link up", fault); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, codes...)
+		n.until(fmt.Sprintf("%d events", len(want)), func() bool {
+			n.passes()
+			return int(n.outbox.Stats().LastSeq) >= len(want)
+		})
+		var got []string
+		for _, e := range n.delivered() {
+			got = append(got, e.ErrorCode[0])
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("events (-want +got):\n%s", diff)
+		}
+	}
+	n.start()
+	reports(line("48", "0000:3b:00"), "48")
+	n.restart()
+	reports(line("95", "0000:3b:00"), "95")
+	n.end()
+	kernel.Reboot()
+	n.start()
+	reports(line("79", "0000:3b:00"), GapCode, "79")
+	if gaps := n.value("gaps_total"); gaps != 1 {
+		t.Errorf("%v gaps, want 1", gaps)
+	}
+	n.restart()
+	reports(line("119", "0000:3b:00"), "119")
+}
+
+// anewLog begins anew at its first read after each opening.
+type anewLog struct {
+	writtenLog
+	said bool
+}
+
+func (s *anewLog) Read(limit int) (source.Batch, error) {
+	if !s.said {
+		s.said, s.at = true, 0
+		return source.Batch{Anew: true}, nil
+	}
+	return s.writtenLog.Read(limit)
+}
+
+// TestALogThatBeginsAnewIsAFirstLook: its faults may have been reported before.
+func TestALogThatBeginsAnewIsAFirstLook(t *testing.T) {
+	n := newNode(t)
+	n.policy.LookBack = time.Hour
+	now := n.clock.Now()
+	n.log(n.stamped(now.Add(-2*time.Hour), "79"), n.stamped(now.Add(-time.Minute), "48"))
+	n.start()
+	n.passes()
+	n.end()
+	n.source = func() logSource { return &anewLog{writtenLog: writtenLog{node: n}} }
+	n.start()
+	if _, err := n.m.pass(); err != nil {
+		t.Fatal(err)
+	}
+	n.clock.Step(time.Minute)
+	n.passes()
+	n.log(n.stamped(n.clock.Now(), "95"))
+	n.passes()
+	at := func(when time.Time) string { return when.UTC().Format(time.RFC3339) }
+	want := []string{
+		"48 true " + at(now.Add(-time.Minute)), "48 true " + at(now.Add(-time.Minute)), "95  " + at(n.clock.Now()),
+	}
+	if diff := cmp.Diff(want, marks(n.delivered())); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
