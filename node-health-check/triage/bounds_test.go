@@ -40,7 +40,7 @@ func TestLeaseOfALongStep(t *testing.T) {
 func TestAnAnswerIsCut(t *testing.T) {
 	long := errors.New(strings.Repeat("ä", 400))
 	s, notices := triage.Undecided(v1alpha1.NodeHealthCheckStatus{}, long, testkit.Start)
-	if n := len(s.Reason); n > 400 || !utf8.ValidString(s.Reason) || !strings.HasSuffix(s.Reason, " ...") || len(notices) != 1 || len(notices[0].Message) > 400 {
+	if n := len(s.Reason); n > 400 || !utf8.ValidString(s.Reason) || !strings.HasSuffix(s.Reason, " ...") || len(notices) != 1 || !notices[0].Warning || len(notices[0].Message) > 400 {
 		t.Errorf("%d bytes: %q, %v", n, s.Reason, notices)
 	}
 	if s.Phase != v1alpha1.PhaseEnabled || !s.LastUpdateTime.Time.Equal(testkit.Start) {
@@ -205,6 +205,18 @@ func TestTheConditionDisabled(t *testing.T) {
 				t.Errorf("condition %+v; want %s, %s: %s", c, tt.status, tt.reason, tt.message)
 			}
 		})
+	}
+}
+
+// The name of a node and a digest that just fit into a name stand there whole.
+func TestANameThatJustFits(t *testing.T) {
+	s := step(rebootKind, 0)
+	s.Multiple = true
+	for n, whole := range map[int]bool{244: true, 245: false} {
+		node := strings.Repeat("n", n)
+		if name := s.Name(node); strings.HasPrefix(name, node+"-") != whole || len(name) > 253 {
+			t.Errorf("the name for a node of %d letters is %s, of %d", n, name, len(name))
+		}
 	}
 }
 
