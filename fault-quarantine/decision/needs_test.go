@@ -28,6 +28,8 @@ func TestSuffices(t *testing.T) {
 		"lists a fault":             {func(n *decision.Node) { n.Active = []record.Record{r} }, []record.Record{r}, nil, false},
 		"lists an unknown one":      {func(n *decision.Node) { n.Doubted = []string{"f"} }, []record.Record{r}, nil, false},
 		"lists one that has ended":  {func(n *decision.Node) { n.Ended = []string{"f"} }, []record.Record{r}, nil, false},
+		"active and ended ones":     {func(n *decision.Node) { n.Active, n.Ended = []record.Record{r}, []string{"g"} }, []record.Record{r}, nil, false},
+		"active and unknown ones":   {func(n *decision.Node) { n.Active, n.Doubted = []record.Record{r}, []string{"g"} }, []record.Record{r}, nil, false},
 		"another boot":              {func(n *decision.Node) { n.Identity.BootID = "c" }, []record.Record{r}, nil, false},
 		"another machine":           {func(n *decision.Node) { n.Identity.ProviderID = "q" }, []record.Record{r}, nil, false},
 		"another object":            {func(n *decision.Node) { n.Identity.UID = "v" }, []record.Record{r}, nil, false},
@@ -79,6 +81,9 @@ func TestNeeds(t *testing.T) {
 		},
 		"an open fault, whatever the cache has": {
 			view: decision.View{Open: records(open)}, cached: plain, want: decision.Reads{Node: decision.Server},
+		},
+		"a fault beside an open one, and no cache": {
+			view: decision.View{Pending: records(fresh), Open: records(open)}, want: decision.Reads{Node: decision.Server, Fresh: records(fresh)},
 		},
 		"a recovery looks back at nothing": {
 			view: pending(plain, recovery), want: decision.Reads{Node: decision.Server},

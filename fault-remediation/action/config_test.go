@@ -114,6 +114,13 @@ func TestDefaults(t *testing.T) {
 			t.Errorf("NeedsHuman(%s) = %v, want %v", name, !human, human)
 		}
 	}
+	for name, nothing := range map[record.Action]bool{
+		record.ActionNone: true, "": true, record.ActionRestartVM: false, record.ActionContactSupport: false, "SWAP_DISK": false,
+	} {
+		if p.AsksNothing(name) != nothing {
+			t.Errorf("AsksNothing(%s) = %v, want %v", name, !nothing, nothing)
+		}
+	}
 	if w := p.Warnings(); len(w) > 0 {
 		t.Errorf("the defaults warn: %q", w)
 	}
@@ -152,6 +159,7 @@ func TestCompile(t *testing.T) {
 		"template no YAML":       {doc: strings.Replace(valid, "spec: {nodeName", "spec: }{", 1), want: "reading the YAML"},
 		"template another kind":  {doc: strings.Replace(valid, "kind: Rebirth", "kind: Death", 1), want: "not a example.com/v1, Kind=Rebirth"},
 		"attempts":               {doc: valid + "attempts = {max = 0, window = '1h'}", want: "attempts: max 0"},
+		"attempts in no time":    {doc: valid + "attempts = {max = 3, window = '0s'}", want: "window 0s must both be above 0"},
 		"negative timeout":       {doc: valid + "unknownTimeout = '-1s'", want: "unknownTimeout"},
 		"negative backoff":       {doc: valid + "backoff = '-1s'", want: "backoff"},
 		"rank of a known action": {doc: valid + "rank = 3", want: "RESTART_VM has rank 2, not 3"},
@@ -180,6 +188,7 @@ func TestCompile(t *testing.T) {
 		"a scope of the machine": {doc: valid + "impactedEntityScope = 'GPU_UUID'", want: "RESTART_VM is for the whole machine"},
 		"template of nothing":    {doc: withoutTemplate() + "template = '{{ if false }}x{{ end }}'", want: `remediationActions."RESTART_VM": template inline: renders no object`},
 		"template of a comment":  {doc: withoutTemplate() + "template = '# nothing here'", want: "renders no object"},
+		"template of no object":  {doc: strings.Replace(valid, "spec:", "metadata: rebirth\nspec:", 1), want: "metadata is not an object"},
 		"template of two":        {doc: strings.Replace(valid, "spec:", "---\napiVersion: v1\nkind: Pod\nspec:", 1), want: "renders 2 objects"},
 		"template of a list":     {doc: withoutTemplate() + "template = '[1]'", want: "reading the YAML"},
 		"template with a lead":   {doc: strings.Replace(valid, "apiVersion: ex", "# ours\n---\napiVersion: ex", 1)},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
@@ -52,5 +53,32 @@ func TestARunOfAChain(t *testing.T) {
 	text, err := json.Marshal(o.Object)
 	if err != nil || len(text) > 160<<10 {
 		t.Errorf("a run of %d bytes, %v", len(text), err)
+	}
+}
+
+// TestWhatARunIsToldIsCut: a text is told whole up to its bound, and of a longer one the
+// beginning; metadata of a longer key is left out.
+func TestWhatARunIsToldIsCut(t *testing.T) {
+	p, err := compile(t, "[remediationActions.\"RESTART_VM\"]\nchain = 'c'\nequivalenceGroup = 'restart'\n", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, _ := p.Of("RESTART_VM")
+	for _, tt := range []struct{ name, key, value, says string }{
+		{"at its bound", strings.Repeat("k", 253), strings.Repeat("v", 512), "whole"},
+		{"beyond it", strings.Repeat("k", 253), strings.Repeat("v", 513), "cut"},
+		{"with a longer key", strings.Repeat("k", 254), "v", "nothing"},
+	} {
+		o, err := a.Render(record.Record{ID: "r1", Event: record.Event{
+			NodeName: "gpu-1", RecommendedAction: record.ActionRestartVM, Metadata: map[string]string{tt.key: tt.value},
+		}}, record.Attempt{Name: "n", Session: "s1", Group: "restart", Ordinal: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		told, there, err := unstructured.NestedString(o.Object, "spec", "fault", "metadata", tt.key)
+		want := map[string]string{"whole": tt.value, "cut": tt.value[:min(len(tt.value), 512)]}[tt.says]
+		if err != nil || there != (tt.says != "nothing") || told != want {
+			t.Errorf("a value %s: %d bytes of it are told, %t, %v; want %s", tt.name, len(told), there, err, tt.says)
+		}
 	}
 }

@@ -75,6 +75,22 @@ func TestModeByOwnerKind(t *testing.T) {
 	}
 }
 
+// TestOwnerOfAPod: a person reads the kind of the controller of a pod that blocks a drain.
+func TestOwnerOfAPod(t *testing.T) {
+	for name, tt := range map[string]struct {
+		pod       *corev1.Pod
+		uid, kind string
+	}{
+		"a bare pod":                     {pod("any"), "", ""},
+		"a controller":                   {pod("any", owned("apps/v1", "ReplicaSet")), "u", "ReplicaSet"},
+		"an owner that is no controller": {pod("any", owned("v1", "ConfigMap"), func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }), "", ""},
+	} {
+		if uid, kind := Owner(tt.pod), OwnerKindOf(tt.pod); uid != tt.uid || kind != tt.kind {
+			t.Errorf("%s: %q, %q; want %q, %q", name, uid, kind, tt.uid, tt.kind)
+		}
+	}
+}
+
 // TestTheNamespaceComesBeforeTheOwner: a rule that names the namespace counts, and so
 // does every mode that ends by itself.
 func TestTheNamespaceComesBeforeTheOwner(t *testing.T) {

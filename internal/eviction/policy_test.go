@@ -27,6 +27,7 @@ func TestTheMostSpecificRuleWins(t *testing.T) {
 		{"*-prod", DeleteAfterTimeout},
 		{"?-prod", AllowCompletion},
 		{"team-[xy]", Immediate},
+		{"*-production", Immediate},
 	}
 	tests := []struct {
 		namespace string
@@ -38,8 +39,9 @@ func TestTheMostSpecificRuleWins(t *testing.T) {
 		{"team-ac", AllowCompletion, MatchedByRule},
 		{"team-ab", Immediate, NamedByRule},
 		{"web-prod", DeleteAfterTimeout, MatchedByRule},
-		{"x-prod", DeleteAfterTimeout, MatchedByRule}, // equally specific: the first written
-		{"team-x", Immediate, MatchedByRule},          // one literal more than team-*
+		{"x-prod", DeleteAfterTimeout, MatchedByRule},          // equally specific: the first written
+		{"team-x", Immediate, MatchedByRule},                   // one literal more than team-*
+		{"team-production", DeleteAfterTimeout, MatchedByRule}, // what the name begins with comes first
 	}
 	for _, tt := range tests {
 		t.Run(tt.namespace, func(t *testing.T) {
@@ -118,6 +120,9 @@ func TestProblemsNameTheirKeys(t *testing.T) {
 		want   []string
 	}{
 		{"default", func(*Config) {}, nil},
+		{"the least of each", func(c *Config) {
+			c.EvictionTimeoutInSeconds, c.DeleteAfterTimeoutMinutes, c.NotReadyTimeoutMinutes = "1", 1, 1
+		}, nil},
 		{"timeout with a unit", func(c *Config) { c.EvictionTimeoutInSeconds = "30m" }, []string{`evictionTimeoutInSeconds: "30m"`}},
 		{"timeout of zero", func(c *Config) { c.EvictionTimeoutInSeconds = "0" }, []string{`evictionTimeoutInSeconds: "0"`}},
 		{"broken regexp", func(c *Config) { c.SystemNamespaces = "(" }, []string{"systemNamespaces: "}},

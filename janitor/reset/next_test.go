@@ -109,6 +109,9 @@ func TestNext(t *testing.T) {
 		{"another machine", begun(func(v *reset.View) {
 			v.Node.Identity = record.NodeIdentity{UID: "2", ProviderID: "cloud://2", SystemUUID: "sys-2", BootID: "b9"}
 		}), 0, end(repair.AnotherMachine)},
+		{"another machine, no boot reported yet", begun(func(v *reset.View) {
+			v.Node.Identity = record.NodeIdentity{UID: "2", ProviderID: "cloud://2", SystemUUID: "sys-2"}
+		}), 0, end(repair.AnotherMachine)},
 		{"a machine that does not say", begun(func(v *reset.View) { v.Node.Identity = record.NodeIdentity{BootID: "b1"} }), 0, wait(repair.MachineUnknown, poll)},
 		{"rebooted", begun(boot("b2")), 0, end(repair.BootChanged)},
 		{"rebooted behind another repair", begun(boot("b2"), claim("x")), 0, end(repair.BootChanged)},
@@ -132,6 +135,7 @@ func TestNext(t *testing.T) {
 		{"noted", begun(noted), 0, do(reset.TearDown, reset.NotTornDown)},
 		{"noted, changed since", begun(noted, func(v *reset.View) { v.Node.Services[0].Value = reset.Off }), 0, do(reset.Note, reset.ServicesChanged)},
 		{"noted, absent since", begun(noted, func(v *reset.View) { v.Node.Services[0].Present = false }), 0, do(reset.Note, reset.ServicesChanged)},
+		{"noted half of its time ago", begun(noted), 150 * time.Second, do(reset.TearDown, reset.NotTornDown)},
 		{"noted long ago", begun(noted), 3 * time.Minute, do(reset.Note, reset.ServicesChanged)},
 		{"noted, the claim was taken", begun(noted, claim("x")), 0, end(repair.Busy)},
 		{"noted, the claim was dropped", begun(noted, claim("")), 0, do(repair.Claim, repair.NotClaimed)},
@@ -161,8 +165,10 @@ func TestNext(t *testing.T) {
 		{"job runs", begun(job(reset.JobRunning, "j")), 0, wait(reset.JobRuns, poll)},
 		{"job runs, session over", begun(job(reset.JobRunning, "j"), released), 0, wait(reset.JobRuns, poll)},
 		{"job runs, rebooted", begun(job(reset.JobRunning, "j"), boot("b2")), 0, wait(reset.JobRuns, poll)},
+		{"job runs for a last moment", begun(job(reset.JobRunning, "j")), 8*time.Minute - time.Second, wait(reset.JobRuns, time.Second)},
 		{"job runs for too long", begun(job(reset.JobRunning, "j")), 8 * time.Minute, end(reset.JobTimeUp)},
 		{"job is gone", begun(job(reset.JobAbsent, "j")), 0, end(reset.JobLost)},
+		{"job is gone, rebooted", begun(job(reset.JobAbsent, "j"), boot("b2")), 0, end(repair.BootChanged)},
 		{"job is another's", begun(job(reset.JobForeign, "")), 0, end(reset.NameTaken)},
 		{"job succeeded", begun(job(reset.JobSucceeded, "j")), 0, end(reset.JobEnded)},
 		{"job succeeded before it was seen", begun(job(reset.JobSucceeded, "")), 0, end(reset.JobEnded)},

@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nvidia/nvsentinel/api/nodehealthcheck/v1alpha1"
 	"github.com/nvidia/nvsentinel/internal/testkit"
@@ -38,11 +40,183 @@ func TestLeaseOfALongStep(t *testing.T) {
 func TestAnAnswerIsCut(t *testing.T) {
 	long := errors.New(strings.Repeat("ä", 400))
 	s, notices := triage.Undecided(v1alpha1.NodeHealthCheckStatus{}, long, testkit.Start)
-	if n := len(s.Reason); n > 400 || !utf8.ValidString(s.Reason) || !strings.HasSuffix(s.Reason, " ...") || len(notices) != 1 || len(notices[0].Message) > 400 {
+	if n := len(s.Reason); n > 400 || !utf8.ValidString(s.Reason) || !strings.HasSuffix(s.Reason, " ...") || len(notices) != 1 || !notices[0].Warning || len(notices[0].Message) > 400 {
 		t.Errorf("%d bytes: %q, %v", n, s.Reason, notices)
 	}
 	if s.Phase != v1alpha1.PhaseEnabled || !s.LastUpdateTime.Time.Equal(testkit.Start) {
 		t.Errorf("status %+v", s)
+	}
+	for n, whole := range map[int]bool{299: true, 300: true, 301: false} {
+		text := strings.Repeat("a", n)
+		s, _ := triage.Undecided(v1alpha1.NodeHealthCheckStatus{}, errors.New(text), testkit.Start)
+		if strings.HasSuffix(s.Reason, ": "+text) != whole || strings.HasSuffix(s.Reason, " ...") == whole {
+			t.Errorf("an answer of %d bytes is repeated as %q", n, s.Reason)
+		}
+	}
+}
+
+// A remediation that was there already, of a pass that ended before it was recorded, is
+// recorded, and no Event says that it was created.
+func TestARemediationThatWasThere(t *testing.T) {
+	for found, want := range map[bool]int{true: 0, false: 1} {
+		w := newWorld(0, nil)
+		w.node("n")
+		w.fall("n")
+		plan := triage.Examine(w.view, w.now)
+		o := triage.Outcome{Act: plan.Acts[0], Made: w.act(plan.Acts[0]), Found: found}
+		status, notices := plan.Close(w.view, []triage.Outcome{o}, w.now)
+		created := 0
+		for _, n := range notices {
+			if n.Reason == triage.NoticeCreated {
+				created++
+			}
+		}
+		if recorded := status.UnhealthyNodes[0].Remediations; created != want || len(recorded) != 1 || string(recorded[0].Resource.UID) != o.Made.UID {
+			t.Errorf("found %t: %d Events of it, recorded %+v", found, created, recorded)
+		}
+	}
+}
+
+// A check whose budget cannot be read begins nothing, and says which field is wrong. Another
+// problem, which was found before, is the one that it names.
+func TestABudgetThatCannotBeRead(t *testing.T) {
+	missing := &triage.Problem{Reason: v1alpha1.ReasonTemplateNotFound, Message: "there is no template"}
+	for want, problem := range map[string]*triage.Problem{
+		"SpecInvalid: spec.minHealthy": nil, "RemediationTemplateNotFound: there is no template": missing,
+	} {
+		w := newWorld(0, nil)
+		w.node("n")
+		w.fall("n")
+		w.view.Check.Spec.MinHealthy, w.view.Problem = amount("many"), problem
+		w.pass()
+		if s := w.view.Check.Status; len(w.did) > 0 || s.Phase != v1alpha1.PhaseDisabled || !strings.Contains(s.Reason, want) {
+			t.Errorf("did %q, %s: %s; want %s", w.did, s.Phase, s.Reason, want)
+		}
+	}
+}
+
+// What the API server refuses of several nodes is counted and reported as one reason, and
+// each node keeps its own words. What has no reason in common is counted by its words.
+func TestWhatWasNotBegun(t *testing.T) {
+	for name, tt := range map[string]struct {
+		hold    triage.Hold
+		skipped []string
+		reason  string
+		events  int
+	}{
+		"refused":       {triage.HoldRefused, []string{"quota of a", "quota of b"}, "; 2 wait: " + string(triage.HoldRefused), 1},
+		"a lease taken": {"", []string{string(triage.HoldLease), string(triage.HoldLease)}, "; 2 wait: " + string(triage.HoldLease), 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(0, nil)
+			for _, node := range []string{"a", "b"} {
+				w.node(node)
+				w.fall(node)
+			}
+			plan := triage.Examine(w.view, w.now)
+			var outcomes []triage.Outcome
+			for i, a := range plan.Acts {
+				outcomes = append(outcomes, triage.Outcome{Act: a, Skipped: tt.skipped[i], Hold: tt.hold})
+			}
+			status, notices := plan.Close(w.view, outcomes, w.now)
+			events := 0
+			for _, n := range notices {
+				if n.Reason == triage.NoticeSkipped && n.Warning {
+					events++
+				}
+			}
+			if !strings.HasSuffix(status.Reason, tt.reason) || events != tt.events {
+				t.Errorf("%d Events, %q; want %d, %q", events, status.Reason, tt.events, tt.reason)
+			}
+			for i, u := range status.UnhealthyNodes {
+				if u.Waiting != tt.skipped[i] {
+					t.Errorf("node %s waits: %s; want %s", u.Name, u.Waiting, tt.skipped[i])
+				}
+			}
+		})
+	}
+}
+
+// A node that is deleted, or no longer selected, while a kind of its remediations cannot be
+// read: the status keeps what nobody knows the end of, beside what is there.
+func TestAStrangerWhoseKindCannotBeRead(t *testing.T) {
+	reboot := triage.Remediation{Kind: rebootKind, Name: "n", UID: "reboot", Node: "n", Owned: true, Created: testkit.Start}
+	terminate := triage.Remediation{Kind: terminateKind, Name: "n", UID: "terminate", Node: "n", Owned: true, Created: testkit.Start}
+	for name, tt := range map[string]struct {
+		recorded, there []triage.Remediation
+		unread          bool
+		want            string
+	}{
+		"it may be there":              {[]triage.Remediation{reboot}, nil, true, "reboot"},
+		"it may be, beside a new one":  {[]triage.Remediation{reboot}, []triage.Remediation{terminate}, true, "reboot terminate"},
+		"it is gone":                   {[]triage.Remediation{reboot}, nil, false, ""},
+		"it is gone, a new one is not": {[]triage.Remediation{reboot}, []triage.Remediation{terminate}, false, "terminate"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(0, nil)
+			w.stick = true
+			entry := v1alpha1.UnhealthyNode{Name: "n"}
+			for _, r := range tt.recorded {
+				entry.Remediations = append(entry.Remediations, r.Record())
+			}
+			w.view.Check.Status.UnhealthyNodes = []v1alpha1.UnhealthyNode{entry}
+			w.view.Remediations = tt.there
+			w.view.Unread = map[schemaKind]bool{rebootKind: tt.unread}
+			w.pass()
+			var got []string
+			for _, u := range w.view.Check.Status.UnhealthyNodes {
+				for _, r := range u.Remediations {
+					got = append(got, string(r.Resource.UID))
+				}
+			}
+			if strings.Join(got, " ") != tt.want {
+				t.Errorf("recorded %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// The condition Disabled says why the check does nothing, and else what it fails to do.
+func TestTheConditionDisabled(t *testing.T) {
+	const failed = "the check works, but not all that it does: removing a remediation failed for 1 nodes and is tried again (node n: refused)"
+	missing := &triage.Problem{Reason: v1alpha1.ReasonTemplateNotFound, Message: "there is no template"}
+	for name, tt := range map[string]struct {
+		problem *triage.Problem
+		fails   bool
+		status  metav1.ConditionStatus
+		reason  string
+		message string
+	}{
+		"it works":                  {nil, false, metav1.ConditionFalse, v1alpha1.ReasonEnabled, "nothing keeps the check from working"},
+		"an act fails":              {nil, true, metav1.ConditionFalse, v1alpha1.ReasonEnabled, failed},
+		"disabled":                  {missing, false, metav1.ConditionTrue, v1alpha1.ReasonTemplateNotFound, "there is no template"},
+		"disabled and an act fails": {missing, true, metav1.ConditionTrue, v1alpha1.ReasonTemplateNotFound, "there is no template"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(0, nil)
+			w.node("n")
+			w.fall("n")
+			w.pass()
+			w.recover("n")
+			w.view.Problem, w.fail = tt.problem, map[triage.Verb]bool{triage.Remove: tt.fails}
+			w.pass()
+			c := meta.FindStatusCondition(w.view.Check.Status.Conditions, v1alpha1.ConditionDisabled)
+			if c == nil || c.Status != tt.status || c.Reason != tt.reason || c.Message != tt.message {
+				t.Errorf("condition %+v; want %s, %s: %s", c, tt.status, tt.reason, tt.message)
+			}
+		})
+	}
+}
+
+// The name of a node and a digest that just fit into a name stand there whole.
+func TestANameThatJustFits(t *testing.T) {
+	s := step(rebootKind, 0)
+	s.Multiple = true
+	for n, whole := range map[int]bool{244: true, 245: false} {
+		node := strings.Repeat("n", n)
+		if name := s.Name(node); strings.HasPrefix(name, node+"-") != whole || len(name) > 253 {
+			t.Errorf("the name for a node of %d letters is %s, of %d", n, name, len(name))
+		}
 	}
 }
 

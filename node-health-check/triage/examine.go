@@ -196,7 +196,7 @@ func (r *round) unhealthy(n *corev1.Node) {
 		}
 		r.over(n, e, tried)
 	case TurnNone:
-		if r.Problem == nil && len(tried) > 0 {
+		if r.Problem == nil { // without a problem there are steps, and all were tried
 			r.plan.warn("none/"+n.Name, NoticeNoneLeft, "node "+n.Name+" is still unhealthy and no remediation is left to try")
 		}
 	case TurnRun:

@@ -34,7 +34,8 @@ import (
 //	fail VERB, work         acts of the verb fail; all work again
 //	pass [D]                D later, a pass; and what came of it
 //
-// A range n-00..n-04 stands for its nodes.
+// A range n-00..n-04 stands for its nodes. What was done begins with -, a warning with !,
+// another Event with i.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		s := &script{}
@@ -246,9 +247,13 @@ func (s *script) tell() string {
 	for _, line := range s.did {
 		fmt.Fprintf(&out, "  - %s\n", line)
 	}
-	for _, line := range s.said {
-		if !strings.HasPrefix(line, triage.NoticeDetected) && !strings.HasPrefix(line, triage.NoticeCreated) && !strings.HasPrefix(line, triage.NoticeRemoved) {
-			fmt.Fprintf(&out, "  ! %s\n", line)
+	for _, n := range s.said {
+		mark := "i"
+		if n.Warning {
+			mark = "!"
+		}
+		if !slices.Contains([]string{triage.NoticeDetected, triage.NoticeCreated, triage.NoticeRemoved}, n.Reason) {
+			fmt.Fprintf(&out, "  %s %s: %s\n", mark, n.Reason, n.Message)
 		}
 	}
 	return out.String()

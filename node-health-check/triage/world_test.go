@@ -36,7 +36,7 @@ type world struct {
 	now   time.Time
 	uids  int
 	told  map[string]bool // keys of the last pass' notices
-	said  []string        // of the last pass
+	said  []triage.Notice // of the last pass
 	did   []string        // of the last pass
 	plan  triage.Plan
 	fail  map[triage.Verb]bool // acts of these verbs fail
@@ -113,7 +113,7 @@ func (w *world) pass() {
 	keys := map[string]bool{}
 	for _, n := range notices {
 		if n.Key == "" || !w.told[n.Key] {
-			w.said = append(w.said, n.Reason+": "+n.Message)
+			w.said = append(w.said, n)
 		}
 		keys[n.Key] = true
 	}

@@ -84,7 +84,7 @@ func (c *Chain) judged(run *v1alpha1.RepairRun, now time.Time) {
 	fail := func(reason, message string) { conclude(run, metav1.ConditionFalse, reason, message, now) }
 	if c.succeedsIf != nil {
 		vars, err := variables(run)
-		holds := false
+		var holds bool
 		if err == nil {
 			holds, err = truth(c.succeedsIf, vars)
 		}

@@ -22,6 +22,8 @@ func TestOutcome(t *testing.T) {
 	replace := v1alpha1.Step{Name: "replace", When: "steps['reboot'] != 'Done'", OnFailure: next}
 	ticket := v1alpha1.Step{Name: "ticket", When: "steps.reset == 'Failed'", Always: true, OnFailure: next}
 	any := v1alpha1.Step{Name: "any", When: "steps.exists(name, steps[name] == 'Failed')", OnFailure: next}
+	named := v1alpha1.Step{Name: "named", When: "node == 'gpu-1' && action == 'RESTART_BM'", OnFailure: next}
+	heard := v1alpha1.Step{Name: "heard", When: "messages.collect == ''", OnFailure: next}
 	for _, tc := range []struct {
 		name       string
 		steps      []v1alpha1.Step
@@ -49,6 +51,8 @@ func TestOutcome(t *testing.T) {
 		{"a ticket that failed", []v1alpha1.Step{reset, ticket}, "DF", "", v1alpha1.ReasonDone, ""},
 		{"asked without a name", []v1alpha1.Step{reset, any}, "FD", "", v1alpha1.ReasonDone, ""},
 		{"asked without a name, and skipped", []v1alpha1.Step{collect, reset, any}, "DFS", "", v1alpha1.ReasonNotRepaired, "step reset"},
+		{"a condition on the node asks about no step", []v1alpha1.Step{collect, named, reset}, "FSD", "", v1alpha1.ReasonDone, ""},
+		{"a condition on a message asks about no state", []v1alpha1.Step{collect, heard, reset}, "FSD", "", v1alpha1.ReasonDone, ""},
 		{"succeedsIf holds", []v1alpha1.Step{reset, reboot}, "FS", "steps.reset == 'Failed'", v1alpha1.ReasonDone, ""},
 		{"succeedsIf does not hold", []v1alpha1.Step{reset, reboot}, "FD", "steps.reset == 'Done'", v1alpha1.ReasonNotRepaired, "spec.succeedsIf does not hold: steps.reset == 'Done'; step reset failed"},
 		{"succeedsIf says neither", []v1alpha1.Step{reset}, "D", "steps.rest == 'Done'", v1alpha1.ReasonMisconfigured, "spec.succeedsIf: no such key: rest"},

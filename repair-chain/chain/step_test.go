@@ -11,6 +11,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/api/repairchain/v1alpha1"
 	"github.com/nvidia/nvsentinel/internal/artifact"
+	"github.com/nvidia/nvsentinel/internal/remediation"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -185,6 +186,48 @@ func TestAMessageIsBounded(t *testing.T) {
 		wait(st, "Reason", text)
 		if len(st.Message) > maxMessage || len(st.Message) < maxMessage-1 || !strings.HasPrefix(text, st.Message) {
 			t.Errorf("a message of %d bytes is kept with %d", len(text), len(st.Message))
+		}
+	}
+}
+
+// TestLeased: a run takes the lease of its node itself, unless its maker holds it already.
+func TestLeased(t *testing.T) {
+	ours := map[string]string{remediation.ManagedByLabel: remediation.ManagedBy}
+	of := map[string]string{remediation.RecordAnnotation: "r1"}
+	check := []metav1.OwnerReference{{APIVersion: "remediation.medik8s.io/v1alpha1", Kind: "NodeHealthCheck", Name: "workers"}}
+	for name, tc := range map[string]struct {
+		meta metav1.ObjectMeta
+		want bool
+	}{
+		"a person's":                 {metav1.ObjectMeta{}, false},
+		"fault-remediation's":        {metav1.ObjectMeta{Labels: ours, Annotations: of}, true},
+		"a NodeHealthCheck's":        {metav1.ObjectMeta{OwnerReferences: check}, true},
+		"with the label alone":       {metav1.ObjectMeta{Labels: ours}, false},
+		"with the annotation alone":  {metav1.ObjectMeta{Annotations: of}, false},
+		"with somebody else's label": {metav1.ObjectMeta{Labels: map[string]string{remediation.ManagedByLabel: "helm"}, Annotations: of}, false},
+	} {
+		if got := Leased(&v1alpha1.RepairRun{ObjectMeta: tc.meta}); got != tc.want {
+			t.Errorf("a run %s: leased %t, want %t", name, got, tc.want)
+		}
+	}
+}
+
+// TestUntouched: a run whose steps all wait has done nothing to its node.
+func TestUntouched(t *testing.T) {
+	steps := []v1alpha1.Step{{Name: "one"}, {Name: "two"}}
+	for name, tc := range map[string]struct {
+		change func(*v1alpha1.StepStatus)
+		want   bool
+	}{
+		"it waits":         {func(*v1alpha1.StepStatus) {}, true},
+		"a step runs":      {func(st *v1alpha1.StepStatus) { st.State = v1alpha1.StepRunning }, false},
+		"a step is over":   {func(st *v1alpha1.StepStatus) { st.State = v1alpha1.StepDone }, false},
+		"an object may be": {func(st *v1alpha1.StepStatus) { st.Object = &v1alpha1.ObjectTrace{Name: "o"} }, false},
+	} {
+		_, run := chainOf(t, steps...)
+		tc.change(&run.Status.Steps[1])
+		if got := Untouched(run); got != tc.want {
+			t.Errorf("%s: untouched %t, want %t", name, got, tc.want)
 		}
 	}
 }
