@@ -103,8 +103,14 @@ func (l *logs) judge(path, line string) {
 	}
 }
 
-// serviceOf is the service in a line of a log, empty if it names none.
+// serviceOf is the service in a line of a log, empty if it names none. The process of
+// profile small that may not act as a controller speaks of that one, also where a library
+// logs it for the whole process.
 func serviceOf(line string) string {
+	if _, rest, found := strings.Cut(line, `serviceaccounts \"`); found && strings.Contains(rest, "cannot impersonate") {
+		name, _, _ := strings.Cut(rest, `\"`)
+		return name
+	}
 	_, rest, _ := strings.Cut(line, `"service":"`)
 	name, _, _ := strings.Cut(rest, `"`)
 	return name

@@ -88,6 +88,7 @@ func TestComplaints(t *testing.T) {
 		{"nvsentinel-controller-d9966-bbbbb_3", `{"msg":"forbidden","service":"janitor"}`},
 		{"nvsentinel-controller-d9966-bbbbb_3", `{"msg":"forbidden","service":"node-drainer"}`},
 		{"nvsentinel-controller-d9966-bbbbb_3", `{"msg":"forbidden","service":"nvsentinel-controller"}`},
+		{"nvsentinel-controller-d9966-bbbbb_3", `{"service":"nvsentinel-controller","err":"serviceaccounts \"janitor\" is forbidden: User cannot impersonate it"}`},
 	} {
 		l.judge("/var/log/pods/nvsentinel_"+said.pod+"/service/0.log", said.line)
 	}
@@ -99,7 +100,7 @@ func TestComplaints(t *testing.T) {
 	if got := l.complaints([]string{"node-drainer", "nvsentinel-controller"}); !slices.Equal(got, want) {
 		t.Errorf("complaints are %q, want %q", got, want)
 	}
-	if again := l.complaints([]string{"janitor"}); again != nil || l.lines != 7 {
+	if again := l.complaints([]string{"janitor"}); again != nil || l.lines != 8 {
 		t.Errorf("told twice: %q; %d lines", again, l.lines)
 	}
 }
