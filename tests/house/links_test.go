@@ -19,7 +19,9 @@ var (
 	// link is [text](target); heading a title of a page.
 	link    = regexp.MustCompile(`\]\(([^()\s]+)\)`)
 	heading = regexp.MustCompile(`(?m)^#+ +(.*?) *$`)
-	// mention is a page that another file names: docs/walk.md, docs/security.md#events.
+	// anchor is one that a page sets itself, for a row of a table.
+	anchor = regexp.MustCompile(`<a id="([^"]+)"></a>`)
+	// mention is a page that another file names, with an anchor or without.
 	mention = regexp.MustCompile(`\bdocs/[a-z0-9/-]+\.md(#[a-z0-9_-]+)?`)
 )
 
@@ -107,6 +109,9 @@ func references(path, text string) (out []reference) {
 // blanks as hyphens, without punctuation, numbered when they come again.
 func anchorsOf(page string) (out []string) {
 	seen := map[string]int{}
+	for _, m := range anchor.FindAllStringSubmatch(page, -1) {
+		out = append(out, m[1])
+	}
 	for _, m := range heading.FindAllStringSubmatch(fence.ReplaceAllString(page, ""), -1) {
 		anchor := strings.Map(func(r rune) rune {
 			switch {
@@ -127,8 +132,8 @@ func anchorsOf(page string) (out []string) {
 }
 
 func TestAnchorsAreThoseOfTheForges(t *testing.T) {
-	got := anchorsOf("# A person's hand\n\n```\n# no heading\n```\n## `why`: what, and 2\n## a_b\n## a_b\n")
-	if want := []string{"a-persons-hand", "why-what-and-2", "a_b", "a_b-1"}; !slices.Equal(got, want) {
+	got := anchorsOf("# A person's hand\n\n```\n# no heading\n```\n## `why`: what, and 2\n## a_b\n## a_b\n| <a id=\"row\"></a>`Row` |\n")
+	if want := []string{"row", "a-persons-hand", "why-what-and-2", "a_b", "a_b-1"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
