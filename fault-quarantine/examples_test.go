@@ -16,7 +16,7 @@ import (
 	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
 )
 
-// examples is where the rule sets of docs/rule-sets.md are.
+// examples is where the rule sets of docs/reference/rule-sets.md are.
 const examples = "../examples/rule-sets"
 
 // judged is the verdict on one fault of a node with these labels, under the rule sets
@@ -66,7 +66,7 @@ func sentence(v *record.Verdict) string {
 	return strings.Join(parts, " ")
 }
 
-// TestTheExamplesOfRuleSets: what docs/rule-sets.md says of each file holds.
+// TestTheExamplesOfRuleSets: what docs/reference/rule-sets.md says of each file holds.
 func TestTheExamplesOfRuleSets(t *testing.T) {
 	xid := record.Event{Agent: "syslog-health-monitor", ComponentClass: "GPU", CheckName: "SysLogsXIDError", IsFatal: true, ErrorCode: []string{"79"}}
 	sxid := record.Event{Agent: "syslog-health-monitor", ComponentClass: "GPU", CheckName: "SysLogsSXIDError", IsFatal: true, ErrorCode: []string{"20034"}}

@@ -36,7 +36,7 @@ render kubernetes-object-monitor/deployment.yaml templates/kubernetes-object-mon
 # kubernetes-object-monitor: its policies, and two replicas of which one watches.
 # Account and rights are in ../rbac.yaml; those of other policies are printed by
 # `kubernetes-object-monitor rbac`. The connectors need the [[publishers.agent]]
-# entry of docs/kubernetes-object-monitor.md, because it speaks for all nodes.
+# entry of docs/reference/monitors/kubernetes-object.md, because it speaks for all nodes.
 END
 render deploy/janitor.yaml templates/janitor.yaml --set janitor.enabled=true,cspPluginAws.enabled=true <<'END'
 # The janitor: two replicas, of which one leads. It shows the plugin a token that
@@ -47,6 +47,6 @@ render deploy/csp-plugin-aws.yaml templates/csp-plugins.yaml --set cspPluginAws.
 # The plugin of EC2 instances: TLS with the certificate in the secret
 # csp-plugin-tls (tls.crt, tls.key; its ca.crt is what the janitor trusts), and
 # the janitor's service account as the only caller. Its own account is bound to
-# the IAM role of docs/plugins.md by what your cluster uses for that (the
+# the IAM role of docs/tasks/connect-a-cloud.md by what your cluster uses for that (the
 # annotation here is that of EKS).
 END

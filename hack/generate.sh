@@ -19,7 +19,7 @@ protoc -I platform-connectors/internal/protos --go_out=platform-connectors/inter
 hack/crds.sh
 go generate ./...
 hack/chart.sh
-# The pages of docs/configuration and of the metrics, each by the test that compares it: what several
+# The pages of docs/reference/configuration and of the metrics, each by the test that compares it: what several
 # programs share first, one section of shared.md after the other, and the index last.
 mapfile -t blocks < <(git grep --untracked -lE 'reference\.Block\(' -- '*page_test.go' | xargs -n1 dirname | sed 's#^#./#')
 NVSENTINEL_WRITE_PAGES=1 go test -p 1 -count=1 -run '^TestConfigurationBlock$' "${blocks[@]}"

@@ -111,7 +111,7 @@ func (c Config) validateReset() error {
 	}
 	for _, text := range []struct{ key, value, right string }{
 		{"serviceManager.namespace", own.ServiceManager.Namespace, "it is that of the GPU services' pods"},
-		{"resetJob.image", tool.Image, "name the image of gpu-reset that you have built (docs/janitor.md)"},
+		{"resetJob.image", tool.Image, "name the image of gpu-reset that you have built (docs/concepts/remediation.md)"},
 		{"resetJob.namespace", tool.Namespace, "name the janitor's own namespace, or --leader-elect-namespace"},
 	} {
 		if text.value == "" {

@@ -99,7 +99,7 @@ func (c Config) Validate() error {
 	case roleGateway:
 		problems = append(problems, c.validateGateway())
 	case "node":
-		problems = append(problems, errors.New("role (--role) node was removed: run node-connector on nodes, with --gateway (docs/upgrade.md)"))
+		problems = append(problems, errors.New("role (--role) node was removed: run node-connector on nodes, with --gateway (docs/tasks/upgrade.md)"))
 	default:
 		problems = append(problems, fmt.Errorf("role (--role) %q is not %s or %s", c.Role, roleGateway, roleCluster))
 	}

@@ -89,7 +89,7 @@ exclusions = 1
 #   "a=b",
 # ]
 
-# convert-config: changes made: 2; not converted, see docs/coming-from-nvsentinel.md:
+# convert-config: changes made: 2; not converted, see docs/tasks/migrate-from-nvsentinel.md:
 #   - terminateNodeController.exclusions: use terminateNodeController.nodes.exclusions; a list of label selectors as texts
 `},
 		{"a table without a counterpart", "node-drainer", "[customDrain]\nenabled = true\n[customDrain.api]\nname = 'x'\n[[userNamespaces]]\nname = '*'\n", `# convert-config: customDrain: no counterpart: NOTE
@@ -101,7 +101,7 @@ exclusions = 1
 [[userNamespaces]]
 name = '*'
 
-# convert-config: changes made: 2; not converted, see docs/coming-from-nvsentinel.md:
+# convert-config: changes made: 2; not converted, see docs/tasks/migrate-from-nvsentinel.md:
 #   - customDrain: no counterpart: NOTE
 #   - customDrain.api: no counterpart: NOTE
 `},
@@ -112,7 +112,7 @@ maxBackoff = '1m'
 # convert-config: exporter.failure_handling.max_retries: use exporter.failureHandling.poisonStatus; nothing is given up; what blames the event is set aside
 # max_retries = 3
 
-# convert-config: changes made: 3; not converted, see docs/coming-from-nvsentinel.md:
+# convert-config: changes made: 3; not converted, see docs/tasks/migrate-from-nvsentinel.md:
 #   - exporter.failure_handling.max_retries: use exporter.failureHandling.poisonStatus; nothing is given up; what blames the event is set aside
 `},
 		{"a store in parts", "node-drainer", "[datastore]\nprovider = \"postgresql\"\nhost = \"a,b\"\nport = 5433\ndatabase = \"d\"\nuser = \"u@x\"\npasswordFile = \"/pw\"\nsslMode = \"verify-full\"\nmaxConnections = 7\n[[userNamespaces]]\nname = '*'\n", `# convert-config: the parts of the store are one address now
@@ -121,17 +121,17 @@ store = "postgres://u%40x:PASSWORD@a:5433,b:5433/d?sslmode=verify-full&pool_max_
 [[userNamespaces]]
 name = '*'
 
-# convert-config: changes made: 1; not converted, see docs/coming-from-nvsentinel.md:
-#   - store: put the password in the place of PASSWORD (it was in /pw); best keep the whole address in a file, and name it: store = "${file:/path}" (docs/stores.md)
+# convert-config: changes made: 1; not converted, see docs/tasks/migrate-from-nvsentinel.md:
+#   - store: put the password in the place of PASSWORD (it was in /pw); best keep the whole address in a file, and name it: store = "${file:/path}" (docs/tasks/choose-a-store.md)
 `},
 		{"a store by its address", "node-drainer", "[datastore]\nuri = \"mongodb://u:secret@h:1,i:2/?replicaSet=r\"\ndatabase = \"d\"\nsslMode = \"prefer\"\nidleTime = '1m'\nconnectionLifetime = '1h'\nmine = 1\n", `# convert-config: the parts of the store are one address now
 store = "mongodb://u:PASSWORD@h:1,i:2/d?replicaSet=r&maxIdleTimeMS=60000"
 
-# convert-config: changes made: 1; not converted, see docs/coming-from-nvsentinel.md:
-#   - store: put the password in the place of PASSWORD; best keep the whole address in a file, and name it: store = "${file:/path}" (docs/stores.md)
-#   - datastore.sslMode = prefer: a store of this kind has no such option (docs/stores.md)
-#   - datastore.connectionLifetime = 1h: a store of this kind has no such option (docs/stores.md)
-#   - datastore.mine: no address has it (docs/stores.md)
+# convert-config: changes made: 1; not converted, see docs/tasks/migrate-from-nvsentinel.md:
+#   - store: put the password in the place of PASSWORD; best keep the whole address in a file, and name it: store = "${file:/path}" (docs/tasks/choose-a-store.md)
+#   - datastore.sslMode = prefer: a store of this kind has no such option (docs/tasks/choose-a-store.md)
+#   - datastore.connectionLifetime = 1h: a store of this kind has no such option (docs/tasks/choose-a-store.md)
+#   - datastore.mine: no address has it (docs/tasks/choose-a-store.md)
 `},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -205,7 +205,7 @@ eviction:
 		}
 	}
 	wantLeft := []string{
-		"fault-quarantine.ruleSets: use [[ruleSets]] in faultQuarantine.config; TOML with the same keys (docs/rule-sets.md)",
+		"fault-quarantine.ruleSets: use [[ruleSets]] in faultQuarantine.config; TOML with the same keys (docs/reference/rule-sets.md)",
 		"global.qps: use extraArgs: [--kube-api-qps=N] of a service; by default the API server's own limits bound it",
 		"postgresql: use store.secretName; the chart brings a database for trials only",
 	}

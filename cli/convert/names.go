@@ -15,7 +15,7 @@ import (
 var names []byte
 
 // Page is where a person reads on.
-const Page = "docs/coming-from-nvsentinel.md"
+const Page = "docs/tasks/migrate-from-nvsentinel.md"
 
 // Kind is what a name is a name of.
 type Kind string

@@ -117,7 +117,7 @@ func (s *storeParts) why(r *Result) string {
 			from = " (it was in " + file + ")"
 		}
 		r.Left = append(r.Left, "store: put the password in the place of "+password+from+
-			"; best keep the whole address in a file, and name it: store = \"${file:/path}\" (docs/stores.md)")
+			"; best keep the whole address in a file, and name it: store = \"${file:/path}\" (docs/tasks/choose-a-store.md)")
 	}
 	return "the parts of the store are one address now"
 }
@@ -127,7 +127,7 @@ func (s *storeParts) address(r *Result) string {
 	base, provider := s.base()
 	query := s.query(provider, r)
 	for _, wrong := range s.wrong {
-		r.Left = append(r.Left, "datastore."+wrong+": no address has it (docs/stores.md)")
+		r.Left = append(r.Left, "datastore."+wrong+": no address has it (docs/tasks/choose-a-store.md)")
 	}
 	if len(query) == 0 {
 		return base
@@ -200,7 +200,7 @@ func (s *storeParts) query(provider string, r *Result) []string {
 			name, value = s.mongo(o.part, o.mongodb, value)
 		}
 		if name == "" {
-			r.Left = append(r.Left, fmt.Sprintf("datastore.%s = %s: a store of this kind has no such option (docs/stores.md)", o.part, s.said[o.part]))
+			r.Left = append(r.Left, fmt.Sprintf("datastore.%s = %s: a store of this kind has no such option (docs/tasks/choose-a-store.md)", o.part, s.said[o.part]))
 			continue
 		}
 		out = append(out, name+"="+url.QueryEscape(value))

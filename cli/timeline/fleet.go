@@ -252,7 +252,7 @@ const countedNodes, undeliveredNodes = 8, 8
 
 // counted names the nodes that bring more than their quota.
 func (p *page) counted(f Fleet) {
-	const text = "! %d nodes beyond their quota of the day, events counted and not stored: %s; see docs/gateway.md"
+	const text = "! %d nodes beyond their quota of the day, events counted and not stored: %s; see docs/concepts/stores-and-gateway.md"
 	alert(p, text, f.Counted, countedNodes, func(c Counted) string {
 		return fmt.Sprintf("%s %d (%.1f MB, from %s to %s ago)", plain(c.Node), c.Records, float64(c.Bytes)/1e6, span(f.At.Sub(c.First)), span(f.At.Sub(c.Last)))
 	})
@@ -306,7 +306,7 @@ func (p *page) brake(b Brake, sources []Source, at time.Time, always bool) {
 		p.line("%s", p.paint(Bad, "! emergency brake UNREAD: "+brief(b.Problem)))
 	case b.On:
 		p.line("%s", p.paint(Bad, "! emergency brake ON"+p.switched(b, at)))
-		p.line("  nothing is cordoned, evicted, repaired or signalled; recoveries and releases go on (docs/brake.md)")
+		p.line("  nothing is cordoned, evicted, repaired or signalled; recoveries and releases go on (docs/tasks/pause-remediation.md)")
 	case always:
 		p.line("  emergency brake OFF%s", p.switched(b, at))
 	}

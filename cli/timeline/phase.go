@@ -85,7 +85,7 @@ func standing(s observation, storeRead bool, records []record.Record) Standing {
 	}
 	if newer := only(records, func(r record.Record) bool { return record.NeedsNewer(r) != "" }); len(newer) > 0 {
 		return behind(Standing{Phase: NeedsHuman, Reason: "NewerVersion: record " + newer[0].ID + ": " + record.NeedsNewer(newer[0]) +
-			"; programs of this version leave it alone; see docs/upgrade.md"}, newer)
+			"; programs of this version leave it alone; see docs/tasks/upgrade.md"}, newer)
 	}
 	if len(open) > 0 {
 		st := ofOpen(open)
@@ -103,7 +103,7 @@ func standing(s observation, storeRead bool, records []record.Record) Standing {
 // ofUnknown is the standing of a node of which the store knows less than the
 // Node: emptied, restored to an older state, or exchanged.
 func ofUnknown(n *Node, open []record.Record) (Standing, bool) {
-	const see = "; see docs/store-restore.md"
+	const see = "; see docs/tasks/back-up-and-restore.md"
 	switch {
 	case n == nil:
 	case len(n.Unknown) > 0:

@@ -152,14 +152,14 @@ func (p *page) undecodable(ids []string) {
 	if len(ids) == 0 {
 		return
 	}
-	p.line("%s", p.paint(Alert, "! "+plain(fmt.Sprintf("%d stored records cannot be decoded, and everybody goes on without them: %s; see docs/stores.md",
+	p.line("%s", p.paint(Alert, "! "+plain(fmt.Sprintf("%d stored records cannot be decoded, and everybody goes on without them: %s; see docs/tasks/choose-a-store.md",
 		len(ids), firstOf(ids, undecodableRecords, itself)))))
 }
 
 // text says what became of the record, and where to read on.
 func (s SetAside) text(now time.Time) string {
 	if s.Record == "" {
-		return fmt.Sprintf("%s died %d times in a row while it handled %s, as of %s ago: others go first; see docs/quarantine.md",
+		return fmt.Sprintf("%s died %d times in a row while it handled %s, as of %s ago: others go first; see docs/concepts/quarantine.md",
 			s.Consumer, s.Deaths, s.Key, span(now.Sub(s.At)))
 	}
 	left := "nobody handles it"
@@ -171,7 +171,7 @@ func (s SetAside) text(now time.Time) string {
 	case NodesConnector:
 		left = "it is not stored"
 	}
-	return fmt.Sprintf("record %s killed %s each time it looked at it, and has been passed over for %s: %s; see docs/quarantine.md",
+	return fmt.Sprintf("record %s killed %s each time it looked at it, and has been passed over for %s: %s; see docs/concepts/quarantine.md",
 		s.Record, s.Consumer, span(now.Sub(s.At)), left)
 }
 

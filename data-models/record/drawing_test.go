@@ -10,10 +10,10 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-var rewrite = flag.Bool("rewrite", false, "rewrite docs/transitions.md")
+var rewrite = flag.Bool("rewrite", false, "rewrite docs/reference/state-transitions.md")
 
 func TestDrawingIsCurrent(t *testing.T) {
-	const path = "../../docs/transitions.md"
+	const path = "../../docs/reference/state-transitions.md"
 	if *rewrite {
 		if err := os.WriteFile(path, []byte(record.Drawing()), 0o644); err != nil {
 			t.Fatal(err)
@@ -24,6 +24,6 @@ func TestDrawingIsCurrent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(record.Drawing(), string(got)); diff != "" {
-		t.Errorf("docs/transitions.md is not current; run go test ./data-models/record -args -rewrite\n%s", diff)
+		t.Errorf("docs/reference/state-transitions.md is not current; run go test ./data-models/record -args -rewrite\n%s", diff)
 	}
 }

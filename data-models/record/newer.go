@@ -10,7 +10,7 @@ import (
 
 // Version is what MinVersion is compared with. Who adds a field or a value that an
 // earlier program must not overlook raises it by one, and has the writer of that field
-// give the records concerned a MinVersion of it: see docs/upgrade.md.
+// give the records concerned a MinVersion of it: see docs/tasks/upgrade.md.
 const Version = 1
 
 // NeedsNewer says why this version must not change a record, or is empty: the record

@@ -30,9 +30,9 @@ func TestTheShapeIsTheEvent(t *testing.T) {
 	}
 }
 
-// TestThePageNamesEveryField: docs/rule-sets.md is the only place that tells them.
+// TestThePageNamesEveryField: docs/reference/rule-sets.md is the only place that tells them.
 func TestThePageNamesEveryField(t *testing.T) {
-	page, err := os.ReadFile("../../docs/rule-sets.md")
+	page, err := os.ReadFile("../../docs/reference/rule-sets.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestThePageNamesEveryField(t *testing.T) {
 	}
 	for _, key := range keys {
 		if !regexp.MustCompile("`[^`\n]*\\b" + key + "\\b[^`\n]*`").Match(page) {
-			t.Errorf("docs/rule-sets.md does not name %s", key)
+			t.Errorf("docs/reference/rule-sets.md does not name %s", key)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func refusePipelines(file string, data []byte) error {
 		}
 		if len(keys) > 0 {
 			problems = append(problems, fmt.Errorf("%s: rules[%d] (%q): the keys %s are of a rule as an aggregation pipeline, "+
-				"which means different things on different stores and is not run; %s (docs/analyzer.md has both forms side by side)",
+				"which means different things on different stores and is not run; %s (docs/tasks/detect-patterns.md has both forms side by side)",
 				file, i, text(r["name"]), strings.Join(keys, ", "), equivalent(r)))
 		}
 	}

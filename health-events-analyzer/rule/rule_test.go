@@ -107,7 +107,7 @@ stage = [
 `
 	for name, want := range map[string][]string{
 		"RepeatedXID31OnSameGPU": {`rules[0] ("RepeatedXID31OnSameGPU"): the keys stage, recommended_action, evaluate_rule`, "the built-in rule"},
-		"Mine":                   {"$match is when, of, window", "$setWindowFields is bursts", "$count is count", "recommended_action is action", "docs/analyzer.md"},
+		"Mine":                   {"$match is when, of, window", "$setWindowFields is bursts", "$count is count", "recommended_action is action", "docs/tasks/detect-patterns.md"},
 	} {
 		_, err := rule.Parse("f.toml", []byte(strings.Replace(form, "NAME", name, 1)))
 		for _, w := range want {

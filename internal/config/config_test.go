@@ -151,7 +151,7 @@ func TestLoad(t *testing.T) {
 }
 
 // isForSecrets ends the error of a reference that is no secret's.
-const isForSecrets = ": a reference is for secrets only (keys of type secret in docs/configuration); write the text itself, or $${ for a text that has ${ in it"
+const isForSecrets = ": a reference is for secrets only (keys of type secret in docs/reference/configuration); write the text itself, or $${ for a text that has ${ in it"
 
 // TestErrors shows what a person reads; FILE stands for the file's path.
 func TestErrors(t *testing.T) {

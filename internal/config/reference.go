@@ -63,7 +63,7 @@ func literal(text string) (plain, bad string) {
 func plainText(text string) (string, error) {
 	plain, bad := literal(text)
 	if bad != "" {
-		return "", fmt.Errorf("%s: a reference is for secrets only (keys of type secret in docs/configuration); "+
+		return "", fmt.Errorf("%s: a reference is for secrets only (keys of type secret in docs/reference/configuration); "+
 			"write the text itself, or $${ for a text that has ${ in it", shown(bad))
 	}
 	return plain, nil

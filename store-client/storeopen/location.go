@@ -30,7 +30,7 @@ func (l Location) Validate() error {
 }
 
 // whole is what is used instead of the parts of an address.
-const whole = "store (--store), the whole address (docs/stores.md)"
+const whole = "store (--store), the whole address (docs/tasks/choose-a-store.md)"
 
 // FormerKeys implements config.Former.
 func (Location) FormerKeys() map[string]string { return map[string]string{"datastore": whole} }

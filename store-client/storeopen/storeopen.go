@@ -72,7 +72,7 @@ func Open(ctx context.Context, dsn string, o Options) (store.Store, error) {
 }
 
 // OpenMaintenances opens the store at dsn for what cloud providers announce, with an
-// account that needs no right to the records (docs/stores.md). In PostgreSQL it makes
+// account that needs no right to the records (docs/tasks/choose-a-store.md). In PostgreSQL it makes
 // nothing: it waits, as Open does, until a service has. Everything else is as with
 // Open.
 func OpenMaintenances(ctx context.Context, dsn string, o Options) (store.Maintenances, error) {

@@ -102,7 +102,7 @@ func newerSchema(t *testing.T, b Backend) {
 	}
 	b.Schema(t, dsn, true)
 	for name, call := range calls {
-		if err := call(); !errors.Is(err, store.ErrNewer) || !strings.Contains(err.Error(), "docs/upgrade.md") {
+		if err := call(); !errors.Is(err, store.ErrNewer) || !strings.Contains(err.Error(), "docs/tasks/upgrade.md") {
 			t.Errorf("%s to a newer schema: %v", name, err)
 		}
 	}

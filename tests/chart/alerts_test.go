@@ -87,10 +87,10 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// TestRunbooks: docs/alerts.md has a section of each alert, and of no other, which says
+// TestRunbooks: docs/reference/alerts.md has a section of each alert, and of no other, which says
 // when it comes; each alert names its section.
 func TestRunbooks(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "docs/alerts.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs/reference/alerts.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestRunbooks(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(want, said); diff != "" {
-		t.Errorf("docs/alerts.md (-alerts +page):\n%s", diff)
+		t.Errorf("docs/reference/alerts.md (-alerts +page):\n%s", diff)
 	}
 }
 

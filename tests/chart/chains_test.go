@@ -24,7 +24,7 @@ func chainKind(group, resource, place string) []string {
 	return []string{file("store"), withChains, set}
 }
 
-// own are the rights of repair-chain wherever it is, as docs/repair-chains.md lists
+// own are the rights of repair-chain wherever it is, as docs/tasks/add-repair-chain-steps.md lists
 // them.
 var own = []string{
 	"cluster: get nodes",

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// metricsPage are the labels of every series of docs/metrics.md, by its name.
+// metricsPage are the labels of every series of docs/reference/metrics.md, by its name.
 type metricsPage map[string][]string
 
 // nameLabel is the label that a metric's name is.
@@ -24,7 +24,7 @@ var ofTarget = []string{"namespace", "pod", "container", "job", "instance", "con
 // readMetricsPage reads the page; of a histogram it has the series by which it is served.
 func readMetricsPage(t *testing.T) metricsPage {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "docs/metrics.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs/reference/metrics.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func readMetricsPage(t *testing.T) metricsPage {
 		page[row[1]+"_bucket"] = append(page[row[1]+"_bucket"], "le")
 	}
 	if len(page) < 200 {
-		t.Fatalf("docs/metrics.md has only %d series: was it read?", len(page))
+		t.Fatalf("docs/reference/metrics.md has only %d series: was it read?", len(page))
 	}
 	return page
 }
@@ -59,7 +59,7 @@ func (p metricsPage) series(s *parser.VectorSelector) (names, problems []string)
 	}
 	for _, name := range names {
 		if p[name] == nil && !strings.HasPrefix(name, "process_") && !strings.HasPrefix(name, "go_") {
-			problems = append(problems, fmt.Sprintf("docs/metrics.md has no series %q", name))
+			problems = append(problems, fmt.Sprintf("docs/reference/metrics.md has no series %q", name))
 		}
 	}
 	if len(names) == 0 {

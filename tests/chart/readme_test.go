@@ -67,7 +67,7 @@ var explained = []string{"replicas", "image", "resources", "nodeSelector", "tole
 // usual are their defaults that say nothing.
 var usual = []string{"{}", "[]", `""`, "2", `{registry: "", repository: "", tag: "", pullPolicy: ""}`}
 
-const introduction = "# The chart and its values\n\nWritten from `values.yaml` by `make generate`. How to install it, step by step: [docs/helm.md](../../../docs/helm.md). " +
+const introduction = "# The chart and its values\n\nWritten from `values.yaml` by `make generate`. How to install it, step by step: [docs/get-started/install.md](../../../docs/get-started/install.md). " +
 	"Values for each of the first steps are in `stages/`.\n\n```\n%s\n```\n\nWhere a workload has no line for %s, they are as above, and empty or 2 replicas.\n"
 
 const table = "\n| key | default | |\n|---|---|---|\n"

@@ -180,7 +180,7 @@ func TestRefused(t *testing.T) {
 		"an argument that is none":          {set("nodeDrainer.extraArgs[0]=dry-run"), []string{"/nodeDrainer/extraArgs/0"}},
 		"a log level":                       {set("logLevel=verbose"), []string{"/logLevel"}},
 		"a spool that holds no large batch": {set("platformConnectors.spoolMaxBytes=1024"), []string{"/platformConnectors/spoolMaxBytes"}},
-		"connectors that go to the store":   {set("platformConnectors.upstream=store", "platformConnectors.storeSecretName=append-store", "platformConnectors.storeConnections=2"), []string{"platformConnectors.upstream was removed", "platformConnectors.storeSecretName was removed", "platformConnectors.storeConnections was removed", "platformConnectorsGateway", "docs/upgrade.md"}},
+		"connectors that go to the store":   {set("platformConnectors.upstream=store", "platformConnectors.storeSecretName=append-store", "platformConnectors.storeConnections=2"), []string{"platformConnectors.upstream was removed", "platformConnectors.storeSecretName was removed", "platformConnectors.storeConnections was removed", "platformConnectorsGateway", "docs/tasks/upgrade.md"}},
 		"half a certificate":                {set("platformConnectorsGateway.tls.secretName=x"), []string{"both or neither"}},
 		"metadata beside everybody's state": {set("hostPaths.metadataFile=/var/lib/nvsentinel/gpu_metadata.json"), []string{"hostPaths.metadataFile is /var/lib/nvsentinel/gpu_metadata.json", "hostPaths.state, /var/lib/nvsentinel,", "a folder of its own"}},
 		"metadata above everybody's state":  {set("hostPaths.metadataFile=/var/lib/x.json", "hostPaths.state=/var/lib//nvsentinel/"), []string{"hostPaths.metadataFile is /var/lib/x.json", "hostPaths.state"}},
@@ -477,7 +477,7 @@ func TestLists(t *testing.T) {
 			t.Errorf("%s speaks to the connector of its node: %v; the values say\n%s", workload, publishes, list)
 		}
 	}
-	_, row, _ := strings.Cut(read("docs/processing-strategy.md"), "| the [chart](helm.md) |")
+	_, row, _ := strings.Cut(read("docs/reference/processing-strategy.md"), "| the [chart](helm.md) |")
 	row, _, _ = strings.Cut(row, "\n")
 	for key, value := range decode(t, text)[0].Object {
 		of, _ := value.(map[string]any) // what is none has no strategy

@@ -12,15 +12,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestViewers: who is named gets the roles of docs/cli.md, and nobody else anything.
+// TestViewers: who is named gets the roles of docs/reference/cli.md, and nobody else anything.
 func TestViewers(t *testing.T) {
-	page, err := os.ReadFile("../../docs/cli.md")
+	page, err := os.ReadFile("../../docs/reference/cli.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindSubmatch(page)
 	if text == nil {
-		t.Fatal("docs/cli.md has no roles")
+		t.Fatal("docs/reference/cli.md has no roles")
 	}
 	objects := rendered(t, file("all"))
 	for one := range strings.SplitSeq(string(text[1]), "\n---\n") {

@@ -14,7 +14,7 @@ import (
 // way is what is shown, in its order.
 var way = []step{
 	{"the cluster before", (*journey).inventory},
-	{"install, by the commands of docs/helm.md", (*journey).install},
+	{"install, by the commands of docs/get-started/install.md", (*journey).install},
 	{"every pod Ready, nothing started twice", (*journey).ready},
 	{"probes and metrics of every container", (*journey).probes},
 	{"pods, images and memory", (*journey).footprint},

@@ -25,7 +25,7 @@ type journey struct {
 	*site
 	shell
 	client kubernetes.Interface
-	page   string // docs/helm.md
+	page   string // docs/get-started/install.md
 	values []string
 	before []string // the cluster without the suite
 	logs   *logs

@@ -38,7 +38,7 @@ func TestPagesHaveWhatIsRun(t *testing.T) {
 	}
 	listed, err := Privileged(root)
 	if err != nil || !slices.Contains(listed, "platform-connectors: root, none") {
-		t.Errorf("docs/security.md lists %q, %v", listed, err)
+		t.Errorf("docs/concepts/security.md lists %q, %v", listed, err)
 	}
 }
 

@@ -38,7 +38,7 @@ metadata: {name: budget, namespace: user}
 spec: {minAvailable: 2, selector: {matchLabels: {app: train}}}
 `
 
-// plugin is the command that prints the plugin's example, as docs/helm.md says for the
+// plugin is the command that prints the plugin's example, as docs/get-started/install.md says for the
 // profile.
 func (j *journey) plugin() string {
 	if j.Profile != "small" {

@@ -19,7 +19,7 @@ func TestMetricsPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reference.Check(t, "docs/metrics.md", Page(all))
+	reference.Check(t, "docs/reference/metrics.md", Page(all))
 }
 
 // TestPagesNameMetricsThatExist: what a page, a chart or an example says is a metric
@@ -75,7 +75,7 @@ func TestPagesNameMetricsThatExist(t *testing.T) {
 // ours leaves out what the earlier NVSentinel had and this one calls otherwise.
 func ours(file, line string) string {
 	there, here, row := strings.Cut(strings.TrimPrefix(line, "| "), " | ")
-	if file != "docs/coming-from-nvsentinel.md" || !row {
+	if file != "docs/tasks/migrate-from-nvsentinel.md" || !row {
 		return line
 	}
 	if strings.HasPrefix(here, "the same") {

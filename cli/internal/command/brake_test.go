@@ -15,11 +15,11 @@ import (
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
-// operator may switch the brake of a namespace by the rights that docs/brake.md
+// operator may switch the brake of a namespace by the rights that docs/tasks/pause-remediation.md
 // names, and nothing else.
 func (w *world) operator(t *testing.T, namespace string) (kubeconfig string) {
 	t.Helper()
-	page, err := os.ReadFile("../../../docs/brake.md")
+	page, err := os.ReadFile("../../../docs/tasks/pause-remediation.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -112,7 +112,7 @@ func (c clearing) run(ctx context.Context) (int, error) {
 	}
 	fmt.Fprintf(c.options.program.Out, "asked for in the name of %s\n", me)
 	if err := until(ctx, c.stored); err != nil {
-		return ExitPartial, coded{fmt.Errorf("no recovery is stored yet; the annotation %s stays, and is followed when the connector of role cluster is there (docs/cli.md): %w", key, err), ExitPartial}
+		return ExitPartial, coded{fmt.Errorf("no recovery is stored yet; the annotation %s stays, and is followed when the connector of role cluster is there (docs/reference/cli.md): %w", key, err), ExitPartial}
 	}
 	fmt.Fprintf(c.options.program.Out, "cleared by recovery %s\n", fault.ClearingID(c.fault.ID))
 	if err := until(ctx, func(ctx context.Context) (bool, error) { return c.shown(ctx, before) }); err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/nvidia/nvsentinel/cli/timeline"
 )
 
-// Exit codes, as --help and docs/cli.md document them.
+// Exit codes, as --help and docs/reference/cli.md document them.
 const (
 	// ExitWhole: everything asked for was read.
 	ExitWhole = 0

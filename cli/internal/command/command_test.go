@@ -71,9 +71,9 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestDocumentedExitCodes: --help and docs/cli.md say the same codes.
+// TestDocumentedExitCodes: --help and docs/reference/cli.md say the same codes.
 func TestDocumentedExitCodes(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/cli.md")
+	page, err := os.ReadFile("../../../docs/reference/cli.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestDocumentedExitCodes(t *testing.T) {
 			code, meaning, _ := strings.Cut(strings.TrimSpace(line), "  ")
 			row := "| " + code + " | " + meaning + " |"
 			if !strings.Contains(strings.ReplaceAll(string(page), "`", ""), row) {
-				t.Errorf("docs/cli.md has no row %q", row)
+				t.Errorf("docs/reference/cli.md has no row %q", row)
 			}
 		}
 	}

@@ -116,7 +116,7 @@ func TestWhyFollows(t *testing.T) {
 		t.Errorf("not for a pipe: %q", out)
 	}
 	if problems := f.errs.String(); problems != "" {
-		t.Errorf("with the rights of docs/cli.md: %s", problems)
+		t.Errorf("with the rights of docs/reference/cli.md: %s", problems)
 	}
 }
 

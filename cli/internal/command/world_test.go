@@ -32,7 +32,7 @@ type world struct {
 	cluster *localcluster.Cluster
 	dsn     string
 	records store.Store
-	// viewer may read what docs/cli.md says, and nothing else.
+	// viewer may read what docs/reference/cli.md says, and nothing else.
 	viewer string
 	node   *corev1.Node
 	fault  record.Record
@@ -70,17 +70,17 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// documentedRole is the role that docs/cli.md asks for.
+// documentedRole is the role that docs/reference/cli.md asks for.
 func documentedRole(t *testing.T) string {
 	t.Helper()
-	page, err := os.ReadFile("../../../docs/cli.md")
+	page, err := os.ReadFile("../../../docs/reference/cli.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, rest, _ := strings.Cut(string(page), "```yaml\n")
 	role, _, ok := strings.Cut(rest, "```")
 	if !ok {
-		t.Fatal("docs/cli.md documents no role")
+		t.Fatal("docs/reference/cli.md documents no role")
 	}
 	return role
 }

@@ -90,7 +90,7 @@ func (g *Gateways) ready(ctx context.Context) ([]corev1.Pod, error) {
 	list, err := g.Pods.Pods(g.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	switch {
 	case apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("reading the store through a gateway needs the right to list pods in namespace %s (docs/cli.md has the role), or --store: %w", g.Namespace, err)
+		return nil, fmt.Errorf("reading the store through a gateway needs the right to list pods in namespace %s (docs/reference/cli.md has the role), or --store: %w", g.Namespace, err)
 	case err != nil:
 		return nil, fmt.Errorf("looking for a gateway: %w", err)
 	case len(list.Items) == 0:
@@ -118,7 +118,7 @@ func (g *Gateways) enter(ctx context.Context, pod *corev1.Pod) (net.Conn, error)
 	conn, err := g.Tunnels.Open(ctx, pod.Name)
 	if err != nil {
 		if strings.Contains(err.Error(), "forbidden") { // a refused upgrade has a text and no code
-			err = fmt.Errorf("forwarding a port into it needs the right to create pods/portforward in namespace %s (docs/cli.md has the role), or give --store: %w", g.Namespace, err)
+			err = fmt.Errorf("forwarding a port into it needs the right to create pods/portforward in namespace %s (docs/reference/cli.md has the role), or give --store: %w", g.Namespace, err)
 		}
 		return nil, err
 	}

@@ -73,7 +73,7 @@ func restoredText(name string, was nodemark.Marks, r nodemark.Restored) string {
 		text += "The marks go when the repair object that claims the node has ended"
 	}
 	if r.Count >= marks.ContestedAfter {
-		text += ". Another program lifts them again and again: mark nodes by a taint in place of the cordon, see docs/quarantine.md"
+		text += ". Another program lifts them again and again: mark nodes by a taint in place of the cordon, see docs/concepts/quarantine.md"
 	}
 	return text
 }

@@ -90,7 +90,7 @@ func openVault(t *testing.T, dsn string) store.Store {
 	return s
 }
 
-// fleetInLife are nodes in the state of docs/store-restore.md: healed was
+// fleetInLife are nodes in the state of docs/tasks/back-up-and-restore.md: healed was
 // released after the backup, sick went into quarantine after it, stays was and is
 // in quarantine.
 type fleetInLife struct {
@@ -132,7 +132,7 @@ func (f fleetInLife) held(node string) bool {
 	return n.Spec.Unschedulable && n.Annotations[nodemark.UnknownAnnotation] != ""
 }
 
-// TestTheRunbook follows docs/store-restore.md on real stores: a backup, life, a
+// TestTheRunbook follows docs/tasks/back-up-and-restore.md on real stores: a backup, life, a
 // restore, life goes on; then the store of another cluster.
 func TestTheRunbook(t *testing.T) {
 	for name, v := range vaults(t) {

@@ -36,6 +36,6 @@ func (rc *Reconciler) Tell(ctx context.Context, f crashloop.Work) {
 	rc.Nodes.Note(ctx, node, Event{
 		Warning: true, Reason: "RecordSetAside",
 		Message: "record " + f.Record + " killed fault-quarantine each time it was looked at; it is a dead letter now and is not judged: " +
-			"look at the node yourself, see docs/quarantine.md",
+			"look at the node yourself, see docs/concepts/quarantine.md",
 	})
 }

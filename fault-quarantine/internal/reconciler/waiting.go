@@ -71,7 +71,7 @@ func waitingText(j decision.Judgement) string {
 	case decision.WaitLemon:
 		return "the node stays in quarantine although its recovery was reported: it is a lemon that is kept until a person releases it (" + j.Detail + ")"
 	case decision.WaitNewer:
-		return "a record of the node is for a newer version of this program to go on with, everything else is judged as ever: " + j.Detail + "; see docs/upgrade.md"
+		return "a record of the node is for a newer version of this program to go on with, everything else is judged as ever: " + j.Detail + "; see docs/tasks/upgrade.md"
 	case decision.WaitRule:
 		return "a fault is not judged, because a rule cannot be evaluated and no other matches; it is tried again: " + j.Detail
 	default:
@@ -80,8 +80,8 @@ func waitingText(j decision.Judgement) string {
 	ids := strings.Join(j.Unknown[:min(len(j.Unknown), maxTold)], ", ")
 	if j.Leave {
 		return "the store has open faults (" + ids + ") for which this Node was marked, and it bears no marks: the store may be at an older state. " +
-			"Nothing is done for them until the node's checks tell; see docs/store-restore.md"
+			"Nothing is done for them until the node's checks tell; see docs/tasks/back-up-and-restore.md"
 	}
 	return "the store cannot tell whether these faults of the Node's session are over: " + ids + ". Nothing is drained, repaired or released until it can; " +
-		"nvsentinel release confirms that they are over, see docs/store-restore.md"
+		"nvsentinel release confirms that they are over, see docs/tasks/back-up-and-restore.md"
 }

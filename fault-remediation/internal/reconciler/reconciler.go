@@ -182,7 +182,7 @@ func (r *Reconciler) rest(ctx context.Context, f *facts, step decision.Step) err
 	}
 	if step.Reason == decision.WaitNewer && f.node != nil {
 		r.Events.Event(eventrecorder.Node(f.node.Name), corev1.EventTypeWarning, string(step.Reason),
-			"the node's repair is for a newer version of fault-remediation to go on with, see docs/upgrade.md: "+step.Message)
+			"the node's repair is for a newer version of fault-remediation to go on with, see docs/tasks/upgrade.md: "+step.Message)
 	}
 	r.hold(ctx, f, step)
 	crashpoint.Here("fault-remediation/done")

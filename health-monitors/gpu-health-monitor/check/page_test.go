@@ -11,7 +11,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// TestThePageNamesWhatStaysPersistOnly: docs/processing-strategy.md lists the checks that do
+// TestThePageNamesWhatStaysPersistOnly: docs/reference/processing-strategy.md lists the checks that do
 // not act under PROCESS.
 func TestThePageNamesWhatStaysPersistOnly(t *testing.T) {
 	want, got := map[string]bool{}, map[string]bool{}
@@ -21,7 +21,7 @@ func TestThePageNamesWhatStaysPersistOnly(t *testing.T) {
 			want[name] = true
 		}
 	}
-	page, err := os.ReadFile("../../../docs/processing-strategy.md")
+	page, err := os.ReadFile("../../../docs/reference/processing-strategy.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,6 +29,6 @@ func TestThePageNamesWhatStaysPersistOnly(t *testing.T) {
 		got[m[1]] = true
 	}
 	if diff := cmp.Diff(want, got); diff != "" || otherwise.Strategy != record.Process || !strings.Contains(string(page), "`--processingStrategy=PROCESS`") {
-		t.Errorf("names in docs/processing-strategy.md (-want +got):\n%s", diff)
+		t.Errorf("names in docs/reference/processing-strategy.md (-want +got):\n%s", diff)
 	}
 }

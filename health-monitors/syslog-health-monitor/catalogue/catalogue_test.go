@@ -61,7 +61,7 @@ func TestBuiltinPatternsObserveUnlessTheyAreOfTheGPU(t *testing.T) {
 	}
 }
 
-// TestThePageNamesWhatStaysPersistOnly: docs/processing-strategy.md lists the patterns that
+// TestThePageNamesWhatStaysPersistOnly: docs/reference/processing-strategy.md lists the patterns that
 // do not act under PROCESS, those of a check that never acts by the check.
 func TestThePageNamesWhatStaysPersistOnly(t *testing.T) {
 	want := map[string]bool{"SysLogsGap": true, "processingStrategy": true, "SysLogsNICDriverError": true}
@@ -74,7 +74,7 @@ func TestThePageNamesWhatStaysPersistOnly(t *testing.T) {
 			want[r.Name] = true
 		}
 	}
-	page, err := os.ReadFile("../../../docs/processing-strategy.md")
+	page, err := os.ReadFile("../../../docs/reference/processing-strategy.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestThePageNamesWhatStaysPersistOnly(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("names in docs/processing-strategy.md (-want +got):\n%s", diff)
+		t.Errorf("names in docs/reference/processing-strategy.md (-want +got):\n%s", diff)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // sharedPage has each part of a configuration that several programs have, once.
-const sharedPage = "docs/configuration/shared.md"
+const sharedPage = "docs/reference/configuration/shared.md"
 
 const aboutShared = `# Shared blocks of the configuration
 

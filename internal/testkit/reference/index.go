@@ -22,7 +22,7 @@ func Index(t testing.TB, common any) {
 		fmt.Fprintf(&out, "| %s | %s | %s | %s |\n", code(x.flag), x.kind, code(x.value), Cell(x.meaning))
 	}
 	out.WriteString("\n## Programs\n\nWhat several programs have is in [shared blocks](shared.md).\n\n")
-	pages, err := filepath.Glob(filepath.Join(root(t), "docs/configuration/*.md"))
+	pages, err := filepath.Glob(filepath.Join(root(t), "docs/reference/configuration/*.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func Index(t testing.TB, common any) {
 		}
 	}
 	unused(t, used.String())
-	Check(t, "docs/configuration/README.md", out.String())
+	Check(t, "docs/reference/configuration/README.md", out.String())
 }
 
 // unused reports each section of shared.md that the page of no program names.

@@ -1,4 +1,4 @@
-// Package reference writes the pages of docs/configuration from the structs of the
+// Package reference writes the pages of docs/reference/configuration from the structs of the
 // programs' configurations, and says when one is stale.
 package reference
 
@@ -35,7 +35,7 @@ func Page(t testing.TB, program string, defaults any, others ...any) {
 	t.Helper()
 	r := newRows(t, reflect.TypeOf(defaults))
 	r.fields(reflect.ValueOf(defaults), place{given: true})
-	Check(t, "docs/configuration/"+program+".md", fmt.Sprintf(intro, program)+r.text())
+	Check(t, "docs/reference/configuration/"+program+".md", fmt.Sprintf(intro, program)+r.text())
 	if err := config.CheckTags(reflect.TypeOf(defaults)); err != nil {
 		t.Error(err)
 	}

@@ -122,7 +122,7 @@ func announcement(v decision.View, step decision.Step) event {
 	case step.Kind == decision.Cancel && wasRunning(v, step):
 		return event{drainCancelled, step.Updates[0].Status.Message + ", record " + step.Updates[0].ID}
 	case step.Kind == decision.Wait && step.Why == decision.NewerVersion:
-		return event{newerVersion, "a fault of the node is for a newer version of node-drainer to drain for, see docs/upgrade.md; session " + step.Session}
+		return event{newerVersion, "a fault of the node is for a newer version of node-drainer to drain for, see docs/tasks/upgrade.md; session " + step.Session}
 	case step.Kind == decision.Wait && step.Why == decision.AwaitingCompletion:
 		return event{awaitingCompletion, "pods may complete before the node is repaired, session " + step.Session}
 	case step.Kind == decision.Wait && step.Why == decision.AwaitingDeadline:

@@ -142,7 +142,7 @@ func (r *Reminder) report(ctx context.Context, node *corev1.Node, f record.Recor
 		return fmt.Errorf("encoding record %s: %w", f.ID, err)
 	}
 	text := "the store lost fault " + f.ID + " of check " + f.Event.CheckName + " and refuses it now: its id is stored with other content. " +
-		"The fault stands, and the node stays out of service until a person looks at it: see docs/store-restore.md"
+		"The fault stands, and the node stays out of service until a person looks at it: see docs/tasks/back-up-and-restore.md"
 	deadLetter := store.DeadLetter{ID: f.ID, Source: DeadLettersOf(node.Name), Reason: text, Body: body, At: r.Clock.Now().UTC()}
 	if err := r.Sink.Dead(ctx, deadLetter); err != nil {
 		return fmt.Errorf("keeping the dead letter of record %s: %w", f.ID, err)

@@ -119,7 +119,7 @@ func (n *numbers) tell(log *slog.Logger, events []*protos.HealthEvent) {
 			continue
 		}
 		log.Warn("an agent's faults are for the record only: nothing acts on them. If it is a monitor of the earlier NVSentinel, where this number acts, "+
-			"set earlierStrategyNumbers = true in its publishers.agent (docs/coming-from-nvsentinel.md)",
+			"set earlierStrategyNumbers = true in its publishers.agent (docs/tasks/migrate-from-nvsentinel.md)",
 			"agent", agent, "processingStrategy", int32(number))
 	}
 }

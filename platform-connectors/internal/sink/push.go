@@ -149,7 +149,7 @@ func (p *Push) patch(ctx context.Context, node string, changes []corev1.NodeCond
 // Patch writes conditions in one strategic merge patch: they merge by type, so
 // the others stay as they are whatever happens meanwhile, and one that is sent twice
 // changes nothing. A JSON patch, which knows places only, would have to test the whole
-// list for both, and costs the API server no less (docs/benchmarks.md). Without any it
+// list for both, and costs the API server no less (docs/reference/benchmarks.md). Without any it
 // does nothing.
 func Patch(ctx context.Context, nodes nodeclient.Nodes, node string, changes []corev1.NodeCondition) error {
 	if len(changes) == 0 {

@@ -43,14 +43,14 @@ var ErrForeign = fmt.Errorf("%w: it is not ours", ErrUnusable)
 // NVSentinel, whose names are those of ours and whose form is another.
 func Earlier(database, where string) error {
 	return fmt.Errorf("%w: %s in database %q is that of the earlier NVSentinel, or somebody else's, and is left as it is. "+
-		"Either give this suite a database of its own (another name in the address), or put the old one aside under another name; docs/coming-from-nvsentinel.md has both",
+		"Either give this suite a database of its own (another name in the address), or put the old one aside under another name; docs/tasks/migrate-from-nvsentinel.md has both",
 		ErrForeign, where, database)
 }
 
 // NewerSchema is the refusal to use a store that a newer program has brought up to date.
 func NewerSchema(version, known int) error {
 	return fmt.Errorf("%w: the schema of the store has version %d, this program knows %d; "+
-		"install the version of the program that made it, or a newer one, or restore a backup from before (docs/upgrade.md)",
+		"install the version of the program that made it, or a newer one, or restore a backup from before (docs/tasks/upgrade.md)",
 		store.ErrNewer, version, known)
 }
 

@@ -9,8 +9,8 @@ import (
 
 // Pages that make generate writes from the programs.
 const (
-	configurationFolder = "docs/configuration"
-	metricsPage         = "docs/metrics.md"
+	configurationFolder = "docs/reference/configuration"
+	metricsPage         = "docs/reference/metrics.md"
 )
 
 func isPage(name string) bool {

@@ -26,8 +26,8 @@ schema lets through, and keys of `global` that nothing here reads. */}}
 {{- else }}{{ $unknown = append $unknown (printf "global.%s: nothing here reads it; known are %s" $key (join ", " $known)) }}{{ end -}}
 {{- end -}}
 {{- end -}}
-{{- if $removed }}{{ $removed = append $removed "docs/upgrade.md, \"A connector that wrote to the store\", says what else to do" }}{{ end -}}
-{{- if $earlier }}{{ $earlier = append $earlier "These are values of the earlier NVSentinel: nvsentinel convert-config values.yaml prints them in the present spelling (docs/coming-from-nvsentinel.md)" }}{{ end -}}
+{{- if $removed }}{{ $removed = append $removed "docs/tasks/upgrade.md, \"A connector that wrote to the store\", says what else to do" }}{{ end -}}
+{{- if $earlier }}{{ $earlier = append $earlier "These are values of the earlier NVSentinel: nvsentinel convert-config values.yaml prints them in the present spelling (docs/tasks/migrate-from-nvsentinel.md)" }}{{ end -}}
 {{- if and $unknown (not $earlier) }}{{ $unknown = append $unknown "For values of the earlier NVSentinel: nvsentinel convert-config values.yaml says what replaces them" }}{{ end -}}
 {{- with concat $removed $earlier $unknown }}{{ fail (printf "\n\n%s\n" (join "\n" .)) }}{{ end -}}
 {{- end }}
@@ -57,7 +57,7 @@ through, so that this can say so. */}}
 {{- with .Values.cspHealthMonitor -}}
 {{- if not .provider }}{{ $problems = append $problems "cspHealthMonitor.provider is empty: it is aws, azure, gcp or oci" }}{{ end -}}
 {{- if not .clusterName }}{{ $problems = append $problems "cspHealthMonitor.clusterName is empty: it is the name of this cluster in the stored maintenances" }}{{ end -}}
-{{- if not .storeSecretName }}{{ $problems = append $problems (printf "cspHealthMonitor.storeSecretName is empty: create a Secret in namespace %s whose key %s is the store's address with an account for maintenances (docs/stores.md), and name it. The services' own, store.secretName, is another: it may rewrite the records" $.Values.namespace $.Values.store.secretKey) }}{{ end -}}
+{{- if not .storeSecretName }}{{ $problems = append $problems (printf "cspHealthMonitor.storeSecretName is empty: create a Secret in namespace %s whose key %s is the store's address with an account for maintenances (docs/tasks/choose-a-store.md), and name it. The services' own, store.secretName, is another: it may rewrite the records" $.Values.namespace $.Values.store.secretKey) }}{{ end -}}
 {{- end -}}
 {{- if $problems }}{{ fail (printf "\n\n%s\n" (join "\n" $problems)) }}{{ end -}}
 {{- end }}
@@ -79,7 +79,7 @@ may write all of it, and the monitors read all of it: it holds nobody's state, a
 {{- $state := printf "%s/%s" (clean $p.state) . -}}
 {{- if hasPrefix (printf "%s/" $state) $all }}{{ $shared = printf "the state of a service, %s," $state }}{{ end -}}
 {{- end -}}
-{{- if $shared }}{{ fail (printf "\n\nhostPaths.metadataFile is %s, and %s would be shared with everybody who writes or reads that file: give it a folder of its own, such as that of /var/lib/nvsentinel/metadata/gpu_metadata.json, or hostPaths.state another one (docs/coming-from-nvsentinel.md#files-and-sockets)\n" $p.metadataFile $shared) }}{{ end -}}
+{{- if $shared }}{{ fail (printf "\n\nhostPaths.metadataFile is %s, and %s would be shared with everybody who writes or reads that file: give it a folder of its own, such as that of /var/lib/nvsentinel/metadata/gpu_metadata.json, or hostPaths.state another one (docs/tasks/migrate-from-nvsentinel.md#files-and-sockets)\n" $p.metadataFile $shared) }}{{ end -}}
 {{ $folder }}
 {{- end }}
 
@@ -104,7 +104,7 @@ there nothing makes PROCESS of an event, neither its value, nor a check's own in
 {{- $argument := regexMatch `(?m)^--?processing-?[sS]trategy=PROCESS$` ($m.extraArgs | default list | join "\n") -}}
 {{- if and $open (or (eq $strategy "PROCESS") $file $argument) -}}
 {{- $where := ternary "config" (ternary "extraArgs" "processingStrategy" $argument) $file -}}
-{{- fail (printf "\n\ngpuHealthMonitor.%s says PROCESS, and the host engine of DCGM is at %s, a port that asks nobody who it is: any pod that reaches it can inject a fault and have the node rebooted. Bound who reaches it, for example by a NetworkPolicy (docs/security.md#the-port-of-dcgm), and say so by gpuHealthMonitor.dcgm.trusted=true; or let dcgm.address be a socket of the node (unix://...) or dcgm.mode embedded; or let it be PERSIST_ONLY\n" $where $m.dcgm.address) -}}
+{{- fail (printf "\n\ngpuHealthMonitor.%s says PROCESS, and the host engine of DCGM is at %s, a port that asks nobody who it is: any pod that reaches it can inject a fault and have the node rebooted. Bound who reaches it, for example by a NetworkPolicy (docs/concepts/security.md#the-port-of-dcgm), and say so by gpuHealthMonitor.dcgm.trusted=true; or let dcgm.address be a socket of the node (unix://...) or dcgm.mode embedded; or let it be PERSIST_ONLY\n" $where $m.dcgm.address) -}}
 {{- end -}}
 {{ $strategy }}
 {{- end }}
@@ -206,7 +206,7 @@ those of single controllers. */}}
 {{- else if and (not $host) $enabled -}}
 {{- fail (printf "\n\nmore than one plugin of this chart is enabled: say by janitor.%s.cspPluginHost which of them is for it (%s), or by janitor.cspPlugin.host which one is for all\n" $key (join ", " $enabled)) -}}
 {{- else if not $host -}}
-{{- fail "\n\njanitor.enabled is true, and it has no plugin: enable one of this chart (cspPluginAws and those beside it), or set janitor.cspPlugin.host to your own (docs/plugins.md)\n" -}}
+{{- fail "\n\njanitor.enabled is true, and it has no plugin: enable one of this chart (cspPluginAws and those beside it), or set janitor.cspPlugin.host to your own (docs/tasks/write-a-plugin.md)\n" -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
