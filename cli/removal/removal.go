@@ -160,30 +160,61 @@ type Reason string
 
 // Reasons of a removal.
 const (
-	// Ours: the suite wrote it, and nothing speaks for it.
+	// Ours: a service of the suite wrote the item and nothing needs it any more, so it is removed. Action: none.
 	Ours Reason = "Ours"
-	// Released: its node leaves quarantine, or its repair is given up, as was asked for.
+	// Released: the item belongs to a node in quarantine or to a repair that has not ended, and `--release-nodes`
+	// is given, so it is removed. Action: make sure that the node is sound, because workloads come back onto it.
 	Released Reason = "Released"
-	// Asked: it goes with its definition, as was asked for.
+	// Asked: the item is a definition of the suite or an object that people write for it, and `--crds` is given,
+	// so it is removed. Action: none.
 	Asked Reason = "Asked"
 )
 
 // Reasons to leave an item.
 const (
-	InQuarantine     Reason = "InQuarantine"
-	PreExisting      Reason = "PreExisting"
-	OfAPerson        Reason = "OfAPerson"
-	Uncertain        Reason = "Uncertain"
-	ServicesOff      Reason = "ServicesOff"
-	InUse            Reason = "InUse"
-	NotEnded         Reason = "NotEnded"
+	// InQuarantine: the item belongs to a node in quarantine that is not repaired, so it stays. Action: repair the
+	// node and wait for its recovery, or add `--release-nodes`.
+	InQuarantine Reason = "InQuarantine"
+	// PreExisting: the cordon or taint was there before the quarantine and belongs to someone else, so it stays.
+	// Action: none.
+	PreExisting Reason = "PreExisting"
+	// OfAPerson: people write the item and no service does, for example an opt-out label or a repair chain, so it
+	// stays. Action: none. If you do not need it any more, remove it yourself, or add `--crds` for objects of the
+	// suite.
+	OfAPerson Reason = "OfAPerson"
+	// Uncertain: the item resembles those of the suite and is not exactly as the services write it, so it stays.
+	// Action: inspect it, and remove it yourself if it belongs to the suite.
+	Uncertain Reason = "Uncertain"
+	// ServicesOff: a GPUReset has switched GPU services of the node off and not on again, so the item stays.
+	// Action: set the labels of the Node as `status.services` of the GPUReset lists them, then remove the item
+	// yourself.
+	ServicesOff Reason = "ServicesOff"
+	// InUse: the Lease is held and renewed by a service that runs, so it stays. Action: stop that service and run
+	// the command again.
+	InUse Reason = "InUse"
+	// NotEnded: the repair has not ended, so its object stays. Action: wait for its end, or add `--release-nodes`
+	// to give it up.
+	NotEnded Reason = "NotEnded"
+	// ForeignFinalizer: a finalizer of another program holds the object, so it stays. Action: have that program
+	// remove its finalizer, then run the command again.
 	ForeignFinalizer Reason = "ForeignFinalizer"
-	NotAsked         Reason = "NotAsked"
-	ObjectsStay      Reason = "ObjectsStay"
-	Shared           Reason = "Shared"
-	Going            Reason = "Going"
-	Expires          Reason = "Expires"
-	OnTheNode        Reason = "OnTheNode"
+	// NotAsked: the definition stays, because its removal would remove all objects of the kind. Action: add
+	// `--crds` to remove both.
+	NotAsked Reason = "NotAsked"
+	// ObjectsStay: objects of the kind stay, so their definition stays too. Action: act on the reasons of these
+	// objects, then run the command again with `--crds`.
+	ObjectsStay Reason = "ObjectsStay"
+	// Shared: the definition NodeHealthCheck belongs to medik8s and another operator may use it, so it stays.
+	// Action: none. If nothing uses it, run `kubectl delete crd nodehealthchecks.remediation.medik8s.io`.
+	Shared Reason = "Shared"
+	// Going: the definition is already being deleted. Action: none.
+	Going Reason = "Going"
+	// Expires: the Events expire by themselves within the time of `--event-ttl` of the API server, so they stay.
+	// Action: none.
+	Expires Reason = "Expires"
+	// OnTheNode: the folder is on a node, where no client of the API server reaches it, so it stays. Action: run
+	// the command in the last lines of the list for each node.
+	OnTheNode Reason = "OnTheNode"
 )
 
 // Text is the reason in words.

@@ -31,7 +31,9 @@ const (
 	MetadataConfirmedHow  = "confirmedHow"
 )
 
-// Unconfirmed is the MetadataStrategyReason of a fault that waits for more.
+// Unconfirmed: a rule of the connector wants the fault confirmed by a second signal, further reports or time, so
+// it is stored as PERSIST_ONLY until then. Action: none. `nvsentinel why <node>` shows how it can be confirmed and
+// until when.
 const Unconfirmed = "Unconfirmed"
 
 // Waits says whether an event is a fault that waits to be confirmed, what would

@@ -94,18 +94,35 @@ type Reason string
 
 // Verdict reasons.
 const (
-	Matched         Reason = "Matched"
-	NoRuleMatched   Reason = "NoRuleMatched"
-	Held            Reason = "Held"
-	Skipped         Reason = "Skipped"
-	OptedOut        Reason = "OptedOut"
+	// Matched: a rule set matches the fault or the event forces it, and the budgets permit it, so the fault opens
+	// or joins the quarantine session of its node. Action: none. `nvsentinel why <node>` shows the fault and its
+	// repair.
+	Matched Reason = "Matched"
+	// NoRuleMatched: no rule set matches the fault, so nothing is done about it. Action: none. To quarantine nodes
+	// with such faults, add a rule set to the file of fault-quarantine.
+	NoRuleMatched Reason = "NoRuleMatched"
+	// Held: a rule set matches the fault, and a budget is used up or the emergency stop is on, so the node stays
+	// in service until that changes. Action: see `nvsentinel status` for the limit and the nodes that use it up,
+	// and complete their repairs or raise the limit. If the fault cannot wait, run `kubectl cordon <node>`.
+	Held Reason = "Held"
+	// Skipped: the health event has `quarantineOverrides.skip`, so nothing is done about the fault. Action: none.
+	Skipped Reason = "Skipped"
+	// OptedOut: the Node has an opt-out label (`nvsentinel.dgxc.nvidia.com/managed=false`), so nothing is done
+	// about the fault. Action: none. To have faults of the node handled, remove the label.
+	OptedOut Reason = "OptedOut"
+	// CoveredByReboot: a reboot cures the fault and the boot of the fault is past, so nothing is left to do.
+	// Action: none.
 	CoveredByReboot Reason = "CoveredByReboot"
-	Superseded      Reason = "Superseded"
-	// Cleared is a recovery that cleared something.
+	// Superseded: a later recovery has ended all of the fault, its machine is gone, or an operator has released
+	// the node, so nothing is left to do. Action: none.
+	Superseded Reason = "Superseded"
+	// Cleared: the recovery has ended a fault. With the last open fault the quarantine session ends. Action: none.
 	Cleared Reason = "Cleared"
-	// NoOpenFault is a recovery that found nothing to clear.
+	// NoOpenFault: the recovery found no open fault to end. Action: none.
 	NoOpenFault Reason = "NoOpenFault"
-	DryRun      Reason = "DryRun"
+	// DryRun: fault-quarantine runs with `--dry-run`, so the record keeps the effects of the fault and the Node is
+	// not changed. Action: none. To have such faults quarantine nodes, switch `--dry-run` off.
+	DryRun Reason = "DryRun"
 )
 
 // ClearedBy values other than a record id.

@@ -110,20 +110,28 @@ type Judgement struct {
 
 // Reasons to leave records unjudged.
 const (
-	WaitNodeMissing   = "NodeMissing"
+	// WaitNodeMissing: the node of the fault has no Node object, so the fault has no verdict yet. Action: none.
+	WaitNodeMissing = "NodeMissing"
+	// WaitMachineUnsure: the record names no machine and is older than the Node, so it is not known whether the
+	// fault is of the present machine, and it has no verdict yet. Action: inspect the node, and cordon it if in
+	// doubt (`kubectl cordon <node>`). A recovery of the check ends the wait.
 	WaitMachineUnsure = "MachineUndecidable"
-	// WaitRule: no rule matched, and one could not be evaluated.
+	// WaitRule: no rule set matches the fault and one of them could not be evaluated, so the fault has no verdict
+	// and is evaluated again every minute. Action: correct the rule set that the Event names.
 	WaitRule = "RuleNotEvaluated"
-	// WaitRepair: the repair is a chain that has not succeeded; until then no recovery
-	// counts.
+	// WaitRepair: the repair of the node is a repair chain run that has not succeeded, so no recovery of a monitor
+	// counts until it or a later repair has. Action: none while it runs. If it failed, find the step with
+	// `nvsentinel trace <node>`, and run `nvsentinel release <node>` when the node is sound.
 	WaitRepair = "RepairUnfinished"
-	// WaitLemon: the node is a lemon that is kept; until a person releases it no
-	// monitor's recovery counts.
+	// WaitLemon: the node has needed repeated repairs and is kept in quarantine, so no recovery of a monitor
+	// counts. Action: find out why the machine fails again and again, then run `nvsentinel release <node>`.
 	WaitLemon = "LemonKept"
-	// WaitUnknown: the store cannot tell of the Node's session (see Unknown).
+	// WaitUnknown: the store cannot confirm that the faults of the quarantine session are over, so the node keeps
+	// its marks, and nothing is evicted or repaired. Action: restore the store, or run `nvsentinel release <node>`
+	// when the node is sound.
 	WaitUnknown = "SessionUnknown"
-	// WaitNewer: a record of the node is for a newer version to change (see
-	// record.NeedsNewer).
+	// WaitNewer: only a newer version of the suite may change a record of the node, so the record has no verdict
+	// and the node is not released meanwhile. Action: complete the upgrade of the suite.
 	WaitNewer = "NewerVersion"
 )
 

@@ -7,126 +7,212 @@ type Reason string
 
 // Steps that only wait, or have nothing to do.
 const (
-	// Nothing: no open fault of the node needs a repair.
+	// Nothing: no fault of the node needs a further remediation, because none is open or each open one has an
+	// outcome. fault-remediation does nothing. Action: none.
 	Nothing Reason = "Nothing"
-	// NodeGone: the Node is deleted; the same machine may come back.
+	// NodeGone: the Node object does not exist. fault-remediation waits, because the same machine can register again.
+	// Action: none if you removed the machine, because fault-quarantine closes the session after 7 days. Otherwise
+	// start the machine so that its kubelet registers the Node again.
 	NodeGone Reason = "NodeGone"
-	// WaitNode: the Node could not be read.
+	// WaitNode: the Node could not be read from the API server. fault-remediation reads it again after 30 seconds.
+	// Action: none if it ends by itself. Otherwise check that the API server responds and that the service account
+	// has `get` on Nodes.
 	WaitNode Reason = "WaitNode"
-	// WaitSession: the Node does not bear the session of the open records yet.
+	// WaitSession: the Node does not show the quarantine session of the open records, not yet or no longer.
+	// fault-remediation waits until fault-quarantine marks the Node or ends the session. Action: none if it ends
+	// within a minute. Otherwise check fault-quarantine with `nvsentinel status` and the node with
+	// `nvsentinel why <node>`.
 	WaitSession Reason = "WaitSession"
-	// WaitUnknown: the store cannot tell of all faults of the Node's session.
+	// WaitUnknown: the Node has the annotation `dgxc.nvidia.com/nvsentinel-session-unknown`, because the store does
+	// not contain all faults of its session. Nothing is remediated until the records are back or you release the
+	// node. Action: if the records do not return within minutes, inspect the node and run
+	// `nvsentinel release <node>`. See the page Back up and restore.
 	WaitUnknown Reason = "WaitUnknown"
-	// WaitNewer: a record of the node is for a newer version to go on with.
+	// WaitNewer: a newer version of fault-remediation wrote a record of the node, and only such a version can
+	// continue it. The whole node waits, with the Event NewerVersion. Action: install the newer version again. If you
+	// cannot, inspect the node and run `nvsentinel release <node>`. See the page Upgrade.
 	WaitNewer Reason = "NewerVersion"
-	// WaitMachine: the Node is another machine than the records', or it can not
-	// be told.
+	// WaitMachine: the Node belongs to another machine than the record, or its identity cannot be compared. No
+	// remediation starts, so that no wrong machine is rebooted or replaced. Action: run `nvsentinel why <node>`. If
+	// fault-quarantine does not end the session, inspect the node and run `nvsentinel release <node>`.
 	WaitMachine Reason = "WaitMachine"
-	// WaitMarks: the Node is schedulable; such a session is never repaired.
+	// WaitMarks: the Node is schedulable, although its session is open, so no remediation starts. fault-quarantine
+	// restores a removed cordon or taint within a minute. A session whose rule sets request neither is never
+	// remediated. Action: none if it happens once. If it repeats, stop the program that the Event MarksRestored
+	// names. If a rule set lacks the cordon, add it.
 	WaitMarks Reason = "WaitMarks"
-	// WaitDrain: an open record of the session is not drained.
+	// WaitDrain: an open record of the session is not drained yet. fault-remediation waits for node-drainer. Action:
+	// none while the drain makes progress. Otherwise read the Event DrainBlocked and `nvsentinel why <node>`.
 	WaitDrain Reason = "WaitDrain"
-	// WaitPods: pods that had to go are on the node again.
+	// WaitPods: pods that must leave before the remediation are on the node again, so the maintenance object is not
+	// created. node-drainer evicts them. Action: none if they leave. If the Event DrainBlocked appears, change the
+	// disruption budget or delete the pods. Keep the `eviction` settings of fault-remediation equal to those of
+	// node-drainer.
 	WaitPods Reason = "WaitPods"
-	// WaitClaim: another repair object claims the Node.
+	// WaitClaim: another maintenance object claims the Node. fault-remediation waits until it ends, and requests
+	// manual intervention after one hour (ClaimStuck). Action: none if that object makes progress. Otherwise find it
+	// with `nvsentinel why <node>` and delete it.
 	WaitClaim Reason = "WaitClaim"
-	// WaitLease: another remediator has the node's lease.
+	// WaitLease: another remediator, such as a NodeHealthCheck, holds the Lease of the node. fault-remediation waits,
+	// and requests manual intervention after `unrepairedAfter` (24h). Action: none while that remediator works.
+	// Otherwise find the holder with `kubectl -n medik8s-leases get lease node-<node>` and end its remediation.
 	WaitLease Reason = "WaitLease"
-	// WaitBrake: the emergency brake is on, or was not read yet.
+	// WaitBrake: the emergency stop is on, or its ConfigMap has not been read yet. No maintenance object is created.
+	// Action: read in `nvsentinel status` by whom and why it was switched on, and run `nvsentinel brake off` when the
+	// cause is gone.
 	WaitBrake Reason = "WaitBrake"
-	// WaitSymptoms: the fault may be a symptom of a repair that just ended.
+	// WaitSymptoms: the fault was generated around another remediation of the node and may be its symptom.
+	// fault-remediation waits up to 5 minutes for the recovery before it remediates the fault. Action: none.
 	WaitSymptoms Reason = "WaitSymptoms"
-	// WaitBackoff: the pause after a failed repair.
+	// WaitBackoff: the last remediation failed or was refused, and the pause before the next attempt is not over. The
+	// pause is `backoff` (1m), doubled with each failure up to one hour. Action: none.
 	WaitBackoff Reason = "WaitBackoff"
-	// WaitReady: the machine was told to boot and has not been Ready since; it
-	// may be in mid-boot.
+	// WaitReady: an earlier attempt may have rebooted the machine, and nothing proves that it is Ready since. No
+	// second request is sent, because it could interrupt the boot. Action: none at first. If the machine does not
+	// boot, check its console. After `unknownTimeout` (40m) the fault escalates or ends with NeverReady.
 	WaitReady Reason = "WaitReady"
-	// WaitHuman: the machine is not taken away before a person has looked.
+	// WaitHuman: another fault of the node needs manual intervention, so the machine is not replaced before. Action:
+	// inspect the node for that fault (`nvsentinel why <node>`), then run `nvsentinel clear <node> <record>`. The
+	// replacement follows.
 	WaitHuman Reason = "WaitHuman"
-	// WaitObject: the repair object has no verdict yet.
+	// WaitObject: the maintenance object or repair chain run exists and has no result yet. fault-remediation watches
+	// it until `unknownTimeout` (40m, 24h for a repair chain). Action: none.
 	WaitObject Reason = "WaitObject"
-	// WaitTimedOut: the object had its time, a person knows; no other repair
-	// starts while it may still act.
+	// WaitTimedOut: the maintenance object had no result within `unknownTimeout`, and manual intervention was
+	// requested. It may still act, so no other remediation starts, and a late result still counts. Action: find out
+	// why its controller does not finish it, or delete the object and repair the node yourself.
 	WaitTimedOut Reason = "WaitTimedOut"
-	// NoRepair: the fault asks for no repair, so that only its recovery ends the
-	// quarantine. A person is asked when it does not come.
+	// NoRepair: the recommended action of the fault is NONE, so no remediation starts and only its recovery ends the
+	// quarantine. After `unrepairedAfter` (24h) manual intervention is requested. Action: remove the cause or wait
+	// for your provider. If no monitor reports the recovery, run `nvsentinel release <node>`. To remediate such
+	// faults, change their action.
 	NoRepair Reason = "NoRepair"
-	// WaitRecovery: repaired; the recovery has not been reported yet.
+	// WaitRecovery: the remediation succeeded, and the monitor has not reported the recovery yet. After
+	// `recoveryWithin` (30m) manual intervention is requested (NoRecovery). Action: none.
 	WaitRecovery Reason = "WaitRecovery"
-	// ReadError: the object could not be read, which says nothing about it.
+	// ReadError: the maintenance object could not be read, so nothing is known about it. fault-remediation reads it
+	// again after 30 seconds. Action: read the error in the log of fault-remediation. Check that the API server
+	// responds and that the service account has `get` on the kind of the object.
 	ReadError Reason = "ReadError"
-	// CreateForbidden: the API server does not let the object be created.
+	// CreateForbidden: the API server forbids the creation of the maintenance object, because a right is missing or
+	// an admission policy rejects it. fault-remediation retries, and requests manual intervention after
+	// `unrepairedAfter` (24h). Action: read the message and grant the right or change the policy.
 	CreateForbidden Reason = "CreateForbidden"
-	// KindMissing: the API server does not know the object's kind.
+	// KindMissing: the API server does not serve the kind of the maintenance object. fault-remediation retries, and
+	// requests manual intervention after `unrepairedAfter` (24h). Action: install the CRD and the controller of that
+	// kind, or map the action to another kind in `remediationActions`.
 	KindMissing Reason = "KindMissing"
-	// Unconfigured: the attempt's action is not configured any more.
+	// Unconfigured: the action of the current attempt is no longer configured with the same kind and namespace, so
+	// its maintenance object cannot be read. If no object was seen, manual intervention is requested after
+	// `unrepairedAfter` (24h). Action: restore the action in `remediationActions`.
 	Unconfigured Reason = "Unconfigured"
 )
 
 // Steps that do something.
 const (
-	// Stamp reserves the name of the next object in the record.
+	// Stamp: fault-remediation writes the name of the next maintenance object into the record before it creates the
+	// object. This prevents a second object after a crash. Action: none.
 	Stamp Reason = "Stamp"
-	// Create creates the reserved object.
+	// Create: fault-remediation creates the maintenance object or repair chain run. Action: none.
 	Create Reason = "Create"
-	// RecordUID records that the object exists.
+	// RecordUID: fault-remediation writes into the record that the maintenance object exists. Action: none.
 	RecordUID Reason = "RecordUID"
-	// Succeed: the rule says Healthy.
+	// Succeed: the health rule returns Healthy for the maintenance object, so the fault is remediated.
+	// fault-remediation waits for the recovery. Action: none.
 	Succeed Reason = "Succeed"
-	// CoveredByRepair: another record's repair explains the fault.
+	// CoveredByRepair: the remediation of another record of the same session also remediates this fault. No object is
+	// created for it. Action: none.
 	CoveredByRepair Reason = "CoveredByRepair"
-	// CoveredByReboot: the boot under which the fault was seen is over.
+	// CoveredByReboot: the node has rebooted since the fault was observed, and a reboot cures this fault. No object
+	// is created for it. Action: none.
 	CoveredByReboot Reason = "CoveredByReboot"
-	// Fail: the rule says Unhealthy; the attempt is closed.
+	// Fail: the health rule returns Unhealthy for the maintenance object, so the attempt is closed. Another attempt,
+	// an escalation or manual intervention follows. Action: none at first. `nvsentinel why <node>` shows the message
+	// of the object.
 	Fail Reason = "Fail"
-	// SessionOver: the actor found the session over and sent nothing.
+	// SessionOver: the quarantine session ended before the maintenance object sent a request, so nothing was done.
+	// The attempt does not count. Action: none.
 	SessionOver Reason = "SessionOver"
-	// Release gives a reserved name back that is not wanted any more.
+	// Release: the reserved name of a maintenance object is not used, because the fault is over or another
+	// remediation is needed. The attempt does not count. Action: none.
 	Release Reason = "Release"
-	// Escalate turns to the next action, since the last has no attempt left.
+	// Escalate: no attempt of the action is left or can help, so the fault continues with the action that `onFailure`
+	// configures. The Event RepairEscalated reports it. Action: none.
 	Escalate Reason = "Escalate"
-	// Forgive: a person took the lemon mark off; the repairs so far count no more.
+	// Forgive: the label `dgxc.nvidia.com/nvsentinel-lemon` was removed from the Node, so the earlier repairs of this
+	// machine no longer count. A fault that was kept because of them still needs its recovery or a release. Action:
+	// none, or run `nvsentinel release <node>` if the node is kept.
 	Forgive Reason = "Forgive"
-	// Cancel closes the trace of a record whose fault is over.
+	// Cancel: the fault ended before its remediation had an outcome, so the remediation is closed. Action: none.
 	Cancel Reason = "Cancel"
 )
 
 // Steps that end with a person.
 const (
-	// HumanAction: the action is a person's by its kind.
+	// HumanAction: the action of the fault needs manual intervention, such as CONTACT_SUPPORT or UNKNOWN, or no
+	// remediation is configured for it. Action: follow the message in `nvsentinel why <node>`, then run
+	// `nvsentinel release <node>`. To automate it, configure the action in `remediationActions`.
 	HumanAction Reason = "HumanAction"
-	// AttemptsUsedUp: no attempt is left in the window.
+	// AttemptsUsedUp: all attempts of the window (`attempts`) were used on this machine and the fault is still open.
+	// Action: find out why the repairs failed (`nvsentinel why <node>`), repair the machine, then run
+	// `nvsentinel release <node>`.
 	AttemptsUsedUp Reason = "AttemptsUsedUp"
-	// ChainEscalated: a step of the chain failed whose failure is not tried again.
+	// ChainEscalated: a step with `onFailure: escalate` of the repair chain run failed, so the chain is not run
+	// again. The action in `onFailure` follows, or manual intervention if none is configured. Action: none if another
+	// action follows. Otherwise read the failed step (`nvsentinel trace <node>`), repair the node and run
+	// `nvsentinel release <node>`.
 	ChainEscalated Reason = "ChainEscalated"
-	// ChainMisconfigured: the chain or one of its templates is wrong: the node is not
-	// repaired, and no other repair follows from that.
+	// ChainMisconfigured: the repair chain or one of its templates is wrong, so the run proves nothing about the
+	// node. No other remediation follows. Action: correct the RepairChain or RepairTemplate that the message names,
+	// repair the node, then run `nvsentinel release <node>`.
 	ChainMisconfigured Reason = "ChainMisconfigured"
-	// ChainUnknown: what a step of the chain did to the node is unknown, because others
-	// deleted or changed its object, or took its name.
+	// ChainUnknown: the effect of a step of the repair chain run is unknown, because its object was deleted or
+	// changed by others, or its name was in use. No other remediation follows. Action: find out whether the node was
+	// repaired (`nvsentinel trace <node>`), repair it if needed, then run `nvsentinel release <node>`.
 	ChainUnknown Reason = "ChainUnknown"
-	// SignalRefused: the actor refused as often as there are attempts.
+	// SignalRefused: the plugin or repair chain refused the remediation as often in a row as `attempts` allows.
+	// Nothing was sent, and `onFailure` does not follow. Action: correct the cause in the message (plugin, provider
+	// rights or RepairChain), repair the node, then run `nvsentinel release <node>`.
 	SignalRefused Reason = "SignalRefused"
-	// NeverReady: the machine has not been Ready since its last signal; another
-	// one could interrupt its boot.
+	// NeverReady: the machine has not been Ready since its last reboot request, and `unknownTimeout` is over. No
+	// further request is sent, because it could interrupt the boot. Action: check the console of the machine and
+	// repair it, then run `nvsentinel release <node>`.
 	NeverReady Reason = "NeverReady"
-	// ClaimStuck: another repair object has claimed the Node for too long.
+	// ClaimStuck: another maintenance object has claimed the Node for an hour, so the remediation cannot start.
+	// Action: find the object with `nvsentinel why <node>` and see what it waits for, or delete it. Then repair the
+	// node and run `nvsentinel release <node>`.
 	ClaimStuck Reason = "ClaimStuck"
-	// StrongerFailed: a stronger repair failed, a weaker one can not help.
+	// StrongerFailed: a stronger remediation of the node ended with manual intervention, so the weaker one of this
+	// fault does not start. Action: handle the other record first (`nvsentinel why <node>`), then run
+	// `nvsentinel release <node>`.
 	StrongerFailed Reason = "StrongerFailed"
-	// SlotClosed: the slot's repair ended with a person.
+	// SlotClosed: a remediation of the same group on this node ended with manual intervention, so this fault needs it
+	// too. Action: handle the record that the message names (`nvsentinel why <node>`), then run
+	// `nvsentinel release <node>`.
 	SlotClosed Reason = "SlotClosed"
-	// Lost: the object was deleted by somebody else.
+	// Lost: the maintenance object was deleted before its result was recorded, so its effect is unknown. No new
+	// object is created. Action: find out whether the node was repaired, repair it if needed, then run
+	// `nvsentinel release <node>`.
 	Lost Reason = "Lost"
-	// NameTaken: an object of somebody else has the reserved name.
+	// NameTaken: an object that fault-remediation did not create has the name of the maintenance object. Nothing is
+	// created. Action: delete or rename that object, repair the node, then run `nvsentinel release <node>`.
 	NameTaken Reason = "NameTaken"
-	// CreateRefused: the API server will never accept the object.
+	// CreateRefused: the API server rejects the maintenance object as invalid, or the template renders no valid
+	// object for this fault. No retry follows. Action: correct the template of the action in `remediationActions`,
+	// repair the node, then run `nvsentinel release <node>`.
 	CreateRefused Reason = "CreateRefused"
-	// UnknownTimeout: the object has no verdict within its time.
+	// UnknownTimeout: the maintenance object had no result within `unknownTimeout` (40m, 24h for a repair chain). It
+	// is still watched, and no other remediation starts. Action: find out why its controller does not finish it, or
+	// delete the object, repair the node and run `nvsentinel release <node>`.
 	UnknownTimeout Reason = "UnknownTimeout"
-	// Lemon: the machine needed too many repairs; it is kept for a person.
+	// Lemon: the machine needed too many repairs within the window of `[lemon]`, or its Node has the lemon label, and
+	// `keep = true` prevents a further repair. The node stays in quarantine, and no recovery of a monitor ends the
+	// session. Action: find the cause or replace the machine, then run `nvsentinel release <node>`. Remove the label
+	// `dgxc.nvidia.com/nvsentinel-lemon` if the repairs must not count.
 	Lemon Reason = record.Lemon
-	// NoRecovery: repaired, but no recovery was reported.
+	// NoRecovery: the remediation succeeded, and no monitor reported the recovery within `recoveryWithin` (30m). The
+	// node stays in quarantine. Action: check the node and its monitor. If the node is healthy, run
+	// `nvsentinel release <node>`.
 	NoRecovery Reason = "NoRecovery"
 )
 

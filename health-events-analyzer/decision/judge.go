@@ -17,20 +17,25 @@ type Reason string
 
 // Reasons.
 const (
-	// Matched derives a fault.
+	// Matched: the pattern of the rule is found, so a fault with the name of the rule is reported. Action: follow
+	// the recommended action of the rule. A fault with `clear = "manual"` ends with `nvsentinel clear <node>
+	// <record>`.
 	Matched Reason = "Matched"
-	// NoSubject: the event lacks a value of the rule's by.
+	// NoSubject: the health event lacks a value of a key in `by` of the rule, so no fault is derived. Action:
+	// none.
 	NoSubject Reason = "NoSubject"
-	// Stale: the event is older than the rule's window.
+	// Stale: the health event is older than the window of the rule, so no fault is derived. Action: none.
 	Stale Reason = "Stale"
-	// AlreadyPublished: a fault of this rule and subject is open and younger than
-	// the window, or was cleared after the event.
+	// AlreadyPublished: a fault of the rule with the same subject is open and younger than the window, or was
+	// cleared after the health event, so no further fault is derived. Action: none.
 	AlreadyPublished Reason = "AlreadyPublished"
-	// TooFew events, values or bursts, or no such sequence.
+	// TooFew: the window has fewer events, values or bursts than the rule needs, or not its sequence, so no fault
+	// is derived. Action: none.
 	TooFew Reason = "TooFew"
-	// KeptStill by an event of unless.
+	// KeptStill: an event of `unless` of the rule is in the window, so no fault is derived. Action: none.
 	KeptStill Reason = "KeptStill"
-	// CausesOver: all that the rule found is closed by now.
+	// CausesOver: all events that the rule found are over and the rule has `clear = "sources"`, so no fault is
+	// derived. Action: none.
 	CausesOver Reason = "CausesOver"
 )
 

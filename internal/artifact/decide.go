@@ -87,14 +87,18 @@ const (
 
 // Reasons of a decision that no health rule gives.
 const (
-	// ReasonDrifted: somebody else changed the definition.
+	// ReasonDrifted: another program changed the definition of the object. A mutable object is restored. A step whose
+	// immutable object has outputs fails, and the run ends as OutcomeUnknown. Action: find the program with
+	// `kubectl get <kind> <name> -o yaml --show-managed-fields` and stop it.
 	ReasonDrifted = "Drifted"
-	// ReasonLost: the object is gone or fails while it is being deleted, or another one has
-	// its name, and it acts once.
+	// ReasonLost: the object was deleted, failed during its deletion, or was replaced by another one, so its effect
+	// is unknown. A mutable object is created again. Action: find out whether the node was repaired
+	// (`nvsentinel trace <node>`), and do not delete objects of runs.
 	ReasonLost = "Lost"
-	// ReasonTaken: an object of that name is there, and is not this slot's.
+	// ReasonTaken: an object of another owner has the name of the object of this step. It is not changed, and the run
+	// ends as OutcomeUnknown. Action: delete or rename that object.
 	ReasonTaken = "NameTaken"
-	// ReasonInFlight: a definition is intended and not seen on the object.
+	// ReasonInFlight: the object was written a moment ago and is read again before its state counts. Action: none.
 	ReasonInFlight = "InFlight"
 )
 

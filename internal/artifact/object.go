@@ -45,10 +45,12 @@ type Progress struct {
 
 // Reasons that come of reading and writing.
 const (
-	// ReasonOutputMissing: the object is healthy, and an output is not there: Unknown until
-	// the time is up, then Unhealthy.
+	// ReasonOutputMissing: the object is healthy, and an output of its template is missing. The step waits until its
+	// `timeout`, then fails, and the run ends as Misconfigured. Action: correct the path of the output in the
+	// RepairTemplate, or the program that writes it.
 	ReasonOutputMissing = "OutputMissing"
-	// ReasonRefused: the API server will never take this definition.
+	// ReasonRefused: the API server rejects the object as invalid, so the step fails and the run ends as
+	// Misconfigured. Action: correct the RepairTemplate or its inputs.
 	ReasonRefused = "Refused"
 )
 

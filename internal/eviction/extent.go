@@ -15,14 +15,15 @@ import (
 
 // Reasons for the extent of a fault's drain.
 const (
-	// SkipAsked: the event asked not to drain.
+	// SkipAsked: the health event has `drainOverrides.skip`, so no pod is evicted for it. Action: none.
 	SkipAsked Reason = "SkipAsked"
-	// WholeNodeRepair: the repair that follows acts on the whole node.
+	// WholeNodeRepair: the remediation acts on the whole node, so all user pods must leave. Action: none.
 	WholeNodeRepair Reason = "WholeNodeRepair"
-	// GPURepair: the repair that follows acts on the GPUs named only.
+	// GPURepair: the remediation resets only the GPUs that the fault names, so only the pods on them must leave.
+	// Action: none.
 	GPURepair Reason = "GPURepair"
-	// GPUNotNamed: the event names no GPU by its UUID, or more than GPUs, so
-	// that nobody could tell its pods apart.
+	// GPUNotNamed: the event does not name its GPUs by UUID, or names other entities too, so the whole node is
+	// drained. Action: none.
 	GPUNotNamed Reason = "GPUNotNamed"
 )
 
@@ -177,11 +178,13 @@ func since(r record.Record) time.Time {
 
 // Reasons for a pod to be in or out of the extent of a GPU's repair.
 const (
-	// HoldsGPU: the pod's annotation lists the GPU.
+	// HoldsGPU: the annotation `dgxc.nvidia.com/devices` of the pod lists the GPU, so the pod must leave. Action:
+	// none.
 	HoldsGPU Reason = "HoldsGPU"
-	// MayHoldGPU: the pod asked for GPUs and its annotation does not say which.
+	// MayHoldGPU: the pod requests GPUs and its annotation `dgxc.nvidia.com/devices` does not show which, so the pod
+	// must leave. Action: none. If it happens often, check metadata-collector on the node.
 	MayHoldGPU Reason = "MayHoldGPU"
-	// OtherDevices: the pod holds no GPU, or others.
+	// OtherDevices: the pod holds no GPU or only other ones, so it stays on the node. Action: none.
 	OtherDevices Reason = "OtherDevices"
 )
 

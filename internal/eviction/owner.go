@@ -19,9 +19,10 @@ const LeaveAlone Mode = "LeaveAlone"
 
 // Reasons that follow from the controller that owns a pod.
 const (
-	// OwnerKind: the rule of the owner's kind gives the mode.
+	// OwnerKind: the rule for the kind of the pod's owner (`ownerKinds` or a default) gives its mode. Action: none.
 	OwnerKind Reason = "OwnerKind"
-	// PerNodeController: the rule of the owner's kind says LeaveAlone.
+	// PerNodeController: the mode of the kind of the pod's owner is LeaveAlone, so the pod stays on the node. Action:
+	// none.
 	PerNodeController Reason = "PerNodeController"
 )
 

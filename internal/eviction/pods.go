@@ -13,33 +13,38 @@ type Reason string
 
 // Reasons to leave a pod alone.
 const (
-	// SystemNamespace: the policy excludes the namespace.
+	// SystemNamespace: the namespace of the pod is in `systemNamespaces`, so the pod stays on the node. Action: none.
 	SystemNamespace Reason = "SystemNamespace"
-	// DaemonSetPod: its controller would put it back on the same node.
+	// DaemonSetPod: a DaemonSet owns the pod and would start it on the same node again, so the pod stays. Action:
+	// none.
 	DaemonSetPod Reason = "DaemonSetPod"
-	// StaticPod: the kubelet runs it from a file; the API cannot take it away.
+	// StaticPod: the kubelet runs the pod from a file and no eviction removes it, so the pod stays. Action: none.
 	StaticPod Reason = "StaticPod"
-	// FinishedPod: it has succeeded or failed.
+	// FinishedPod: the pod has succeeded or failed, so it does not hold up the drain. Action: none.
 	FinishedPod Reason = "FinishedPod"
-	// NotReadyTooLong: it does no work any more, its kubelet may be dead;
-	// waiting for it could keep the node from its repair for ever.
+	// NotReadyTooLong: the pod has not been Ready for `notReadyTimeoutMinutes`, so it no longer holds up the drain of
+	// a whole node. Action: none. The repair of the machine ends the pod.
 	NotReadyTooLong Reason = "NotReadyTooLong"
-	// StuckTerminating: it was taken away and did not go within its grace period
-	// and the policy's time after it; only the repair can end it.
+	// StuckTerminating: the pod is still there `notReadyTimeoutMinutes` after its grace period, so it no longer holds
+	// up the drain. Action: none, or remove the finalizer that keeps the pod. The repair of the machine ends others.
 	StuckTerminating Reason = "StuckTerminating"
 )
 
 // Reasons for the mode of a pod that must go.
 const (
-	// NamedByRule: a rule names the namespace itself.
+	// NamedByRule: a rule in `userNamespaces` names the namespace of the pod and gives its mode. Action: none.
 	NamedByRule Reason = "NamedByRule"
-	// MatchedByRule: a rule's glob matches the namespace.
+	// MatchedByRule: the pattern of a rule in `userNamespaces` matches the namespace of the pod and gives its mode.
+	// Action: none.
 	MatchedByRule Reason = "MatchedByRule"
-	// MatchedByAll: a rule without a letter of its own matches, as "*".
+	// MatchedByAll: a rule in `userNamespaces` that matches every namespace, such as `*`, gives the mode of the pod.
+	// Action: none.
 	MatchedByAll Reason = "MatchedByAll"
-	// MatchedByNoRule: UnmatchedMode applies.
+	// MatchedByNoRule: no rule in `userNamespaces` matches the namespace of the pod, so the default mode applies.
+	// Action: none.
 	MatchedByNoRule Reason = "MatchedByNoRule"
-	// Forced: the event asked to take every pod away at once.
+	// Forced: the health event has `drainOverrides.force`, so every pod that must leave is evicted at once. Action:
+	// none.
 	Forced Reason = "Forced"
 )
 

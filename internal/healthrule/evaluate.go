@@ -23,20 +23,35 @@ const (
 
 // Reasons of a result. A single-condition rule gives "<type>Condition".
 const (
-	// ReasonReadError: the object could not be read, which says nothing about it.
+	// ReasonReadError: the object could not be read, so its state is Unknown. The read is retried. Action: none if it
+	// ends by itself. Otherwise check that the API server responds and that the service account has `get` on the
+	// kind.
 	ReasonReadError = "ReadError"
-	// ReasonNoStampedObject: alwaysHealthy, and there is no object.
+	// ReasonNoStampedObject: the health rule is `alwaysHealthy` and the object does not exist yet, so its state is
+	// Unknown. Action: none.
 	ReasonNoStampedObject = "NoStampedObject"
-	// ReasonUnknown: there is no object.
-	ReasonUnknown            = "Unknown"
+	// ReasonUnknown: the object does not exist yet, so its state is Unknown. Action: none.
+	ReasonUnknown = "Unknown"
+	// ReasonGenerationMismatch: the controller of the object has not processed its newest generation
+	// (`observedGenerationPath`), so the state is Unknown. Action: none at first. If it lasts, check that controller
+	// and the path.
 	ReasonGenerationMismatch = "ObservedGenerationMismatch"
-	ReasonAlwaysHealthy      = "AlwaysHealthy"
-	ReasonMatchedCondition   = "MatchedCondition"
-	ReasonMatchedField       = "MatchedField"
-	ReasonNoMatches          = "NoMatchesFulfilled"
-	// ReasonNoRule: without a rule an object that exists is healthy.
+	// ReasonAlwaysHealthy: the health rule is `alwaysHealthy`, so an object that exists is Healthy. Action: none.
+	ReasonAlwaysHealthy = "AlwaysHealthy"
+	// ReasonMatchedCondition: a condition of the object matches the health rule and gives the state. Action: none if
+	// Healthy. If Unhealthy, read the message of that condition.
+	ReasonMatchedCondition = "MatchedCondition"
+	// ReasonMatchedField: a field of the object matches the health rule and gives the state. Action: none if Healthy.
+	// If Unhealthy, read the value in the message.
+	ReasonMatchedField = "MatchedField"
+	// ReasonNoMatches: no matcher of the health rule holds yet, so the state is Unknown. Action: none at first. If it
+	// lasts, check the controller of the object. If the message names a path, correct the health rule.
+	ReasonNoMatches = "NoMatchesFulfilled"
+	// ReasonNoRule: no health rule is set, so an object that exists is Healthy. Action: none.
 	ReasonNoRule = "NoRule"
-	// ReasonUnknownTimeout: Unknown for longer than the caller waits.
+	// ReasonUnknownTimeout: the state was Unknown for longer than the timeout allows, so it counts as Unhealthy.
+	// Action: find out why the controller of the object does not finish it. If the object needs more time, increase
+	// the timeout.
 	ReasonUnknownTimeout = "UnknownTimeout"
 )
 

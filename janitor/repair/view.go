@@ -152,47 +152,104 @@ type Reason string
 
 // Reasons.
 const (
-	NotStarted      Reason = "NotStarted"
-	NoIntent        Reason = "NoIntent"
-	NodeAbsent      Reason = "NodeAbsent"
-	NodeGone        Reason = "NodeGone"
-	BootUnknown     Reason = "BootUnknown"
-	MachineUnknown  Reason = "MachineUnknown"
-	AnotherMachine  Reason = "AnotherMachine"
-	Busy            Reason = "Busy"
-	NotClaimed      Reason = "NotClaimed"
-	NoSession       Reason = "NoSession"
-	OtherSession    Reason = "OtherSession"
+	// NotStarted: the object is new, so the janitor adds its finalizer and writes the start time. Action: none.
+	NotStarted Reason = "NotStarted"
+	// NoIntent: the Node is present, so the janitor writes key, boot ID and machine into the status before anything
+	// else. Action: none.
+	NoIntent Reason = "NoIntent"
+	// NodeAbsent: the Node object does not exist. The janitor waits until it appears or the time of the object is
+	// over. Action: none if you removed the machine. Otherwise start it so that its kubelet registers the Node again.
+	NodeAbsent Reason = "NodeAbsent"
+	// NodeGone: the Node object was absent until the time of the object was over, so the object ends. Action: none if
+	// you removed the machine. Otherwise start it so that its kubelet registers the Node again.
+	NodeGone Reason = "NodeGone"
+	// BootUnknown: the Node reports no boot ID, so a reboot could not be proven. The janitor waits and sends nothing.
+	// Action: none if it ends by itself. Otherwise check the kubelet of the node.
+	BootUnknown Reason = "BootUnknown"
+	// MachineUnknown: the identity of the Node cannot be compared with that of the object, so the janitor waits and
+	// sends nothing. Action: none if it ends by itself. Otherwise check `spec.providerID` and
+	// `status.nodeInfo.systemUUID` of the Node.
+	MachineUnknown Reason = "MachineUnknown"
+	// AnotherMachine: another machine has the name of the node, so the object ends and no further request is sent.
+	// Action: none, or create a new object if the present machine needs the repair.
+	AnotherMachine Reason = "AnotherMachine"
+	// Busy: another maintenance object claims the Node, so the janitor waits. Action: none, or delete the other
+	// object if it is not needed.
+	Busy Reason = "Busy"
+	// NotClaimed: no maintenance object claims the Node, so the janitor writes the claim of this object. Action:
+	// none.
+	NotClaimed Reason = "NotClaimed"
+	// NoSession: the quarantine session of the Node is over, so an object that has sent nothing ends as SessionOver.
+	// Action: none.
+	NoSession Reason = "NoSession"
+	// OtherSession: the Node is in another quarantine session than the object, so an object that has sent nothing
+	// ends as SessionOver. Action: none.
+	OtherSession Reason = "OtherSession"
+	// NodeSchedulable: the Node is schedulable again, so an object that has sent nothing ends as SessionOver. Action:
+	// none.
 	NodeSchedulable Reason = "NodeSchedulable"
-	// NodeExcluded: the node is none of ours.
+	// NodeExcluded: the node is opted out by its label (`nvsentinel.dgxc.nvidia.com/managed=false`) or excluded in
+	// the configuration of the janitor, so no request is sent. Action: none if that is intended. Otherwise remove the
+	// label or the entry in `exclusions`.
 	NodeExcluded Reason = "NodeExcluded"
-	// SessionUnknown: the store cannot tell of all faults of the Node's session.
+	// SessionUnknown: the store does not contain all faults of the quarantine session, so the janitor waits and sends
+	// nothing. Action: if the records do not return within minutes, inspect the node and run
+	// `nvsentinel release <node>`. See the page Back up and restore.
 	SessionUnknown Reason = "SessionUnknown"
-	// MarksLifted: somebody lifted a mark of the session, which fault-quarantine restores.
+	// MarksLifted: the cordon or a taint of the session was removed without a release. The janitor waits until
+	// fault-quarantine restores it. Action: none if it happens once. If it repeats, stop the program that the Event
+	// MarksRestored names.
 	MarksLifted Reason = "MarksLifted"
-	Claimed     Reason = "Claimed"
-	Manual      Reason = "Manual"
-	// BootUnchanged: the answered signal has not shown itself.
+	// Claimed: the object claims the Node and nothing prevents the request, so the janitor sends it. Action: none.
+	Claimed Reason = "Claimed"
+	// Manual: manual mode (`manualMode`) is on, so the janitor sends no request. Action: do what the message of the
+	// condition ManualMode asks for, then set the condition that it names to True.
+	Manual Reason = "Manual"
+	// BootUnchanged: the plugin accepted the reboot, and the Node still reports the earlier boot ID. The janitor
+	// waits. Action: none at first. If it lasts, check the machine and its console. The object fails after
+	// `global.timeout` (25m).
 	BootUnchanged Reason = "BootUnchanged"
-	// Unanswered: a signal may have been sent.
+	// Unanswered: a request may have been sent and its answer is not known. The janitor waits for an effect, then
+	// sends the request again with the same key. Action: none at first. If it lasts, check the plugin.
 	Unanswered Reason = "Unanswered"
-	// Throttled: the plugin asked to be left alone for a while.
-	Throttled      Reason = "Throttled"
-	BootChanged    Reason = "BootChanged"
-	NotReady       Reason = "NotReady"
+	// Throttled: the plugin asked for a pause (`status.notBefore`), so the janitor sends nothing until it is over.
+	// Action: none. If it lasts, check the rate limits of the provider.
+	Throttled Reason = "Throttled"
+	// BootChanged: the Node reports another boot ID than before the request, which proves the reboot. A GPUReset
+	// succeeds by it, and a termination is not requested again. Action: none.
+	BootChanged Reason = "BootChanged"
+	// NotReady: the machine has rebooted and its Node is not Ready yet. The janitor waits. Action: none at first. If
+	// it lasts, check the kubelet of the node.
+	NotReady Reason = "NotReady"
+	// PluginNotReady: the machine has rebooted and its Node is Ready, and the plugin does not confirm that the
+	// machine is up. The janitor waits. Action: none at first. If it lasts, check the plugin and its log.
 	PluginNotReady Reason = "PluginNotReady"
-	TimeUp         Reason = "TimeUp"
-	Ended          Reason = "Ended"
-	Deleted        Reason = "Deleted"
-	NodeUnnamed    Reason = "NodeUnnamed"
-	GivenUp        Reason = "GivenUp"
-	// Signaled: the machine may have been told to go.
+	// TimeUp: the time of the object is over, so it fails. Action: read the last message of its condition and check
+	// the plugin, the provider and the machine.
+	TimeUp Reason = "TimeUp"
+	// Ended: the outcome of the object is final. The janitor drops the claim, and removes the object after
+	// `global.ttl`. Action: none.
+	Ended Reason = "Ended"
+	// Deleted: the object was deleted before its end. The janitor drops the claim and the finalizer. Action: none. A
+	// request that was sent is not taken back.
+	Deleted Reason = "Deleted"
+	// NodeUnnamed: the object names no Node, so it ends without a request. Action: create the object with
+	// `spec.nodeName`.
+	NodeUnnamed Reason = "NodeUnnamed"
+	// GivenUp: the NodeHealthCheck that owns the object no longer waits for it, so the object ends. Action: none. The
+	// next remediation of the NodeHealthCheck follows.
+	GivenUp Reason = "GivenUp"
+	// Signaled: a termination may have been sent, so the janitor asks the plugin whether the machine is gone. Action:
+	// none.
 	Signaled Reason = "Signaled"
-	// MachineThere: the provider still has the machine, or does not say.
+	// MachineThere: a termination was sent, and the provider still has the machine or reports nothing about it. The
+	// janitor waits. Action: none at first. If it lasts, check the machine at the provider.
 	MachineThere Reason = "MachineThere"
-	// MachineGone: the provider has no such machine any more.
+	// MachineGone: the provider reports that the machine is gone. The janitor removes the Node object and the object
+	// succeeds. Action: none.
 	MachineGone Reason = "MachineGone"
-	// Replaced: another machine has the name since the signal was taken.
+	// Replaced: the plugin accepted the termination, and another machine has the name of the node, so the object
+	// succeeds. Action: none.
 	Replaced Reason = "Replaced"
 )
 

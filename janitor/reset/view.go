@@ -125,38 +125,57 @@ const (
 
 // Reasons, besides those of all kinds.
 const (
-	// NotTornDown: the services are on the node.
+	// NotTornDown: the GPU services are on the node and nothing prevents the reset, so the janitor notes them and
+	// sets their labels to `false`. Action: none.
 	NotTornDown repair.Reason = "NotTornDown"
-	// ServicesChanged: they are not as they were noted.
+	// ServicesChanged: the labels of the GPU services changed after they were noted, so the janitor notes them again.
+	// Action: none.
 	ServicesChanged repair.Reason = "ServicesChanged"
-	// LeftDown: another GPUReset, which is gone, has left them down.
+	// LeftDown: an earlier GPUReset that no longer exists left the GPU services off. The reset waits, and its
+	// condition shows ResourceContention. Action: restore the labels of the services and remove the annotation
+	// `dgxc.nvidia.com/nvsentinel-reset` from the Node.
 	LeftDown repair.Reason = "LeftDown"
-	// PodsLeft: their pods have not gone.
+	// PodsLeft: pods of the GPU services are still on the node. The janitor waits, and the condition shows
+	// TearingDownServices. Action: none.
 	PodsLeft repair.Reason = "PodsLeft"
-	// TeardownTimeUp: and the time is up.
+	// TeardownTimeUp: pods of the GPU services are still on the node after `teardownTimeout`, so the reset fails as
+	// ServiceTeardownTimeoutExceeded. Action: remove the pods that remain or increase `teardownTimeout`, then create
+	// a new GPUReset.
 	TeardownTimeUp repair.Reason = "TeardownTimeUp"
-	// NodeFree: no pod of theirs is left.
+	// NodeFree: no pod of the GPU services is left, so the janitor prepares the Job. Action: none.
 	NodeFree repair.Reason = "NodeFree"
-	// JobUnseen: the Job is not there, and may be created.
+	// JobUnseen: the Job does not exist and can be created. Action: none.
 	JobUnseen repair.Reason = "JobUnseen"
-	// JobSeen: it is there.
+	// JobSeen: the Job exists, so the janitor writes its UID into the status. Action: none.
 	JobSeen repair.Reason = "JobSeen"
-	// NameTaken: a Job that is not this object's has its name.
+	// NameTaken: a Job of another owner has the name of this reset, so the reset fails as ResetJobCreationFailed.
+	// Action: rename or delete that Job, then create a new GPUReset.
 	NameTaken repair.Reason = "NameTaken"
-	// JobLost: it was there, or may have been, and is not.
-	JobLost    repair.Reason = "JobLost"
-	JobRuns    repair.Reason = "JobRuns"
-	JobEnded   repair.Reason = "JobEnded"
+	// JobLost: the Job is gone before its end was recorded, so the reset fails as ResetJobNotFound. Action: check the
+	// GPUs with `nvidia-smi` and create a new GPUReset if needed. Do not delete such Jobs.
+	JobLost repair.Reason = "JobLost"
+	// JobRuns: the Job runs, or its pod can still start. The janitor waits for its end. Action: none.
+	JobRuns repair.Reason = "JobRuns"
+	// JobEnded: the Job succeeded, so the GPUs are reset. The janitor restores the GPU services. Action: none.
+	JobEnded repair.Reason = "JobEnded"
+	// JobFailure: the Job failed, so the reset fails as ResetJobFailed. Action: read the log of the Job
+	// `<name>-reset-job`, end the processes that use the GPU, then create a new GPUReset or reboot the node.
 	JobFailure repair.Reason = "JobFailure"
-	JobTimeUp  repair.Reason = "JobTimeUp"
-	// ByHand: somebody else did it.
+	// JobTimeUp: the Job did not end in time, so the reset fails as ResetJobFailed. Action: read the log of the Job
+	// `<name>-reset-job`, or increase `timeout` of `resetJob`, then create a new GPUReset.
+	JobTimeUp repair.Reason = "JobTimeUp"
+	// ByHand: in manual mode the condition ResetJobCompleted was set to True, so the GPUs count as reset. Action:
+	// none.
 	ByHand repair.Reason = "ByHand"
-	// StillDown: the labels have to be given back.
+	// StillDown: the result of the reset is known and the GPU services are still off, so the janitor restores their
+	// labels. Action: none.
 	StillDown repair.Reason = "StillDown"
-	// PodsMissing: a service that ran before has no Ready pod yet.
+	// PodsMissing: a GPU service that ran before the reset has no Ready pod yet. The janitor waits, and the condition
+	// shows RestoringServices. Action: none.
 	PodsMissing repair.Reason = "PodsMissing"
-	// RestoreTimeUp: and the time is up.
+	// RestoreTimeUp: a GPU service is not Ready after `restoreTimeout`, so the reset fails as RestoreTimeoutExceeded.
+	// Action: check the pods of the GPU operator on the node.
 	RestoreTimeUp repair.Reason = "RestoreTimeUp"
-	// Restored: labels and services are as they were.
+	// Restored: the labels and the GPU services are as before, so the janitor writes the outcome. Action: none.
 	Restored repair.Reason = "Restored"
 )

@@ -39,76 +39,101 @@ type Reason string
 
 // Reasons to cancel.
 const (
-	// FaultsCleared: every fault of the record is cleared.
+	// FaultsCleared: every fault of the record is cleared, so its drain is cancelled. Action: none.
 	FaultsCleared Reason = "FaultsCleared"
-	// QuarantineCancelled: a person released the node.
+	// QuarantineCancelled: the quarantine session was cancelled, for example by a release of the node, so its drain
+	// is cancelled. Action: none.
 	QuarantineCancelled Reason = "QuarantineCancelled"
 )
 
 // Reasons to wait before a drain, or in the middle of it.
 const (
-	// NodeMissing: there is no such Node now.
+	// NodeMissing: the Node object does not exist, so the drain waits. Action: none if you removed the machine.
+	// Otherwise start it so that its kubelet registers the Node again.
 	NodeMissing Reason = "NodeMissing"
-	// SessionNotShown: the Node does not bear the records' session, not yet or
-	// not any more; the records say which, once they are written.
+	// SessionNotShown: the Node does not show the session of the records, not yet or no longer. The drain waits until
+	// fault-quarantine marks the Node or ends the session. Action: none if it ends within a minute. Otherwise check
+	// fault-quarantine with `nvsentinel status`.
 	SessionNotShown Reason = "SessionNotShown"
-	// SessionUnknown: the store cannot tell of all faults of the session.
+	// SessionUnknown: the store does not contain all faults of the session, so nothing is drained. Action: if the
+	// records do not return within minutes, inspect the node and run `nvsentinel release <node>`. See the page Back
+	// up and restore.
 	SessionUnknown Reason = "SessionUnknown"
-	// NewerVersion: what is left of the drain is for a newer version to do; see
-	// record.NeedsNewer.
+	// NewerVersion: only a newer version of node-drainer can drain for a record of the node. Other faults of the node
+	// are drained, with the Event NewerVersion. Action: install the newer version again. If you cannot, inspect the
+	// node and run `nvsentinel release <node>`. See the page Upgrade.
 	NewerVersion Reason = "NewerVersion"
-	// ManuallyReleased: a person took away a mark of ours.
+	// ManuallyReleased: the Node shows that it was released, so no further pod is evicted until fault-quarantine ends
+	// the session. Action: none.
 	ManuallyReleased Reason = "ManuallyReleased"
-	// NodeSchedulable: the Node is neither cordoned nor tainted by the session.
+	// NodeSchedulable: the Node is neither cordoned nor tainted by the session, so the drain waits until
+	// fault-quarantine restores the marks. Action: none if it happens once. If it repeats, stop the program that the
+	// Event MarksRestored names.
 	NodeSchedulable Reason = "NodeSchedulable"
 )
 
 // Reasons to wait for pods, the most telling one.
 const (
-	// BudgetBlocked: a disruption budget refuses an eviction.
+	// BudgetBlocked: a PodDisruptionBudget refuses an eviction. node-drainer retries at least every minute, and soon
+	// after the budget allows it. Action: increase the budget, or delete the pod yourself. The Event DrainBlocked
+	// names the budget.
 	BudgetBlocked Reason = "BudgetBlocked"
-	// SeveralBudgets: a pod has more than one disruption budget, which the eviction
-	// API refuses whatever they allow.
+	// SeveralBudgets: a pod has several PodDisruptionBudgets, and the eviction API rejects such pods. node-drainer
+	// retries. Action: remove all but one of the budgets that the Event DrainBlocked names, or delete the pod
+	// yourself.
 	SeveralBudgets Reason = "SeveralBudgets"
-	// EvictionErrored: an eviction failed for another reason.
+	// EvictionErrored: an eviction failed for another reason than a budget, for example by an admission webhook.
+	// node-drainer retries. Action: none if it ends by itself. Otherwise correct the cause in the drain message of
+	// the record (`nvsentinel why <node>`).
 	EvictionErrored Reason = "EvictionErrored"
-	// PodsReturn: a controller puts its pods back on the node.
+	// PodsReturn: a controller starts its pods on the node again after each eviction. After 3 evictions node-drainer
+	// leaves such a pod on the node unless it may be a workload. Action: none if the Event PodsLeftAlone follows.
+	// Otherwise stop the controller, or set its kind to `LeaveAlone` in `ownerKinds`.
 	PodsReturn Reason = "PodsReturn"
-	// PodsTerminating: pods are on their way out.
+	// PodsTerminating: pods are terminating, and the drain waits for them. Action: none. If a finalizer keeps a pod,
+	// remove it.
 	PodsTerminating Reason = "PodsTerminating"
-	// AwaitingDeadline: pods are left until the delete deadline.
+	// AwaitingDeadline: pods of the mode DeleteAfterTimeout run until `deleteAfterTimeoutMinutes` after the fault.
+	// Then they are deleted. Action: none.
 	AwaitingDeadline Reason = "AwaitingDeadline"
-	// AwaitingCompletion: pods are left to complete.
+	// AwaitingCompletion: pods of the mode AllowCompletion run until they complete, without a limit. Action: none at
+	// first. To drain the node sooner, end the pods, or set another mode in `userNamespaces` or `ownerKinds`.
 	AwaitingCompletion Reason = "AwaitingCompletion"
-	// NeverCompletes: pods are left to complete whose controller replaces each that
-	// ends.
+	// NeverCompletes: pods may run until they complete, but their controller replaces each one that ends, so the
+	// drain has no end. Action: delete or scale down the pods, or set another mode for their kind in `ownerKinds` or
+	// their namespace in `userNamespaces`.
 	NeverCompletes Reason = "NeverCompletes"
 )
 
 // Reasons of the other steps.
 const (
-	// PodsToMove: pods must go before the repair.
+	// PodsToMove: pods must leave the node before the remediation, so the drain starts. Action: none.
 	PodsToMove Reason = "PodsToMove"
-	// ImmediatePods: pods of mode Immediate are there.
+	// ImmediatePods: pods of the mode Immediate are on the node, so node-drainer evicts them. Action: none.
 	ImmediatePods Reason = "ImmediatePods"
-	// DeadlinePassed: pods of mode DeleteAfterTimeout are there after the deadline.
+	// DeadlinePassed: pods of the mode DeleteAfterTimeout are on the node after their deadline, so node-drainer
+	// deletes them without grace period. Action: none.
 	DeadlinePassed Reason = "DeadlinePassed"
-	// PodsGone: no pod that must go is left.
+	// PodsGone: no pod that must leave is on the node, so the drain succeeds. Action: none.
 	PodsGone Reason = "PodsGone"
-	// DrainedBefore: the session was drained before this fault, and still is.
+	// DrainedBefore: the node was drained for an earlier fault of the session and is still empty, so this fault needs
+	// no drain. Action: none.
 	DrainedBefore Reason = "DrainedBefore"
-	// SkipAsked: the event asked not to drain.
+	// SkipAsked: the health event has `drainOverrides.skip`, so the record counts as drained. Action: none.
 	SkipAsked Reason = "SkipAsked"
-	// NoSession: a record in quarantine names no session, which cannot be.
+	// NoSession: a record in quarantine names no session, so its drain fails. This is an internal error. Action:
+	// report it with the output of `nvsentinel why <node> -o json`, inspect the node and run
+	// `nvsentinel release <node>`.
 	NoSession Reason = "NoSession"
-	// KeepingEmpty: the node is drained and not repaired yet.
+	// KeepingEmpty: the node is drained and not remediated yet, so node-drainer keeps it empty. Action: none.
 	KeepingEmpty Reason = "KeepingEmpty"
-	// PodsBack: pods that must go came to a drained node.
+	// PodsBack: pods that must leave came to a drained node, so node-drainer evicts them again. Action: none. If it
+	// repeats, find the controller or toleration that places them there.
 	PodsBack Reason = "PodsBack"
-	// NoOpenWork: no record asks for a drain.
+	// NoOpenWork: no record of the node needs a drain. Action: none.
 	NoOpenWork Reason = "NoOpenWork"
-	// NoMarks: the session asks for neither cordon nor a taint that keeps pods
-	// away; such a session is never drained.
+	// NoMarks: the rule sets of the session request neither a cordon nor a taint that keeps pods away, so the node is
+	// never drained. Action: none if that is intended. Otherwise add a cordon to the rule set.
 	NoMarks Reason = "NoMarks"
 )
 

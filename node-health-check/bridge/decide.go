@@ -42,17 +42,36 @@ type Reason string
 
 // Reasons.
 const (
-	Reporting    Reason = "Reporting"
-	Reported     Reason = "Reported"
+	// Reporting: the node is about to be reported as a health event. Action: none.
+	Reporting Reason = "Reporting"
+	// Reported: the health event is stored, and no quarantine session has started yet. Action: none at first. If it
+	// lasts, check with `nvsentinel why <node>` whether a rule set matches the event or a budget holds it.
+	Reported Reason = "Reported"
+	// ObservedOnly: the event is stored with the strategy PERSIST_ONLY, so nothing acts on the node. Action: none if
+	// that is intended. Otherwise set `processingStrategy: PROCESS` in the HealthEventRemediationTemplate.
 	ObservedOnly Reason = "ObservedOnly"
-	Released     Reason = "Released"
-	Replaced     Reason = "NodeReplaced"
+	// Released: the quarantine session ended without a successful remediation, for example by a release, and the
+	// NodeHealthCheck still finds the node unhealthy. Action: check the node. The next step of the NodeHealthCheck
+	// follows at its timeout.
+	Released Reason = "Released"
+	// Replaced: the action was REPLACE_VM and the Node is gone, so the remediation succeeded. Action: none.
+	Replaced Reason = "NodeReplaced"
 
-	NotOfACheck      Reason = "NotOfANodeHealthCheck"
-	NoNode           Reason = "NodeNotFound"
-	TimedOut         Reason = "TimedOutByNHC"
+	// NotOfACheck: no NodeHealthCheck owns the HealthEventRemediation, so nothing is reported. Action: delete the
+	// object. Only node-health-check creates such objects.
+	NotOfACheck Reason = "NotOfANodeHealthCheck"
+	// NoNode: the Node does not exist, so nothing is reported. Action: none.
+	NoNode Reason = "NodeNotFound"
+	// TimedOut: the NodeHealthCheck no longer waits for this remediation. The quarantine session continues, and the
+	// next step of the check waits for its end. Action: none.
+	TimedOut Reason = "TimedOutByNHC"
+	// QuarantineFailed: the node is in a quarantine session whose remediation already failed, so nothing is reported.
+	// Action: see `nvsentinel why <node>`, repair the node, then run `nvsentinel release <node>`. The next step of
+	// the NodeHealthCheck follows if it has one.
 	QuarantineFailed Reason = "RepairFailedBefore"
-	Refused          Reason = "EventRefused"
+	// Refused: the connector refused the health event permanently, so nothing is reported. Action: correct the cause
+	// in the message, such as a publisher that the connector does not accept.
+	Refused Reason = "EventRefused"
 )
 
 // reasons of the states of a quarantine.

@@ -89,12 +89,25 @@ type Reason string
 
 // Reasons of a refusal.
 const (
-	Missing     Reason = "missing"
-	TooLong     Reason = "too-long"
-	Malformed   Reason = "malformed"
+	// Missing: a required field of the health event is empty (`agent`, `checkName`, `nodeName`,
+	// `generatedTimestamp`, or `customRecommendedAction` of a custom action), so the event is refused. Action:
+	// correct the monitor that sent it. The answer names the field.
+	Missing Reason = "missing"
+	// TooLong: a name in the health event has more than 253 bytes, so the event is refused. Action: correct the
+	// monitor that sent it. The answer names the field.
+	TooLong Reason = "too-long"
+	// Malformed: the id or the time of the health event is not valid, or the request is not a HealthEvents
+	// message, so it is refused. Action: correct the monitor that sent it. The answer names the field.
+	Malformed Reason = "malformed"
+	// ForeignNode: the health event is about another node than that of the connector, so it is refused. Action:
+	// correct the node name in the configuration of the monitor, or make its agent `clusterWide = true` in
+	// `[[publishers.agent]]`.
 	ForeignNode Reason = "foreign-node"
-	TooMany     Reason = "too-many"
-	// Foreseeable is an id that somebody else could compute.
+	// TooMany: a request has too many health events, or a recovery names too many entities and codes, so it is
+	// refused. Action: have the monitor send smaller requests, or several recoveries.
+	TooMany Reason = "too-many"
+	// Foreseeable: the id of the health event can be computed by others, so the event is refused. Action: have the
+	// monitor give random ids (UUIDs of version 7 or 4), or none.
 	Foreseeable Reason = "foreseeable-id"
 )
 

@@ -62,11 +62,25 @@ type Reason string
 
 // Reasons of a refusal.
 const (
-	ForeignUID   Reason = "uid-not-allowed"
-	NoToken      Reason = "token-missing"
-	ForeignPod   Reason = "pod-of-another-node"
-	Unbound      Reason = "token-not-bound"
+	// ForeignUID: the user of the calling process is not in `publishers.uids`, so the request is refused. Action:
+	// add the user to `publishers.uids` of the connector if the process is a monitor that you run.
+	ForeignUID Reason = "uid-not-allowed"
+	// NoToken: the connector requires a token (`tokens = "required"`) and the request has none, so it is refused.
+	// Action: project a service account token with the audience `platform-connector.nvsentinel.nvidia.com` into
+	// the pod of the monitor, and set its path there.
+	NoToken Reason = "token-missing"
+	// ForeignPod: the token belongs to a pod of another node, so the request is refused. Action: have the monitor
+	// use the socket of the connector on its own node.
+	ForeignPod Reason = "pod-of-another-node"
+	// Unbound: the account is that of an agent with `clusterWide = true` and its token is not bound to a pod, so
+	// the request is refused. Action: use a projected service account token in place of a long-lived one.
+	Unbound Reason = "token-not-bound"
+	// ForeignAgent: the agent of the health event belongs to another account or user, so the event is refused.
+	// Action: set `account` or `uids` of the agent in `[[publishers.agent]]`.
 	ForeignAgent Reason = "agent-of-another-account"
+	// ForeignCheck: the check of the health event belongs to another agent, so the event is refused. Action:
+	// rename the check (that of a policy or an analyzer rule is its name), or add it to `checks` of the agent in
+	// `[[publishers.agent]]`.
 	ForeignCheck Reason = "check-of-another-agent"
 )
 

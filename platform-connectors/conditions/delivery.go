@@ -38,15 +38,22 @@ type DeliveryReason string
 
 // Reasons.
 const (
-	// Delivered: nothing waits, or not for long, and the Node says nothing else.
+	// Delivered: no event has waited for the store for 30 seconds, and the condition `EventDelivery` of the Node
+	// needs no change. Action: none.
 	Delivered DeliveryReason = "Delivered"
-	// Recovered: the Node says that events wait, and none do for long.
+	// Recovered: the condition reports that events wait, and they reach the store again, so the condition becomes
+	// False. Action: none.
 	Recovered DeliveryReason = "Recovered"
-	// Waits: events wait for long, and the Node does not say so yet.
+	// Waits: events have waited for the store or a gateway for 30 seconds, so the condition `EventDelivery`
+	// becomes True. Action: check the gateway, the store and the network of the node. The text of the condition
+	// has the last error.
 	Waits DeliveryReason = "Waits"
-	// Told: the Node says so.
+	// Told: events wait and the condition `EventDelivery` reports that already, so nothing is written. Action:
+	// check the gateway, the store and the network of the node. The text of the condition has the last error.
 	Told DeliveryReason = "Told"
-	// Another: events wait, for another reason or since another time than the Node says.
+	// Another: events wait since another time or for another cause than the condition `EventDelivery` reports, so
+	// its text is updated, at most every five minutes. Action: check the gateway, the store and the network of the
+	// node. The text of the condition has the last error.
 	Another DeliveryReason = "Another"
 )
 

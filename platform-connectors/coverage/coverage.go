@@ -49,17 +49,24 @@ type Reason string
 
 // Reasons.
 const (
-	// NoGPU: the Node has none, and nothing stands.
+	// NoGPU: the Node has no GPUs and no fault `GpuNodeUncovered` is open, so nothing is reported. Action: none.
 	NoGPU Reason = "NoGPU"
-	// Covered: monitor and connector are there, and nothing stands.
+	// Covered: a monitor and the connector are Ready on the node and no fault `GpuNodeUncovered` is open, so
+	// nothing is reported. Action: none.
 	Covered Reason = "Covered"
-	// Waits: something is missing, not for long enough.
+	// Waits: no monitor or no connector is Ready on the node, and the time of `--coverage-after` is not over, so
+	// nothing is reported yet. Action: none.
 	Waits Reason = "Waits"
-	// Stands: it is missing, and that was reported.
+	// Stands: no monitor or no connector is Ready on the node, and that is reported already. Action: make the pods
+	// of the monitor and the connector Ready (`kubectl get pods -A --field-selector spec.nodeName=<node>`).
 	Stands Reason = "Stands"
-	// Report: it is missing and to be reported, for the first time or again.
+	// Report: no monitor or no connector has been Ready on the node for the time of `--coverage-after`, so the
+	// fault `GpuNodeUncovered` is reported. Action: make the pods of the monitor and the connector Ready (`kubectl
+	// get pods -A --field-selector spec.nodeName=<node>`), or remove the label `nvidia.com/gpu.present` from a
+	// node that needs no monitor.
 	Report Reason = "Report"
-	// Recovered: it is back, or not needed any more, which is to be reported.
+	// Recovered: a monitor and the connector are Ready again, or the node has no GPUs any more, so the recovery is
+	// reported. Action: none.
 	Recovered Reason = "Recovered"
 )
 

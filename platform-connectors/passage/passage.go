@@ -32,20 +32,33 @@ type Reason string
 
 // Reasons of a refusal.
 const (
-	// ForeignNode is a record about another node than the connector's.
+	// ForeignNode: the record is about another node than that of its connector, so the gateway refuses it for
+	// good. Action: cordon the node of the connector (`kubectl cordon <node>`) and find out which process wrote
+	// the record, because no connector brings such a record by itself.
 	ForeignNode Reason = "foreign-node"
-	// Unspoken is a record in the name of an agent that speaks for all nodes,
-	// without that agent's token.
+	// Unspoken: the record names an agent with `clusterWide = true` and comes without the token of that agent, so
+	// the gateway refuses it for good. Action: find out which process on the node wrote it. A monitor with that
+	// agent needs its own projected token.
 	Unspoken Reason = "agent-without-token"
-	// ForeignAgent is a record of another agent than the token's.
+	// ForeignAgent: the token with the record belongs to another agent, or the check to another agent, so the
+	// gateway refuses the record for good. Action: correct `account` or `checks` in `[[publishers.agent]]` of the
+	// gateway.
 	ForeignAgent Reason = "agent-of-another-account"
-	// Stamped is a record with a status.
+	// Stamped: the record has a status or a revision, which a connector never sets, so the gateway refuses it for
+	// good. Action: cordon the node of the connector (`kubectl cordon <node>`) and find out which process wrote
+	// the record.
 	Stamped Reason = "status"
-	// BadID is an id that is not random, which somebody else could have guessed.
+	// BadID: the id of the record is not a random UUID (version 4 or 7), so the gateway refuses it for good.
+	// Action: have the monitor give a random id or none. If it does already, find out which process on the node
+	// wrote the record.
 	BadID Reason = "id"
-	// Newer is a recovery of which only a newer version knows what it ends.
+	// Newer: the recovery needs a newer version of the gateway, so the gateway refuses it for good. Action:
+	// upgrade the gateways before the connectors. Faults that stay open because of it end with `nvsentinel clear
+	// <node> <record>`.
 	Newer Reason = "newer-version"
-	// Malformed is what a door would not have accepted.
+	// Malformed: the record breaks a bound that the connector checks too, so the gateway refuses it for good.
+	// Action: run the same version of connectors and gateways. If you do already, find out which process on the
+	// node wrote the record.
 	Malformed Reason = "malformed"
 )
 

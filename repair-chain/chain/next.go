@@ -17,28 +17,37 @@ import (
 
 // Reasons of steps that no rule gives.
 const (
-	// ReasonMistake: an earlier step showed a mistake in the chain or in a template.
+	// ReasonMistake: an earlier step showed a mistake in the chain or a template, so this step is skipped. Action:
+	// correct the RepairChain or RepairTemplate that the message names.
 	ReasonMistake = "EarlierMistake"
-	// ReasonUnknown: what an earlier step did to the node is unknown.
+	// ReasonUnknown: the effect of an earlier step is unknown, so this step is skipped. Action: find out whether the
+	// node was repaired (`nvsentinel trace <node>`).
 	ReasonUnknown = "EarlierOutcomeUnknown"
-	// ReasonSkipped: its condition does not hold.
+	// ReasonSkipped: the condition `when` of the step is false, so the step is skipped. Action: none.
 	ReasonSkipped = "ConditionFalse"
-	// ReasonEarlier: an earlier step failed the run, and this one is not always done.
+	// ReasonEarlier: an earlier step failed the run, and this step has no `always: true`, so it is skipped. Action:
+	// read the failed step in `nvsentinel trace <node>`.
 	ReasonEarlier = "EarlierStepFailed"
-	// ReasonExpression: its condition or an input can not be evaluated.
+	// ReasonExpression: the condition `when` or an input of the step cannot be evaluated, so the step fails and the
+	// run ends as Misconfigured. Action: correct the expression in the RepairChain.
 	ReasonExpression = "ExpressionFailed"
-	// ReasonTemplate: its template is missing or wrong.
+	// ReasonTemplate: the RepairTemplate of the step is missing or invalid, so the step waits. Action: create or
+	// correct the template. Its condition Accepted names the mistake.
 	ReasonTemplate = "TemplateUnusable"
-	// ReasonStamp: the template makes no object of these inputs.
+	// ReasonStamp: the template makes no valid object from the inputs of the step, so the step fails and the run ends
+	// as Misconfigured. Action: correct the RepairTemplate or the inputs in the RepairChain.
 	ReasonStamp = "StampFailed"
-	// ReasonBrake: the emergency brake is on.
+	// ReasonBrake: the emergency stop is on, so no step starts and no object is changed. Action: read in
+	// `nvsentinel status` by whom and why it was switched on, and run `nvsentinel brake off` when the cause is gone.
 	ReasonBrake = "Brake"
-	// ReasonLease: the node's lease could not be taken: another remediator, or another run,
-	// is at work on the node.
+	// ReasonLease: the Lease of the node could not be taken, because another remediator or run works on the node. The
+	// step waits. Action: none while that one works. Otherwise end it. The message names the holder or the error.
 	ReasonLease = "NodeLease"
-	// ReasonTrouble: the API server did not do what was asked; it is asked again.
+	// ReasonTrouble: the object of the step could not be read, created or changed. repair-chain retries. Action: none
+	// if it ends by itself. Otherwise correct the cause in the message, such as a missing right or CRD.
 	ReasonTrouble = "Trouble"
-	// ReasonNode: the node could not be read.
+	// ReasonNode: the Node could not be read, so the step waits. Action: none if it ends by itself. Otherwise check
+	// that the API server responds and that the service account has `get` on Nodes.
 	ReasonNode = "NodeUnread"
 )
 

@@ -75,26 +75,65 @@ const (
 
 // Reasons of the conditions of a GPUReset, besides those of all kinds.
 const (
-	ReasonPending                        = "Pending"
-	ReasonReadyForReset                  = "ReadyForReset"
-	ReasonResourceContention             = "ResourceContention"
-	ReasonTearingDownServices            = "TearingDownServices"
-	ReasonCreatingResetJob               = "CreatingResetJob"
-	ReasonResettingGPU                   = "ResettingGPU"
-	ReasonResetJobRunning                = "ResetJobRunning"
-	ReasonRestoringServices              = "RestoringServices"
-	ReasonFinalizerRestoringServices     = "FinalizerRestoringServices"
-	ReasonServiceTeardownSucceeded       = "ServiceTeardownSucceeded"
-	ReasonResetJobCreationSucceeded      = "ResetJobCreationSucceeded"
-	ReasonResetJobSucceeded              = "ResetJobSucceeded"
-	ReasonServiceRestoreSucceeded        = "ServiceRestoreSucceeded"
-	ReasonGPUResetSucceeded              = "GPUResetSucceeded"
-	ReasonNodeNotFound                   = "NodeNotFound"
+	// ReasonPending: the janitor has accepted the GPUReset and changed nothing yet. The message shows what it waits
+	// for. Action: none at first. If it lasts, correct the cause in the message, such as an absent Node.
+	ReasonPending = "Pending"
+	// ReasonReadyForReset: the GPUReset has claimed the Node and can start. Action: none.
+	ReasonReadyForReset = "ReadyForReset"
+	// ReasonResourceContention: another maintenance object claims the Node, or an earlier GPUReset that no longer
+	// exists left the GPU services off. The reset waits, or ends if the claim appears while the services are off.
+	// Action: none for a claim. In the second case restore the labels of the services and remove the annotation
+	// `dgxc.nvidia.com/nvsentinel-reset` from the Node.
+	ReasonResourceContention = "ResourceContention"
+	// ReasonTearingDownServices: the janitor removes the GPU services from the node by their labels and waits until
+	// their pods are gone. Action: none.
+	ReasonTearingDownServices = "TearingDownServices"
+	// ReasonCreatingResetJob: the GPU services are off, and the janitor creates the Job that resets the GPUs. Action:
+	// none.
+	ReasonCreatingResetJob = "CreatingResetJob"
+	// ReasonResettingGPU: the reset is in progress. Action: none.
+	ReasonResettingGPU = "ResettingGPU"
+	// ReasonResetJobRunning: the Job that resets the GPUs runs. Action: none.
+	ReasonResetJobRunning = "ResetJobRunning"
+	// ReasonRestoringServices: the janitor restores the labels of the GPU services and waits until their pods are
+	// Ready. Action: none.
+	ReasonRestoringServices = "RestoringServices"
+	// ReasonFinalizerRestoringServices: the GPUReset was deleted before its end. The janitor restores the labels of
+	// the GPU services before the object is removed. Action: none. Do not remove the finalizer.
+	ReasonFinalizerRestoringServices = "FinalizerRestoringServices"
+	// ReasonServiceTeardownSucceeded: no pod of the GPU services is left on the node. Action: none.
+	ReasonServiceTeardownSucceeded = "ServiceTeardownSucceeded"
+	// ReasonResetJobCreationSucceeded: the Job that resets the GPUs exists. Action: none.
+	ReasonResetJobCreationSucceeded = "ResetJobCreationSucceeded"
+	// ReasonResetJobSucceeded: the Job has reset the GPUs. Action: none.
+	ReasonResetJobSucceeded = "ResetJobSucceeded"
+	// ReasonServiceRestoreSucceeded: the labels of the GPU services have their earlier values again. Action: none.
+	ReasonServiceRestoreSucceeded = "ServiceRestoreSucceeded"
+	// ReasonGPUResetSucceeded: the GPUs were reset, by the Job, by a reboot or manually, and the GPU services are
+	// back. Action: none.
+	ReasonGPUResetSucceeded = "GPUResetSucceeded"
+	// ReasonNodeNotFound: the Node does not exist, so the GPUReset ends. Action: none if you removed the machine.
+	// Otherwise create a new GPUReset with the right `spec.nodeName`.
+	ReasonNodeNotFound = "NodeNotFound"
+	// ReasonServiceTeardownTimeoutExceeded: pods of the GPU services were still on the node after `teardownTimeout`
+	// (5m). The labels are restored and no Job is created. Action: remove the pods that remain
+	// (`kubectl get pods -A --field-selector spec.nodeName=<node>`) or increase `teardownTimeout`, then create a new
+	// GPUReset.
 	ReasonServiceTeardownTimeoutExceeded = "ServiceTeardownTimeoutExceeded"
-	ReasonResetJobCreationFailed         = "ResetJobCreationFailed"
-	ReasonResetJobNotFound               = "ResetJobNotFound"
-	ReasonResetJobFailed                 = "ResetJobFailed"
-	ReasonRestoreTimeoutExceeded         = "RestoreTimeoutExceeded"
+	// ReasonResetJobCreationFailed: the API server refused the Job, or a Job of another owner has its name. The
+	// labels are restored. Action: correct the cause in the message. The namespace of the Job must admit privileged
+	// pods. Then create a new GPUReset.
+	ReasonResetJobCreationFailed = "ResetJobCreationFailed"
+	// ReasonResetJobNotFound: the Job was removed before its end was recorded, so its effect is unknown. The labels
+	// are restored. Action: check the GPUs with `nvidia-smi` and create a new GPUReset if needed. Do not delete such
+	// Jobs.
+	ReasonResetJobNotFound = "ResetJobNotFound"
+	// ReasonResetJobFailed: the Job failed or did not end in time. The labels are restored. Action: read the log of
+	// the Job `<name>-reset-job`, end the processes that use the GPU, then create a new GPUReset or reboot the node.
+	ReasonResetJobFailed = "ResetJobFailed"
+	// ReasonRestoreTimeoutExceeded: the GPUs were reset, and a GPU service was not Ready again within
+	// `restoreTimeout` (10m). The GPUReset counts as failed. Action: check the pods of the GPU operator on the node.
+	ReasonRestoreTimeoutExceeded = "RestoreTimeoutExceeded"
 )
 
 // Service is one GPU service as it was before a reset.

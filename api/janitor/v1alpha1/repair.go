@@ -55,51 +55,71 @@ const (
 
 // Reasons of conditions.
 const (
-	// ReasonInitializing: the janitor has seen the object.
+	// ReasonInitializing: the janitor has accepted the object and sent no request yet. The message shows what it
+	// waits for, such as the Node or the plugin. Action: none at first. If it lasts, correct the cause in the message
+	// before the time (`global.timeout`, 25m) is over.
 	ReasonInitializing = "Initializing"
-	// ReasonBusy: another repair object claims the node.
+	// ReasonBusy: another maintenance object claims the Node, so the janitor sends no request. It waits until that
+	// object ends or its own time (`global.timeout`, 25m) is over. Action: none, or delete the other object if it is
+	// not needed.
 	ReasonBusy = "Busy"
-	// ReasonSessionUnknown: the store cannot tell of all faults of the node's
-	// session; nothing is sent until it can, or a person releases the node.
+	// ReasonSessionUnknown: the store does not contain all faults of the quarantine session, so the janitor sends no
+	// request. It waits until the records are back, or you release the node, or its time is over. Action: if the
+	// records do not return within minutes, inspect the node and run `nvsentinel release <node>`. See the page Back
+	// up and restore.
 	ReasonSessionUnknown = "SessionUnknown"
-	// ReasonMarksLifted: somebody lifted a mark of the node's session, which is no
-	// release; nothing is sent until fault-quarantine has restored it.
+	// ReasonMarksLifted: the cordon or a taint of the session was removed without a release, so the janitor sends no
+	// request until fault-quarantine restores it. Action: none if it happens once. If it repeats, stop the program
+	// that removes the mark. The Event MarksRestored names it.
 	ReasonMarksLifted = "MarksLifted"
-	// ReasonUnacknowledged: a signal may have been sent; the plugin's answer
-	// is not known.
+	// ReasonUnacknowledged: a request may have been sent, and the answer of the plugin is not known. The janitor
+	// observes the node and retries with the same key if no effect shows. Action: none at first. If it lasts, check
+	// the plugin and its log.
 	ReasonUnacknowledged = "Unacknowledged"
-	// ReasonSucceeded: the plugin took the signal; the node is back, or gone.
+	// ReasonSucceeded: the plugin accepted the request, or the goal is reached (the node is Ready again, or the
+	// machine is gone). Action: none.
 	ReasonSucceeded = "Succeeded"
-	// ReasonBootChanged: the boot id shows that the machine was rebooted, though
-	// the plugin's answer was not seen.
+	// ReasonBootChanged: the answer of the plugin was not seen, and the new boot ID of the node proves the reboot.
+	// Action: none.
 	ReasonBootChanged = "BootChanged"
-	// ReasonMachineGone: the provider says that the machine is gone, though its
-	// answer to the signal was not seen.
+	// ReasonMachineGone: the answer of the plugin was not seen, and the provider reports that the machine is gone.
+	// Action: none.
 	ReasonMachineGone = "MachineGone"
-	// ReasonReplaced: the signal was taken and another machine has the node's
-	// name since.
+	// ReasonReplaced: the plugin accepted the termination, and another machine has registered under the name of the
+	// node. Its Node object stays. Action: none.
 	ReasonReplaced = "Replaced"
-	// ReasonNotNeeded: the machine was rebooted by somebody else after the
-	// object was seen; no signal was sent.
+	// ReasonNotNeeded: the machine rebooted after the janitor had noted its boot ID and before anything was sent. No
+	// request or Job follows. Action: none.
 	ReasonNotNeeded = "NotNeeded"
-	// ReasonFailed: the plugin refused the signal.
+	// ReasonFailed: the plugin refused the request permanently, so the object ends. The attempt does not count.
+	// Action: correct the cause in the message, such as provider rights or an unknown machine. See the page Write a
+	// plugin.
 	ReasonFailed = "Failed"
-	// ReasonTimeout: the time was up.
+	// ReasonTimeout: the time of the object (`global.timeout`, 25m) is over before the goal was reached. Action: read
+	// the last message of the condition and check the plugin, the provider and the machine. fault-remediation retries
+	// or escalates.
 	ReasonTimeout = "Timeout"
-	// ReasonNodeGone: the Node was absent until the time was up.
+	// ReasonNodeGone: the Node object was absent until the time of the object was over. Action: none if you removed
+	// the machine. Otherwise start it so that its kubelet registers the Node again.
 	ReasonNodeGone = "NodeGone"
-	// ReasonNodeUnnamed: the object does not say which Node it is for.
+	// ReasonNodeUnnamed: `spec.nodeName` is empty and no NodeHealthCheck owns the object, so it ends without a
+	// request. Action: create the object with `spec.nodeName`.
 	ReasonNodeUnnamed = "NodeUnnamed"
-	// ReasonAnotherMachine: another machine has the node's name.
+	// ReasonAnotherMachine: another machine has the name of the node, so the object ends without a further request.
+	// Action: none, or create a new object if the present machine needs the repair.
 	ReasonAnotherMachine = "AnotherMachine"
-	// ReasonNodeExcluded: the operator keeps the janitor off the node, by the
-	// opt-out label or by the configuration.
+	// ReasonNodeExcluded: the node is opted out by its label (`nvsentinel.dgxc.nvidia.com/managed=false`) or excluded
+	// in the configuration of the janitor, so no request is sent. Action: none if that is intended. Otherwise remove
+	// the label or the entry in `exclusions`.
 	ReasonNodeExcluded = "NodeExcluded"
-	// ReasonSessionOver: the quarantine session the object belongs to is over.
+	// ReasonSessionOver: the quarantine session of the object ended before a request was sent, so nothing is done.
+	// The attempt does not count. Action: none.
 	ReasonSessionOver = "SessionOver"
-	// ReasonOutsideActorRequired: manual mode.
+	// ReasonOutsideActorRequired: manual mode (`manualMode`) is on, so the janitor sends no request and waits for
+	// you. Action: do what the message asks for, then set the condition that it names to True.
 	ReasonOutsideActorRequired = "OutsideActorRequired"
-	// ReasonTimedOutByNHC: the NodeHealthCheck that owns the object gave it up.
+	// ReasonTimedOutByNHC: the NodeHealthCheck that owns the object no longer waits for it, so the object ends. A
+	// request that was sent is not taken back. Action: none. The next remediation of the NodeHealthCheck follows.
 	ReasonTimedOutByNHC = "TimedOutByNHC"
 )
 

@@ -246,13 +246,20 @@ const (
 // Condition and its reasons.
 const (
 	ConditionDisabled = "Disabled"
-	// ReasonTemplateNotFound: a template, or its kind, is not there or cannot be read.
+	// ReasonTemplateNotFound: a remediation template or its kind does not exist or cannot be read. The
+	// NodeHealthCheck is disabled and checks again every 15 seconds. Action: create the template, install its CRD, or
+	// grant the rights with a ClusterRole that has the label
+	// `rbac.ext-remediation/aggregate-to-ext-remediation=true`.
 	ReasonTemplateNotFound = "RemediationTemplateNotFound"
-	// ReasonTemplateInvalid: a template cannot be made a remediation of.
+	// ReasonTemplateInvalid: no remediation can be created from a template, because its kind, its
+	// `spec.template.spec` or an annotation is wrong. The NodeHealthCheck is disabled. Action: correct what the
+	// message names. Two templates of one kind need the annotation
+	// `remediation.medik8s.io/multiple-templates-support`.
 	ReasonTemplateInvalid = "RemediationTemplateInvalid"
-	// ReasonSpecInvalid: the spec, stored before it was checked, cannot be followed.
+	// ReasonSpecInvalid: the spec of the NodeHealthCheck is invalid. The check is disabled, and remediations that
+	// exist stay. Action: correct the field that the message names.
 	ReasonSpecInvalid = "SpecInvalid"
-	// ReasonEnabled: nothing is wrong.
+	// ReasonEnabled: nothing prevents the NodeHealthCheck from working. Action: none.
 	ReasonEnabled = "NodeHealthCheckEnabled"
 )
 

@@ -12,33 +12,48 @@ const (
 
 // Reasons of the conditions.
 const (
+	// ReasonStarted: the run has started and is not over. `status.step` is the current step. Action: none.
 	ReasonStarted = "Started"
-	// ReasonDone: every step that was not skipped is done, or failed and may.
+	// ReasonDone: the run succeeded, because its repair steps are done or `succeedsIf` is true. Action: none.
 	ReasonDone = "Done"
-	// ReasonStepFailed: a step failed, whose onFailure is stop.
+	// ReasonStepFailed: a step with `onFailure: stop` failed, so the run failed. Action: read the step in
+	// `nvsentinel trace <node>`. fault-remediation retries, escalates or requests manual intervention.
 	ReasonStepFailed = "StepFailed"
-	// ReasonMisconfigured: a step could not be carried out because the chain or a template
-	// is wrong. It says nothing about the node, and selects no other step.
+	// ReasonMisconfigured: a step could not run, or `succeedsIf` could not be evaluated, because the chain or a
+	// template is wrong. The run proves nothing about the node, and no further step starts. Action: correct the
+	// RepairChain or RepairTemplate that the message names.
 	ReasonMisconfigured = "Misconfigured"
-	// ReasonOutcomeUnknown: what a step did to the node is unknown, because its object was
-	// deleted, changed or never made. No other step was selected.
+	// ReasonOutcomeUnknown: the effect of a step is unknown, because its object was deleted or changed by others, or
+	// its name was in use. No further step starts. Action: find out whether the node was repaired
+	// (`nvsentinel trace <node>`). Keep other programs from changing the objects of runs.
 	ReasonOutcomeUnknown = "OutcomeUnknown"
-	// ReasonNotRepaired: no step failed the run, and yet the repair is not done: a step
-	// failed without an alternative, or none is done, or succeedsIf does not hold.
+	// ReasonNotRepaired: no step failed the run, but the node is not repaired. A failed step has no alternative that
+	// is done, or no step is done, or `succeedsIf` is false. Action: read the steps in `nvsentinel trace <node>`.
+	// fault-remediation retries, escalates or requests manual intervention.
 	ReasonNotRepaired = "NotRepaired"
-	// ReasonNodeNotFound: the Node does not exist.
+	// ReasonNodeNotFound: the Node of the run does not exist, so the run ended before its first step. Action: create
+	// a run whose `spec.nodeName` names a Node that exists.
 	ReasonNodeNotFound = "NodeNotFound"
-	// ReasonEscalated: a step failed, whose onFailure is escalate.
+	// ReasonEscalated: a step with `onFailure: escalate` failed, so the run failed and is not retried. Action: none
+	// if the action in `onFailure` of the remediation follows. Otherwise read the step in `nvsentinel trace <node>`
+	// and repair the node.
 	ReasonEscalated = "Escalated"
-	// ReasonSessionOver: the quarantine ended before the next step began.
+	// ReasonSessionOver: the quarantine session ended or the run was deleted before the next step started. No further
+	// step starts. Action: none.
 	ReasonSessionOver = "SessionOver"
-	// ReasonRejected: the chain, or a template that it names, can not be used.
+	// ReasonRejected: the chain or one of its templates cannot be used, so the run ended before its first step.
+	// Action: correct what the condition Accepted of the RepairChain or RepairTemplate names.
 	ReasonRejected = "Rejected"
-	// ReasonNodeUnnamed: the run does not say which Node it is for.
+	// ReasonNodeUnnamed: `spec.nodeName` is empty and no NodeHealthCheck owns the run, so it ended before its first
+	// step. Action: create the run with `spec.nodeName`.
 	ReasonNodeUnnamed = "NodeUnnamed"
-	// ReasonNodeExcluded: the node was opted out before the next step began.
+	// ReasonNodeExcluded: the node was opted out (`nvsentinel.dgxc.nvidia.com/managed=false`) before the next step
+	// started. No further step starts. Action: none if that is intended. Otherwise remove the label and create a new
+	// run.
 	ReasonNodeExcluded = "NodeExcluded"
-	// ReasonTimedOutByNHC: the NodeHealthCheck that owns the run gave it up.
+	// ReasonTimedOutByNHC: the NodeHealthCheck that owns the run no longer waits for it, so no further step starts.
+	// The result of the current step is ignored. Action: none. If a step needs more time, increase the timeout of the
+	// NodeHealthCheck.
 	ReasonTimedOutByNHC = "TimedOutByNHC"
 )
 

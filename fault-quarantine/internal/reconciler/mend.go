@@ -12,8 +12,9 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
-// restoredReason is the reason of the Event about a mark that somebody lifted without
-// releasing the Node.
+// restoredReason: someone lifted the cordon or a taint of a node in quarantine in a way that is no release, so
+// fault-quarantine has restored it. Action: if the node is sound, run `nvsentinel release <node>`. If a program
+// lifts the marks again and again, have it leave the node alone, or mark nodes by a taint in place of the cordon.
 const restoredReason = "MarksRestored"
 
 // contested remembers the nodes whose marks were restored again and again.

@@ -13,7 +13,9 @@ import (
 // strandedEvery is how often stranded faults are looked for.
 const strandedEvery = time.Minute
 
-// strandedReason is the reason of the Event about a stranded fault.
+// strandedReason: a fault that was reported as PROCESS is open and its monitor reports PERSIST_ONLY now, so a
+// recovery of the monitor does not end it. Action: set the monitor back to PROCESS until it has reported the
+// recovery, or run `nvsentinel release <node>`.
 const strandedReason = "FaultStranded"
 
 // Stranded looks for open faults whose publisher says PERSIST_ONLY by now: it counts

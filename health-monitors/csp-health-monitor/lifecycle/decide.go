@@ -31,41 +31,105 @@ type Reason string
 
 // Reasons of a quarantine.
 const (
-	Emergency   Reason = "emergency"
-	Underway    Reason = "underway"
+	// Emergency: the provider marks the maintenance as an emergency, so the fault of the node is reported at once.
+	// Action: none.
+	Emergency Reason = "emergency"
+	// Underway: the provider is at work on the machine, so the fault of the node is reported at once. Action:
+	// none.
+	Underway Reason = "underway"
+	// StartPassed: the announced start of the maintenance is past, so the fault of the node is reported at once.
+	// Action: none.
 	StartPassed Reason = "start-passed"
-	LeadTime    Reason = "lead-time"
-	Unplanned   Reason = "unplanned"
-	ToldToAct   Reason = "told-as-process"
+	// LeadTime: the announced start is at most `triggerQuarantineWorkflowTimeLimitMinutes` (30) ahead, so the
+	// fault of the node is reported. Action: none.
+	LeadTime Reason = "lead-time"
+	// Unplanned: the maintenance is unscheduled and has no announced start, so the fault of the node is reported
+	// at once. Action: none.
+	Unplanned Reason = "unplanned"
+	// ToldToAct: the fault was reported as PERSIST_ONLY and `processingStrategy` is PROCESS now, so the fault is
+	// reported again and fault-quarantine acts on it. Action: none.
+	ToldToAct Reason = "told-as-process"
 )
 
 // Reasons of a recovery.
 const (
-	Completed  Reason = "completed"
-	Canceled   Reason = "cancelled"
-	NotListed  Reason = "not-listed"
-	Postponed  Reason = "postponed"
-	NotReady   Reason = "node-not-ready"
+	// Completed: the provider has completed the maintenance, the delay of `postMaintenanceHealthyDelayMinutes` is
+	// over and the node is ready, so the recovery is reported. Action: none.
+	Completed Reason = "completed"
+	// Canceled: the provider has canceled the maintenance and the node is ready, so the recovery is reported
+	// without a delay. Action: none.
+	Canceled Reason = "cancelled"
+	// NotListed: a provider that lists all its open maintenances does not list this one any more, so the
+	// maintenance counts as ended. The recovery is reported when `postMaintenanceHealthyDelayMinutes` are over and
+	// the node is ready. Action: none.
+	NotListed Reason = "not-listed"
+	// Postponed: the provider has moved the start so far ahead that the node can be used until then, so the
+	// recovery is reported. The fault is reported again before the new start. Action: none.
+	Postponed Reason = "postponed"
+	// NotReady: the maintenance has ended or was postponed, and the node is not ready (its Ready condition is not
+	// True, or its kubelet is not alive), so the recovery waits. With the step `readiness-timeout` the node has
+	// not become ready within `nodeReadinessTimeoutMinutes`, and a health event with the action CONTACT_SUPPORT
+	// reports it. Action: find out why the node is not ready (`kubectl describe node <node>`, the log of the
+	// kubelet) and repair it. The recovery follows by itself.
+	NotReady Reason = "node-not-ready"
+	// Recovering: the maintenance has ended, and the recovery waits until `postMaintenanceHealthyDelayMinutes`
+	// (15) are over. Action: none.
 	Recovering Reason = "healthy-delay"
 )
 
 // Reasons of waiting and finishing.
 const (
-	Unacknowledged   Reason = "unacknowledged"
-	Ahead            Reason = "ahead"
-	NoWindow         Reason = "no-window"
-	NodesUnknown     Reason = "nodes-unknown"
-	KubeletUnknown   Reason = "kubelet-unknown"
-	NoNode           Reason = "no-node"
-	Contested        Reason = "contested"
-	InQuarantine     Reason = "in-quarantine"
-	Overdue          Reason = "overdue"
-	NodeAbsent       Reason = "node-absent"
-	NodeGone         Reason = "node-gone"
-	MachineReplaced  Reason = "machine-replaced"
+	// Unacknowledged: a health event of the maintenance is stored, and the platform connector has not acknowledged
+	// it yet. It is sent again until the connector does. Action: none for a few minutes. If it lasts, check the
+	// connector on the node of the monitor and `csp_health_monitor_publish_failures_total`.
+	Unacknowledged Reason = "unacknowledged"
+	// Ahead: the start of the maintenance is more than `triggerQuarantineWorkflowTimeLimitMinutes` (30) ahead, so
+	// the node stays in service. Action: none.
+	Ahead Reason = "ahead"
+	// NoWindow: the maintenance is planned and the provider has not announced a start, so the node stays in
+	// service until it does. Action: none.
+	NoWindow Reason = "no-window"
+	// NodesUnknown: the monitor has not read the Nodes of the cluster yet, so it decides nothing. Action: none
+	// after a start. If it lasts, check the right of the monitor to list and watch Nodes.
+	NodesUnknown Reason = "nodes-unknown"
+	// KubeletUnknown: the Node is Ready, and it is not known yet whether its kubelet is alive, so the recovery
+	// waits. With the step `readiness-timeout` this has lasted too long, and a health event with the action
+	// CONTACT_SUPPORT reports it. Action: none for ten minutes. If it lasts, check the kubelet and the right of
+	// the monitor to get the Leases in `kube-node-lease`.
+	KubeletUnknown Reason = "kubelet-unknown"
+	// NoNode: the machine of the maintenance has no Node, so nothing is reported. The maintenance waits for a
+	// Node, and finishes 7 days after the last time that its announcement names. Action: none.
+	NoNode Reason = "no-node"
+	// Contested: several Nodes claim the machine in `spec.providerID`, and the provider confirms none of them, or
+	// more than one, by its name of the machine. No node is quarantined or given back for the maintenance. Action:
+	// delete the Node objects that are stale or foreign. The log of the monitor names the machine and the Nodes.
+	Contested Reason = "contested"
+	// InQuarantine: the fault is reported and the provider has not ended the maintenance. Action: none.
+	InQuarantine Reason = "in-quarantine"
+	// Overdue: the provider has not ended the maintenance 24 hours after its announced end, so the node stays in
+	// quarantine. Action: ask the provider for the state of the maintenance. If the machine is sound, run
+	// `nvsentinel release <node>`.
+	Overdue Reason = "overdue"
+	// NodeAbsent: the maintenance has ended, and the Node of the fault does not exist or its machine has another
+	// Node. The recovery waits for that Node for 7 days. Action: none if the node was removed for good. Otherwise
+	// bring it back under the same name.
+	NodeAbsent Reason = "node-absent"
+	// NodeGone: the Node of the fault has been absent for 7 days since the end of the maintenance, so the
+	// maintenance finishes without a recovery. Action: none.
+	NodeGone Reason = "node-gone"
+	// MachineReplaced: the Node of the fault has another machine now, so the maintenance finishes without a
+	// recovery. fault-quarantine ends the faults of the former machine. Action: none.
+	MachineReplaced Reason = "machine-replaced"
+	// NeverQuarantined: the provider ended the maintenance before a fault was reported, so it finishes and nothing
+	// has to recover. Action: none.
 	NeverQuarantined Reason = "never-quarantined"
-	Healed           Reason = "healed"
-	EventRefused     Reason = "event-refused"
+	// Healed: the platform connector has acknowledged the recovery, so the maintenance is finished. Action: none.
+	Healed Reason = "healed"
+	// EventRefused: the platform connector refused a health event of the maintenance for good, so nothing more is
+	// reported about it and its status is ERROR. Action: correct the cause that the log and the Event
+	// `EventsRejected` name, usually `[[publishers.agent]]` of the connectors. Then cordon the node (`kubectl
+	// cordon <node>`) or release it (`nvsentinel release <node>`) yourself.
+	EventRefused Reason = "event-refused"
 )
 
 // Verdict is what is decided about a maintenance.

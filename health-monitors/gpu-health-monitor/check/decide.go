@@ -29,21 +29,36 @@ type Reason string
 
 // Reasons.
 const (
-	Began     Reason = "Began"
-	Worse     Reason = "Worse"
+	// Began: a fault was found in as many readings as `raise` of the check asks for, so it is reported for the
+	// first time. Action: none. `nvsentinel why <node>` shows the fault and its repair.
+	Began Reason = "Began"
+	// Worse: a fault that was reported as not fatal is fatal now, so it is reported again. Action: none.
+	// `nvsentinel why <node>` shows the fault and its repair.
+	Worse Reason = "Worse"
+	// Escalated: DCGM gave no usable answer in `connectivityFailureEscalationThreshold` readings in a row, so the
+	// fault is reported again with the action RESTART_BM. Action: check the DCGM host engine of the node.
 	Escalated Reason = "Escalated"
-	// AfterReboot: the fault was told under an earlier boot and is still there.
+	// AfterReboot: the fault was reported before a reboot and is still there, so it is reported again under the
+	// new boot. Action: inspect the device if no further repair follows (`nvsentinel why <node>`), because the
+	// reboot did not end the fault.
 	AfterReboot Reason = "AfterReboot"
-	// Processed: the fault was told as PERSIST_ONLY, and is acted upon now.
+	// Processed: the fault was reported as PERSIST_ONLY and the strategy of the check is PROCESS now, so it is
+	// reported again and fault-quarantine acts on it. Action: none.
 	Processed Reason = "Processed"
-	Ended     Reason = "Ended"
-	// Reset: the driver asked for a reset of the GPU, and asks for none any more.
+	// Ended: as many readings as `clear` of the check asks for do not show the fault, so its recovery is reported.
+	// Action: none.
+	Ended Reason = "Ended"
+	// Reset: the driver asked for a reset of the GPU and asks for none any more, so the recovery of the fault is
+	// reported. Action: none.
 	Reset Reason = "Reset"
-	// Replaced: another GPU is in the place of the fault's.
+	// Replaced: another GPU is at the PCI address of the faulty one after a reboot, so the recovery of the fault
+	// is reported. Action: none.
 	Replaced Reason = "Replaced"
-	// Restarted: a fault of an NVSwitch of which DCGM has no samples, of an earlier boot.
+	// Restarted: the fault of an NVSwitch is of an earlier boot, and DCGM shows it no more and has no samples of
+	// the field that shows it, so its recovery is reported. Action: none.
 	Restarted Reason = "Restarted"
-	// CuredByReboot: an event of an earlier boot, which the reboot ended.
+	// CuredByReboot: the fault is a single event of an earlier boot that a reboot cures, so its recovery is
+	// reported. Action: none.
 	CuredByReboot Reason = "CuredByReboot"
 )
 

@@ -75,18 +75,42 @@ type Reason string
 
 // Reasons of a decision.
 const (
-	NoFault       Reason = "no-fault"
-	Began         Reason = "began"
-	Stays         Reason = "stays"
-	Extended      Reason = "extended" // codes of the match were not reported yet
-	Moved         Reason = "moved"
-	Redefined     Reason = "redefined"
-	Ended         Reason = "ended"
-	ObjectGone    Reason = "object-gone"
+	// NoFault: the predicate does not match the object and no fault of it is open, so nothing is reported. Action:
+	// none.
+	NoFault Reason = "no-fault"
+	// Began: the predicate matches the object, so a fault of its node is reported. Action: none. `nvsentinel why
+	// <node>` shows the fault and its repair.
+	Began Reason = "began"
+	// Stays: the predicate still matches and its fault is open, so nothing is reported. Action: none.
+	Stays Reason = "stays"
+	// Extended: the policy has error codes that were not reported for the open fault, so these are reported and
+	// the others stay open. Action: none.
+	Extended Reason = "extended"
+	// Moved: the object belongs to another node now, so a recovery is reported for the old node and a fault for
+	// the new one. Action: none.
+	Moved Reason = "moved"
+	// Redefined: the component class, the error codes or the strategy of the policy changed, so the open fault
+	// recovers and is reported again. Action: none.
+	Redefined Reason = "redefined"
+	// Ended: the predicate does not match the object any more, so the recovery is reported. Action: none.
+	Ended Reason = "ended"
+	// ObjectGone: the object was deleted, so the recovery of its fault is reported. Action: none.
+	ObjectGone Reason = "object-gone"
+	// PolicyDropped: the policy was removed, disabled or limited to another namespace, so the recovery of its
+	// fault is reported. Action: none.
 	PolicyDropped Reason = "policy-dropped"
-	NotKnown      Reason = "not-known"
-	NodeNotKnown  Reason = "node-not-known"
-	OnHold        Reason = "on-hold" // such an event was rejected a short while ago
+	// NotKnown: an expression of the policy could not be evaluated, so nothing is reported and an open fault stays
+	// open. Action: correct the expression that the log names. `k8s_object_monitor_policy_evaluation_errors_total`
+	// counts such errors by policy.
+	NotKnown Reason = "not-known"
+	// NodeNotKnown: the predicate matches and the node of the object is not known, so no fault is reported and the
+	// object is evaluated again. Action: correct `expression` in `[policies.nodeAssociation]` if the object
+	// belongs to a node.
+	NodeNotKnown Reason = "node-not-known"
+	// OnHold: the platform connector rejected such a health event less than ten minutes ago, so it is not sent
+	// again yet. Action: read the Event `EventsRejected` of the Node of the monitor. Then add the name of the
+	// policy to `checks` of the monitor in `[[publishers.agent]]`, or rename the policy.
+	OnHold Reason = "on-hold"
 )
 
 // Decision is what is to be reported: the end of a fault, the beginning of one,

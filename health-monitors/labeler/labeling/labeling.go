@@ -58,50 +58,77 @@ type Reason string
 
 // Reasons.
 const (
-	// OptedOut: the Node is left alone.
+	// OptedOut: the Node has an opt-out label (`nvsentinel.dgxc.nvidia.com/managed=false`), so none of its labels
+	// is changed. Action: none.
 	OptedOut Reason = "opted-out"
-	// Seen: a pod, or a label of the Node, says so.
+	// Seen: a pod on the Node, or for Kata a label of the Node, shows the value, so the label has it. Action:
+	// none.
 	Seen Reason = "seen"
-	// Assumed: the configuration says so.
+	// Assumed: the Node has GPUs and the configuration sets the value (`--assume-dcgm-version` or
+	// `--assume-driver-installed`). Action: none.
 	Assumed Reason = "assumed"
-	// Absent: nothing says so, and nothing did.
+	// Absent: no pod of DCGM or of the driver is on the Node and the label is not there, so nothing changes.
+	// Action: none.
 	Absent Reason = "absent"
-	// NotReady: no pod of it was Ready yet.
+	// NotReady: a pod of DCGM or of the driver is on the Node and was not Ready yet, so its label is not written.
+	// Action: none while the pod starts. If it lasts, find out why the pod is not Ready (`kubectl get pods -A
+	// --field-selector spec.nodeName=<node>`).
 	NotReady Reason = "not-ready"
-	// NoVersion: the pod's image tells no version.
+	// NoVersion: the image of the DCGM pod has no version in its tag, so the label stays as it is. Action: use an
+	// image with a version (`dcgm:4.5.2-...`), or set `--assume-dcgm-version`.
 	NoVersion Reason = "no-version"
-	// NoneAnywhere: not one such pod is left in the cluster, which is rather a wrong
-	// name of it than the end of all.
+	// NoneAnywhere: none of the namespaces of `--pod-namespaces` has a pod of DCGM or of the driver, which points
+	// to a wrong name or a missing right, so the label stays as it is. Action: check `--pod-namespaces`,
+	// `--dcgm-app-label` and `--driver-app-label`. If the software was removed from all nodes, remove the label
+	// (`kubectl label nodes --all nvsentinel.dgxc.nvidia.com/dcgm.version-`).
 	NoneAnywhere Reason = "none-anywhere"
-	// Waits: its cause is gone, or a count is another, not for long enough.
+	// Waits: a pod is gone, or the number of devices differs, and `--grace` is not over, so the label stays as it
+	// is. Action: none.
 	Waits Reason = "waits"
-	// Gone: its cause has been gone for long enough.
+	// Gone: the pod of DCGM or of the driver has been gone for `--grace`, so the label is removed. Action: none.
 	Gone Reason = "gone"
-	// Counted: so many were counted.
+	// Counted: the label has the number of devices that the Node offers. Action: none.
 	Counted Reason = "counted"
-	// Fell: fewer were counted for long enough.
+	// Fell: the Node has offered fewer devices than before for `--grace`, so the lower number is written. Action:
+	// find out which devices are missing (`nvidia-smi` on the node, the log of the device plugin) and repair the
+	// node.
 	Fell Reason = "fell"
-	// Rose: more than ever were counted for long enough.
+	// Rose: the Node has offered more devices than any Node of its group had for `--grace`, so the higher number
+	// is written. Action: none if devices were added or are shared from now on. Otherwise check the device plugin
+	// of the node.
 	Rose Reason = "rose"
-	// NodeNotReady: what the Node's status counts is old.
+	// NodeNotReady: the Node is not Ready and the numbers in its status are old, so the labels of the count stay
+	// as they are. Action: none.
 	NodeNotReady Reason = "node-not-ready"
-	// NoSource: the Node says nothing about devices of the class.
+	// NoSource: the expression of the class gives no number, because the Node does not offer such devices, so the
+	// labels of the count stay as they are. Action: none if the node has no such devices. Otherwise check its
+	// device plugin and `currentExpression` of the class.
 	NoSource Reason = "no-source"
-	// NotEvaluated: the class's expression failed.
+	// NotEvaluated: the expression of the class failed, so the labels of the count stay as they are. Action:
+	// correct `currentExpression` of the class in the file of `--expected-device-counts-config-file`. The log has
+	// the error.
 	NotEvaluated Reason = "not-evaluated"
-	// NotListed: the ResourceSlices are not known yet.
+	// NotListed: the ResourceSlices have not been listed yet, so the labels of the count stay as they are. Action:
+	// none after a start. If it lasts, check the right of the labeler to list and watch ResourceSlices.
 	NotListed Reason = "not-listed"
-	// Overridden: the configuration says how many to expect.
+	// Overridden: an entry of `expectedCountOverrides` matches the Node, so the label of the expected count has
+	// its number. Action: none.
 	Overridden Reason = "overridden"
-	// Remembered: the Node had more itself.
+	// Remembered: the Node had more devices before, so the label of the expected count keeps that number. Action:
+	// repair the missing devices. If the number is wrong, run `kubectl label node <node>
+	// nvsentinel.dgxc.nvidia.com/gpu.count.expected-`.
 	Remembered Reason = "remembered"
-	// OfPeers: other Nodes of its group have more.
+	// OfPeers: other Nodes of the group have more devices, so the label of the expected count has their number.
+	// Action: repair the missing devices. If the node is meant to have fewer, add an entry to
+	// `expectedCountOverrides`.
 	OfPeers Reason = "of-peers"
-	// Grouped: the group that it is in.
+	// Grouped: the Node has all labels by which nodes are grouped, so the label of the group names its group.
+	// Action: none.
 	Grouped Reason = "grouped"
-	// Ungrouped: it lacks a label by which nodes are grouped.
+	// Ungrouped: the Node lacks a label of `groupingLabels`, so the label of the group stays as it is and the Node
+	// is compared with no other. Action: none. To have it compared, add the missing label.
 	Ungrouped Reason = "ungrouped"
-	// Dropped: no class has the label.
+	// Dropped: no enabled class has the label, so it is removed. Action: none.
 	Dropped Reason = "dropped"
 )
 

@@ -80,19 +80,25 @@ type Reason string
 
 // Reasons of a decision.
 const (
-	// First: there was no file that could be read.
+	// First: there was no GPU metadata file that could be read, so it is written. Action: none.
 	First Reason = "first"
-	// Rebooted: the file is of another boot.
+	// Rebooted: the file is of an earlier boot, so it is written again. Action: none.
 	Rebooted Reason = "rebooted"
-	// Driver, GPUs and Links: these differ.
+	// Driver: the version of the driver differs from the file, so the file is written again. Action: none.
 	Driver Reason = "driver"
-	GPUs   Reason = "gpus"
-	Links  Reason = "links"
-	// Other: something else differs, as a name or a threshold.
+	// GPUs: the index, UUID or PCI address of a GPU differs from the file, so the file is written again. Action:
+	// none if GPUs were added or replaced. Otherwise run `nvidia-smi -L` on the node and find out which GPU is
+	// missing.
+	GPUs Reason = "gpus"
+	// Links: an NVLink or NVSwitch differs from the file, so the file is written again. Action: none.
+	Links Reason = "links"
+	// Other: something else differs from the file, for example a serial number or a threshold, so the file is
+	// written again. Action: none.
 	Other Reason = "other"
-	// Same: nothing differs.
+	// Same: nothing differs from the file, so it is not written. Action: none.
 	Same Reason = "same"
-	// NoGPU: the driver shows none where the file has some.
+	// NoGPU: the driver shows no GPU since the reboot and the file of the earlier boot has some, so the file stays
+	// as it is. Action: none while the driver starts. If it lasts, check the driver (`nvidia-smi` on the node).
 	NoGPU Reason = "no-gpu"
 )
 

@@ -44,23 +44,36 @@ type Reason string
 
 // Reasons.
 const (
-	// Began and Ended: seen so for long enough.
+	// Began: a link or card was in trouble for `looks` readings in a row and `persistTime`, or a counter exceeded
+	// its bound, so the fault is reported. Action: check the card, the cable and the port at the other end.
+	// `nvsentinel why <node>` shows the fault.
 	Began Reason = "began"
+	// Ended: the link or card was well for `steadyTime`, so the recovery is reported. Action: none.
 	Ended Reason = "ended"
-	// Outlasted: still there after a reboot.
+	// Outlasted: the fault was reported before a reboot and is still there, so it is reported again under the new
+	// boot. Action: check the card, the cable and the port at the other end, because the reboot did not end the
+	// fault.
 	Outlasted Reason = "outlasted-reboot"
-	// Processed: it was told as PERSIST_ONLY, and PROCESS holds now.
+	// Processed: the fault was reported as PERSIST_ONLY and the strategy is PROCESS now, so it is reported again
+	// and fault-quarantine acts on it. Action: none.
 	Processed Reason = "processed"
-	// Rebooted: the node did, which sets a counter back.
+	// Rebooted: the node has rebooted, which sets its counters back, so the recovery of the fault of a counter is
+	// reported. Action: none.
 	Rebooted Reason = "rebooted"
-	// SetBack: the counter was.
+	// SetBack: the counter was set back, so the recovery of its fault is reported. Action: none.
 	SetBack Reason = "set-back"
-	// Quiet: the counter stayed within its bound.
+	// Quiet: a counter that is not fatal stayed within its bound for `quietTime`, so the recovery of its fault is
+	// reported. Action: none.
 	Quiet Reason = "quiet"
-	// Replaced: another card is in its place. Renamed: the card has another name.
+	// Replaced: another card is at the PCI address of the faulty one, so the recovery of the fault is reported.
+	// Action: none.
 	Replaced Reason = "replaced"
-	Renamed  Reason = "renamed"
-	// Unwatched: the card is not watched any more, or the counter has no rule.
+	// Renamed: the card has another name now, so the recovery is reported under the old name. A fault that is
+	// still there is reported under the new one. Action: none.
+	Renamed Reason = "renamed"
+	// Unwatched: the card is not watched any more, or its counter has no rule, so the recovery of the fault is
+	// reported. Action: none if that is intended. Otherwise check `--include-devices`, `--exclude-devices` and
+	// `[[counters]]`.
 	Unwatched Reason = "unwatched"
 )
 

@@ -74,13 +74,26 @@ type Reason string
 
 // Reasons.
 const (
-	NoReboot       Reason = "NoReboot"
+	// NoReboot: no reboot has happened since the check was settled, so no recovery follows. Action: none.
+	NoReboot Reason = "NoReboot"
+	// OldEventsFirst: health events of an earlier boot are not delivered yet, so the recovery waits for them.
+	// Action: none for a few minutes. If it lasts, check the connector of the node.
 	OldEventsFirst Reason = "OldEventsFirst"
-	ReadingLog     Reason = "ReadingLog"
-	Settling       Reason = "Settling"
-	Settled        Reason = "Settled"
-	FaultInstead   Reason = "FaultInstead"
-	NotCured       Reason = "NotCured"
+	// ReadingLog: the kernel log of the new boot is not read to its end yet, so the recovery waits. Action: none.
+	ReadingLog Reason = "ReadingLog"
+	// Settling: the check was not free of faults for `settleTime` (2m) under the new boot yet, so the recovery
+	// waits. Action: none.
+	Settling Reason = "Settling"
+	// Settled: the check was free of faults for `settleTime` after the reboot, so the recovery of the whole check
+	// is reported. Action: none.
+	Settled Reason = "Settled"
+	// FaultInstead: the check found a fault under the new boot, so the reboot is followed by no recovery. Action:
+	// inspect the device if no further repair follows (`nvsentinel why <node>`).
+	FaultInstead Reason = "FaultInstead"
+	// NotCured: a reboot does not cure some faults of the check, so only the others are reported as recovered.
+	// Action: replace or repair the device. Then run `nvsentinel clear <node> <record>`, unless the monitor has
+	// reported that the GPU was replaced.
+	NotCured Reason = "NotCured"
 )
 
 // Decision is one step, its reason, and how long it may take at least (for

@@ -263,7 +263,8 @@ func lostRace(err error) bool {
 	return errors.Is(err, kube.ErrConflict) || errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrNotFound)
 }
 
-// rehearsed is why a dry run waits that has gone through all steps of a drain.
+// rehearsed: node-drainer runs in dry run and has logged every step of the drain. It evicts nothing. Action: none, or
+// set `dryRun` to false.
 const rehearsed decision.Reason = "dry run: the drain is rehearsed"
 
 // rehearse goes through the steps of a drain as if every effect had come true,

@@ -50,10 +50,22 @@ type Tokens interface {
 
 // Reasons of denials that package authz does not know, as label values.
 const (
-	reasonMalformed  = "credentials-malformed"
-	reasonInvalid    = "token-invalid"
+	// reasonMalformed: the request has several `authorization` headers, or the header is not `Bearer <token>` with
+	// a token of permitted length, so the request is refused. Action: check that the token file of the monitor is
+	// not empty.
+	reasonMalformed = "credentials-malformed"
+	// reasonInvalid: the API server does not accept the token, for example because it has expired or has another
+	// audience, so the request is refused. Action: project a service account token with the right audience
+	// (`platform-connector.nvsentinel.nvidia.com` for a connector) into the pod of the caller.
+	reasonInvalid = "token-invalid"
+	// reasonUnverified: the API server could not be asked about the token, so the request is refused and sent
+	// again later. A connector that runs without Kubernetes can verify no token at all. Action: none for a few
+	// minutes. If it lasts, check the API server and the right of the service to create `tokenreviews`. Without
+	// Kubernetes set `tokens = "off"` in `[publishers]`.
 	reasonUnverified = "token-not-verifiable"
-	reasonOwners     = "owners-not-kept"
+	// reasonOwners: the first owner of a check or an agent could not be written to `owners.json`, so the request
+	// is refused and sent again later. Action: check the disk of `--spool-dir`.
+	reasonOwners = "owners-not-kept"
 )
 
 // Reasons lists the label values of all denials.

@@ -22,10 +22,20 @@ type Metrics struct {
 
 // Reasons of refusals that are not the event's, as label values.
 const (
-	reasonFull        = "spool-full"
+	// reasonFull: the spool is full because the store does not accept records, so the request is refused and sent
+	// again later. Action: restore the store or the gateway (`nvsentinel status`), or raise `--spool-max-bytes`.
+	reasonFull = "spool-full"
+	// reasonUnavailable: the disk, the store or the gateway did not answer in time, so the request is refused and
+	// sent again later. Action: none for a few minutes. If it lasts, read the log of the connector, and check its
+	// disk, the gateway and the store.
 	reasonUnavailable = "unavailable"
-	reasonTaken       = "id-taken"
-	reasonCrowded     = "connections"
+	// reasonTaken: the store or the gateway refuses a health event of an agent with `clusterWide = true` for good,
+	// for example because its id is stored with other content, so the event is rejected. Action: read the cause in
+	// the Event `EventsRejected` of the Node and correct the service that sent the event.
+	reasonTaken = "id-taken"
+	// reasonCrowded: the connector has 64 connections, so a further one is closed at once. Action: find out which
+	// process on the node opens many connections to the socket.
+	reasonCrowded = "connections"
 )
 
 // NewMetrics registers the server's metrics.

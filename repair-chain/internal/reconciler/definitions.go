@@ -17,8 +17,12 @@ import (
 
 // Reasons of the condition Accepted.
 const (
+	// reasonAccepted: the RepairChain or RepairTemplate can be used. A message that begins with `warning:` names a
+	// probable mistake. Action: none, or follow the warning.
 	reasonAccepted = "Accepted"
-	reasonWrong    = "Wrong"
+	// reasonWrong: the RepairChain or RepairTemplate cannot be used, so runs of it do not start. Action: correct each
+	// mistake that the message names.
+	reasonWrong = "Wrong"
 )
 
 // templateController tells templates whether they can be used.

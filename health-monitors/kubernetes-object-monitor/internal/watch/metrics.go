@@ -44,9 +44,18 @@ type Metrics struct {
 
 // Reasons of Metrics.ReconciliationErrors.
 const (
+	// reasonCheckpoint: the ConfigMap `kubernetes-object-monitor-state` could not be written, or it has no
+	// capacity for a further fault, so the object is evaluated again later. Action: check the right of the monitor
+	// to update the ConfigMap. If `k8s_object_monitor_faults_refused_total` grows, narrow the policy that it
+	// names.
 	reasonCheckpoint = "state"
-	reasonCache      = "cache"
-	reasonWatch      = "watch"
+	// reasonCache: an object could not be read from the cache of the monitor, so it is evaluated again later.
+	// Action: none for single errors. If the number grows, restart the monitor and report the error.
+	reasonCache = "cache"
+	// reasonWatch: a kind could not be listed or watched, so its policies are evaluated on the objects that were
+	// read last. Action: add the right that the log names (`kubernetes-object-monitor rbac` prints the roles), or
+	// restore the API server.
+	reasonWatch = "watch"
 )
 
 // NewMetrics registers the metrics; size is asked at every scrape.
