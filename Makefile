@@ -24,6 +24,7 @@ PLATFORMS ?=
 OUT ?= bin/images
 BASE ?=
 AUTHORITIES ?=
+SERVE ?=
 PUSH ?=
 
 .PHONY: help
@@ -46,9 +47,10 @@ test: ## Run the tests but for the long ones, with the race detector.
 	@hack/test.sh
 
 .PHONY: test-all
-test-all: test ## Run every test, the long ones too, and the linter.
+test-all: test ## Run every test, the long ones too, the linter, and the check of the documentation site.
 	@hack/test.sh -long
 	@hack/lint.sh $(MODULES)
+	@hack/docs.sh || [ $$? -eq 3 ]
 
 .PHONY: lint
 lint: ## Run the linter in every module.
@@ -61,6 +63,10 @@ fmt: ## Format the Go code.
 .PHONY: generate
 generate: ## Regenerate code from protobufs, API types and catalogues, pages of the configuration, and manifests from the chart (needs protoc).
 	@hack/generate.sh
+
+.PHONY: docs
+docs: ## Build the documentation site into bin/site, or serve it: make docs [SERVE=1].
+	@hack/docs.sh $(if $(SERVE),serve)
 
 .PHONY: build
 build: ## Build every binary into bin/.

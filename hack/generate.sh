@@ -29,3 +29,6 @@ NVSENTINEL_WRITE_PAGES=1 go test -count=1 -run '^TestConfigurationIndex$' ./inte
 NVSENTINEL_WRITE_PAGES=1 go test -count=1 -run '^TestMetricsPage$' ./tests/metrics
 NVSENTINEL_WRITE_PAGES=1 go test -count=1 -run '^TestComingFromPage$' ./cli/convert
 NVSENTINEL_WRITE_PAGES=1 go test -count=1 -run '^(TestDefaultsForNulls|TestReadme)$' ./tests/chart
+go test -count=1 -run '^TestDrawingIsCurrent$' ./data-models/record -args -rewrite
+NVSENTINEL_WRITE_PAGES=1 go test -count=1 -run '^TestReasonsPage$' ./tests/reasons
+NVSENTINEL_WRITE_PAGES=1 go test -count=1 -run '^TestSummaryForLanguageModels$' ./tests/house

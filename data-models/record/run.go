@@ -53,8 +53,10 @@ func (e Event) Runs() (run, before string) {
 	return run, before
 }
 
-// Lemon is the reason of a Remediation that was left to a person because the machine
-// needed too many repairs: no monitor's recovery ends its session.
+// Lemon: the machine needed too many repairs within the window of `[lemon]`, or its Node has the lemon label, and
+// `keep = true` prevents a further repair. The node stays in quarantine, and no recovery of a monitor ends the
+// session. Action: find the cause or replace the machine, then run `nvsentinel release <node>`. Remove the label
+// `dgxc.nvidia.com/nvsentinel-lemon` if the repairs must not count.
 const Lemon = "Lemon"
 
 // KeptLemon says whether a record keeps its session for a person.

@@ -205,10 +205,7 @@ const (
 	// is still watched, and no other remediation starts. Action: find out why its controller does not finish it, or
 	// delete the object, repair the node and run `nvsentinel release <node>`.
 	UnknownTimeout Reason = "UnknownTimeout"
-	// Lemon: the machine needed too many repairs within the window of `[lemon]`, or its Node has the lemon label, and
-	// `keep = true` prevents a further repair. The node stays in quarantine, and no recovery of a monitor ends the
-	// session. Action: find the cause or replace the machine, then run `nvsentinel release <node>`. Remove the label
-	// `dgxc.nvidia.com/nvsentinel-lemon` if the repairs must not count.
+	// Lemon is the reason of the record too.
 	Lemon Reason = record.Lemon
 	// NoRecovery: the remediation succeeded, and no monitor reported the recovery within `recoveryWithin` (30m). The
 	// node stays in quarantine. Action: check the node and its monitor. If the node is healthy, run

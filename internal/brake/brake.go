@@ -210,7 +210,10 @@ func (b *Brake) OnChange(notify func()) {
 
 // Reasons of the Events about the ConfigMap.
 const (
-	EventOn  = "EmergencyBrakeOn"
+	// EventOn: the emergency stop is on, so nothing is cordoned, evicted or remediated. Action: remove the cause, then
+	// run `nvsentinel brake off`.
+	EventOn = "EmergencyBrakeOn"
+	// EventOff: the emergency stop is off and all services act again. Action: none.
 	EventOff = "EmergencyBrakeOff"
 )
 

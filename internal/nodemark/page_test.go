@@ -16,16 +16,16 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
-// TestThePageNamesEveryKey compares the table of docs/concepts/fault-lifecycle.md with the constants:
+// TestThePageNamesEveryKey compares the table of docs/reference/labels-and-annotations.md with the constants:
 // every key has one row, with its kind, and no row has a key that is none.
 func TestThePageNamesEveryKey(t *testing.T) {
-	page, err := os.ReadFile("../../docs/concepts/fault-lifecycle.md")
+	page, err := os.ReadFile("../../docs/reference/labels-and-annotations.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, found := strings.Cut(string(page), "## The marks of a Node\n")
+	_, section, found := strings.Cut(string(page), "## Marks of a Node\n")
 	if !found {
-		t.Fatal("docs/concepts/fault-lifecycle.md has no section on the marks of a Node")
+		t.Fatal("docs/reference/labels-and-annotations.md has no section on the marks of a Node")
 	}
 	got := map[string]string{}
 	for line := range strings.Lines(section) {

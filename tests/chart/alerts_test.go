@@ -87,25 +87,29 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// TestRunbooks: docs/reference/alerts.md has a section of each alert, and of no other, which says
-// when it comes; each alert names its section.
+// TestRunbooks: docs/reference/alerts.md has a row of each alert, and of no other, with its
+// severity, duration and threshold; each alert names its row.
 func TestRunbooks(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "docs/reference/alerts.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	said := map[string]string{}
-	for _, section := range regexp.MustCompile(`(?m)^## (\w+)\n\n(.*)\n\n(?:.+\n)+\n- Look: .+\n- Do: .+\n`).FindAllStringSubmatch(string(text), -1) {
-		said[section[1]] = regexp.MustCompile(` \(\w+\)`).ReplaceAllString(section[2], "")
+	row := regexp.MustCompile("(?m)^\\| <a id=\"(\\w+)\"></a>`(\\w+)` \\| (\\w+) \\| (\\S+) \\| (\\S+) \\| .+ \\| .+ \\|$")
+	for _, cells := range row.FindAllStringSubmatch(string(text), -1) {
+		if cells[1] != strings.ToLower(cells[2]) {
+			t.Errorf("the row of %s has the anchor %s", cells[2], cells[1])
+		}
+		said[cells[2]] = strings.Join(cells[3:], ", ")
 	}
 	want := map[string]string{}
 	for name, alert := range alerts(t) {
-		want[name] = fmt.Sprintf("`%s`, after %s", alert.Labels["severity"], alert.For)
-		if threshold, has := thresholds(t)[name]; has {
-			want[name] += fmt.Sprintf(", threshold %v", threshold)
+		threshold := "-"
+		if value, has := thresholds(t)[name]; has {
+			threshold = fmt.Sprint(value)
 		}
-		want[name] += "."
-		if runbook := "https://github.com/nvidia/nvsentinel/blob/main/docs/alerts.md#" + strings.ToLower(name); alert.Annotations["runbook_url"] != runbook {
+		want[name] = alert.Labels["severity"] + ", " + alert.For + ", " + threshold
+		if runbook := "https://github.com/nvidia/nvsentinel/blob/main/docs/reference/alerts.md#" + strings.ToLower(name); alert.Annotations["runbook_url"] != runbook {
 			t.Errorf("%s has the runbook %s, want %s", name, alert.Annotations["runbook_url"], runbook)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/nvidia/nvsentinel/tests/e2e"
 )
 
-// TestPrivileges: docs/concepts/security.md lists the workloads that run as root or may more than
+// TestPrivileges: docs/reference/permissions.md lists the workloads that run as root or may more than
 // a user, all of them and no other, in every way that the values know.
 func TestPrivileges(t *testing.T) {
 	found := map[string]bool{}
@@ -43,7 +43,7 @@ func TestPrivileges(t *testing.T) {
 	}
 	slices.Sort(listed)
 	if diff := cmp.Diff(listed, slices.Sorted(maps.Keys(found))); diff != "" {
-		t.Errorf("docs/concepts/security.md (-), the chart (+):\n%s", diff)
+		t.Errorf("docs/reference/permissions.md (-), the chart (+):\n%s", diff)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 // TestUpgradeOfDefinitions: changed definitions are applied in Helm's name, as
-// docs/get-started/install.md says, and the release can be upgraded, removed and installed again.
+// docs/tasks/upgrade.md says, and the release can be upgraded, removed and installed again.
 // Applied under another name they would conflict with Helm's.
 func TestUpgradeOfDefinitions(t *testing.T) {
 	cluster, err := localcluster.Start(t.Context(), localcluster.Options{})
@@ -51,12 +51,12 @@ func TestUpgradeOfDefinitions(t *testing.T) {
 	release("upgrade", next, file("nothing"))
 	release("uninstall")
 	release("install", next, file("nothing"))
-	text, err := os.ReadFile(filepath.Join(root, "docs/get-started/install.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs/tasks/upgrade.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := "`kubectl apply --server-side --field-manager=helm -f distros/helm/nvsentinel/crds`"; !strings.Contains(string(text), want) {
-		t.Errorf("docs/get-started/install.md does not say %s", want)
+		t.Errorf("docs/tasks/upgrade.md does not say %s", want)
 	}
 }
 

@@ -110,7 +110,7 @@ func definitionsCommand(page string) (string, error) {
 	_, command, is := strings.Cut(page, "`helm upgrade` does not touch `crds/`: `")
 	command, _, _ = strings.Cut(command, "`")
 	if !is || !strings.HasPrefix(command, "kubectl apply") {
-		return "", errors.New("docs/get-started/install.md has no command for changed definitions")
+		return "", errors.New("docs/tasks/upgrade.md has no command for changed definitions")
 	}
 	return command, nil
 }

@@ -25,7 +25,7 @@ type journey struct {
 	*site
 	shell
 	client kubernetes.Interface
-	page   string // docs/get-started/install.md
+	page   string // the pages with the commands that are run
 	values []string
 	before []string // the cluster without the suite
 	logs   *logs
@@ -58,11 +58,9 @@ func Run(ctx context.Context, o Options) error {
 	if j.shell, err = newShell(s); err != nil {
 		return err
 	}
-	page, err := os.ReadFile(filepath.Join(o.Root, "docs", "helm.md"))
-	if err != nil {
+	if j.page, err = pages(o.Root); err != nil {
 		return err
 	}
-	j.page = string(page)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	j.logs = follow(ctx, "/var/log/pods")

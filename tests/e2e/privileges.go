@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// privileges compares what the processes may do with the list of docs/concepts/security.md:
+// privileges compares what the processes may do with the list of docs/reference/permissions.md:
 // who runs as root, and with which capabilities.
 func (j *journey) privileges(ctx context.Context) (string, error) {
 	pods, err := j.pods(ctx)
@@ -48,22 +48,22 @@ func (j *journey) privileges(ctx context.Context) (string, error) {
 	slices.Sort(found)
 	for _, line := range found {
 		if !slices.Contains(listed, line) {
-			err = errors.Join(err, fmt.Errorf("docs/concepts/security.md does not list %q", line))
+			err = errors.Join(err, fmt.Errorf("docs/reference/permissions.md does not list %q", line))
 		}
 	}
 	return strings.Join(found, "; "), err
 }
 
-// Privileged is the list of docs/concepts/security.md: a line "workload: user, capabilities" for
+// Privileged is the list of docs/reference/permissions.md: a line "workload: user, capabilities" for
 // each way in which one runs as root or may more than a user.
 func Privileged(root string) (out []string, err error) {
-	page, err := os.ReadFile(filepath.Join(root, "docs", "security.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "reference", "permissions.md"))
 	if err != nil {
 		return nil, err
 	}
 	_, section, is := strings.Cut(string(page), "## What runs as root")
 	if !is {
-		return nil, errors.New("docs/concepts/security.md has no section about what runs as root")
+		return nil, errors.New("docs/reference/permissions.md has no section about what runs as root")
 	}
 	section, _, _ = strings.Cut(section, "\n## ")
 	for line := range strings.Lines(section) {

@@ -50,6 +50,19 @@ func (s shell) write(name, text string) error {
 	return os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600)
 }
 
+// pages are the texts of the pages whose commands a run takes, one after the other.
+func pages(root string) (string, error) {
+	var out strings.Builder
+	for _, page := range []string{"docs/get-started/install.md", "docs/tasks/upgrade.md"} {
+		text, err := os.ReadFile(filepath.Join(root, page))
+		if err != nil {
+			return "", fmt.Errorf("reading the commands to run: %w", err)
+		}
+		out.Write(append(text, '\n'))
+	}
+	return out.String(), nil
+}
+
 // commands are those of the first block of code on a page that has a text in it, each
 // with its continuations.
 func commands(page, having string) ([]string, error) {

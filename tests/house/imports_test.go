@@ -20,13 +20,13 @@ import (
 
 const root = "github.com/nvidia/nvsentinel/"
 
-// floors lists, per folder, the sibling folders it may import, as ARCHITECTURE.md has
+// floors lists, per folder, the sibling folders it may import, as docs/contributing/architecture.md has
 // them. The tests may import all of them.
 func floors(t *testing.T) map[string][]string {
 	t.Helper()
 	out := map[string][]string{"tests": nil}
 	quoted := regexp.MustCompile("`([^`]+)`")
-	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| (`.*|nothing of ours) \\|$").FindAllStringSubmatch(read(t, "ARCHITECTURE.md"), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| (`.*|nothing of this repository) \\|$").FindAllStringSubmatch(read(t, "docs/contributing/architecture.md"), -1) {
 		out[row[1]] = []string{}
 		for _, m := range quoted.FindAllStringSubmatch(row[2], -1) {
 			out[row[1]] = append(out[row[1]], m[1])
@@ -100,7 +100,7 @@ func TestImportMatrix(t *testing.T) {
 		from := folderOf(floors, p.ImportPath)
 		allowed, known := floors[from]
 		if !known {
-			t.Errorf("package %s is in no folder of ARCHITECTURE.md", p.ImportPath)
+			t.Errorf("package %s is in no folder of docs/contributing/architecture.md", p.ImportPath)
 			continue
 		}
 		for _, imports := range [][]string{p.Imports, p.TestImports, p.XTestImports} {

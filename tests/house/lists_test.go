@@ -27,7 +27,7 @@ func read(t *testing.T, file string) string {
 func TestEveryFolderOfTheTableExists(t *testing.T) {
 	for folder := range floors(t) {
 		if _, err := os.Stat(filepath.Join("..", "..", folder)); err != nil {
-			t.Errorf("ARCHITECTURE.md has a row for %s: %v", folder, err)
+			t.Errorf("docs/contributing/architecture.md has a row for %s: %v", folder, err)
 		}
 	}
 }

@@ -20,7 +20,7 @@ var (
 const (
 	// noTest begins the last cell of a row that says why there is no test.
 	noTest = "none: "
-	// proven heads the table of docs/concepts/security.md, which has so many rows at least.
+	// proven heads the table of docs/reference/security-tests.md, which has so many rows at least.
 	proven, provenRows = "## What cannot be done, and the test that proves it", 93
 )
 
@@ -43,7 +43,7 @@ func TestNamedTestsExist(t *testing.T) {
 			have.add(file, text)
 		}
 	}
-	for _, page := range []string{"docs/reference/failure-isolation.md", "docs/reference/limits.md", "docs/concepts/security.md", "docs/reference/waits.md"} {
+	for _, page := range []string{"docs/reference/failure-isolation.md", "docs/reference/limits.md", "docs/reference/security-tests.md", "docs/reference/waits.md"} {
 		found, proofs := 0, false
 		for line := range strings.SplitSeq(files[page], "\n") {
 			cells := strings.Split(strings.TrimSuffix(strings.TrimSpace(line), "|"), "|")
@@ -69,7 +69,7 @@ func TestNamedTestsExist(t *testing.T) {
 // TestWhatCannotBeDone: the table loses no row unseen, says each thing once, and SECURITY.md
 // leads to it. That each row has a test is checked above.
 func TestWhatCannotBeDone(t *testing.T) {
-	_, rest, _ := strings.Cut(read(t, "docs/concepts/security.md"), "\n"+proven+"\n")
+	_, rest, _ := strings.Cut(read(t, "docs/reference/security-tests.md"), "\n"+proven+"\n")
 	section, _, _ := strings.Cut(rest, "\n## ")
 	rows := map[string]bool{}
 	for _, line := range strings.Split(section, "\n| ")[min(1, strings.Count(section, "\n| ")):] {
@@ -86,7 +86,7 @@ func TestWhatCannotBeDone(t *testing.T) {
 	if n := len(rows) - 1; n < provenRows { // without the heads of the columns
 		t.Errorf("the table has %d rows, fewer than %d", n, provenRows)
 	}
-	if !strings.Contains(read(t, "SECURITY.md"), "(docs/concepts/security.md#what-cannot-be-done-and-the-test-that-proves-it)") {
+	if !strings.Contains(read(t, "SECURITY.md"), "(docs/reference/security-tests.md#what-cannot-be-done-and-the-test-that-proves-it)") {
 		t.Error("SECURITY.md does not lead to the table")
 	}
 }

@@ -4,6 +4,7 @@
 package reasons
 
 import (
+	"cmp"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -29,8 +30,8 @@ type Reason struct {
 const action = "Action:"
 
 // Read finds the reasons below the root of the repository: constants of a type whose name ends
-// in Reason, and string constants whose name begins with Reason. Tests and the folder tests are
-// left out.
+// in Reason, string constants whose name begins or ends with Reason, and those whose comment has
+// an action. Tests and the folder tests are left out.
 func Read(root string) ([]Reason, error) {
 	var out []Reason
 	err := filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
@@ -68,10 +69,11 @@ func of(file string, parsed *ast.File) (out []Reason) {
 			if !ok || len(spec.Names) != 1 || len(spec.Values) != 1 {
 				continue
 			}
+			doc := cmp.Or(spec.Doc, group.Doc) // of a constant that is declared alone
 			value, ok := text(spec.Values[0])
-			if ok && isReason(spec) {
+			if ok && (isReason(spec) || strings.Contains(doc.Text(), action)) {
 				r := Reason{Value: value, Constant: spec.Names[0].Name, File: file}
-				r.Meaning, r.Action = split(r.Constant, spec.Doc.Text())
+				r.Meaning, r.Action = split(r.Constant, doc.Text())
 				out = append(out, r)
 			}
 		}
@@ -92,7 +94,14 @@ func text(e ast.Expr) (string, bool) {
 	return value, err == nil && value != ""
 }
 
+// others are constants with Reason in their name that are none: keys of metadata, a key of a
+// ConfigMap and an address.
+var others = []string{"MetadataStrategyReason", "ReasonKey", "metadataReason", "reasons"}
+
 func isReason(spec *ast.ValueSpec) bool {
+	if slices.Contains(others, spec.Names[0].Name) {
+		return false
+	}
 	switch t := spec.Type.(type) {
 	case *ast.Ident:
 		return strings.HasSuffix(t.Name, "Reason")

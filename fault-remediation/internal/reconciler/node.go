@@ -15,13 +15,16 @@ import (
 
 // Reasons of our Events about Nodes.
 const (
-	// EventNeedsHuman tells that a repair ended with a person.
+	// EventNeedsHuman: the remediation of a fault requires manual intervention, for the reason that the Event names.
+	// Action: run `nvsentinel why <node>`, repair the machine, then run `nvsentinel release <node>`.
 	EventNeedsHuman = "RepairNeedsHuman"
-	// EventEscalated tells that the next action is taken.
+	// EventEscalated: the remediation failed and the next stronger action starts. Action: none.
 	EventEscalated = "RepairEscalated"
-	// EventNoRepair tells that a fault asks for no repair, and is waited for.
+	// EventNoRepair: the fault recommends no remediation, so the node stays quarantined until its recovery. Action:
+	// resolve the cause, or run `nvsentinel clear <node> <record>`.
 	EventNoRepair = "NoRepair"
-	// EventLemon tells that a Node is marked as a lemon.
+	// EventLemon: the machine needed several remediations within the window of `[lemon]`, so its Node has the lemon
+	// label. Action: have the machine inspected, then remove the label or run `nvsentinel release <node>`.
 	EventLemon = "NodeIsALemon"
 )
 

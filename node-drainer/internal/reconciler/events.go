@@ -13,16 +13,29 @@ import (
 
 // Reasons of the Events on the Node.
 const (
-	drainStarted   = "DrainStarted"
+	// drainStarted: the drain of the node began. Action: none.
+	drainStarted = "DrainStarted"
+	// drainSucceeded: no Pod that has to leave is on the node. Action: none.
 	drainSucceeded = "DrainSucceeded"
+	// drainCancelled: the quarantine session ended or no fault needs the drain, so it stopped. Action: none.
 	drainCancelled = "DrainCancelled"
-	drainBlocked   = "DrainBlocked"
-	newerVersion   = "NewerVersion"
-	podsLeftAlone  = "PodsLeftAlone"
-	podsLost       = "PodsLeftToRepair"
-	// The two reasons that the predecessor's users know.
+	// drainBlocked: Pods stay on the node for longer than expected, for the cause that the Event names. Action: run
+	// `nvsentinel why <node>` and remove the cause, for example a PodDisruptionBudget that permits no eviction.
+	drainBlocked = "DrainBlocked"
+	// newerVersion: a newer version of node-drainer wrote the drain status of a record, so this one does not continue
+	// it. Action: finish the upgrade.
+	newerVersion = "NewerVersion"
+	// podsLeftAlone: Pods came back to the cordoned node after several evictions, so the drain no longer waits for
+	// them, as for Pods of DaemonSets. Action: stop their controller from placing them on cordoned nodes.
+	podsLeftAlone = "PodsLeftAlone"
+	// podsLost: Pods that are not ready or do not terminate no longer hold the drain, and end with the remediation of
+	// the machine. Action: none.
+	podsLost = "PodsLeftToRepair"
+	// awaitingCompletion: the drain waits for Pods to complete. The predecessor has the same reason. Action: none.
 	awaitingCompletion = "AwaitingPodCompletion"
-	awaitingDeadline   = "WaitingBeforeForceDelete"
+	// awaitingDeadline: Pods are deleted when their deadline has passed. The predecessor has the same reason. Action:
+	// none.
+	awaitingDeadline = "WaitingBeforeForceDelete"
 )
 
 // report makes a step visible: log, metrics and an Event on the Node.
