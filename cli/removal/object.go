@@ -117,10 +117,13 @@ func whole(kind string, m metav1.ObjectMeta, gvr schema.GroupVersionResource) It
 	}
 }
 
+// component begins the name under which a service writes Events (eventrecorder.Component).
+const component = "nvsentinel-"
+
 // OurEvent says whether the suite wrote an Event: a service, or a connector about a
 // fault of a node.
 func OurEvent(e corev1.Event) bool {
-	return slices.ContainsFunc(leases, func(x [2]string) bool { return e.Source.Component == x[0] }) ||
+	return slices.ContainsFunc(leases, func(x [2]string) bool { return e.Source.Component == component+x[0] }) ||
 		e.Source.Component == "nvsentinel" && e.InvolvedObject.Name == brake.Name ||
 		e.InvolvedObject.Kind == "Node" && strings.HasSuffix(e.Reason, nodemark.UnhealthyReason(""))
 }

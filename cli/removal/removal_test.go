@@ -16,6 +16,7 @@ import (
 	"github.com/nvidia/nvsentinel/cli/removal"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
+	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
@@ -268,7 +269,7 @@ func TestOurEvents(t *testing.T) {
 		event corev1.Event
 		want  bool
 	}{
-		{about("Node", "n", "fault-quarantine", "NodeReleased"), true},
+		{about("Node", "n", eventrecorder.Component("fault-quarantine"), "NodeReleased"), true},
 		{about("Node", "n", "gpu-health-monitor", "GpuInforomWatchIsNotHealthy"), true},
 		{about("ConfigMap", "nvsentinel-brake", "nvsentinel", "EmergencyBrakeOn"), true},
 		{about("Pod", "n", "theirs", "ProbeIsNotHealthy"), false},

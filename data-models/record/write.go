@@ -180,7 +180,7 @@ func same(a, b any) bool {
 // diagram per status field.
 func Drawing() string {
 	var b strings.Builder
-	b.WriteString("# Legal transitions of a record's status\n\nGenerated from `record.Transitions`; the stores refuse everything else.\n")
+	b.WriteString("# State transitions\n\nWritten from `record.Transitions` by `make generate`. These are the transitions of a record's status that the stores accept. They refuse every other one.\n")
 	field := ""
 	for _, t := range Transitions() {
 		if t.Field != field {

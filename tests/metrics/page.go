@@ -13,7 +13,7 @@ const about = `# Metrics
 
 Written from the programs by ` + "`make generate`" + `.
 
-Each program serves them at ` + "`/metrics`" + ` of ` + "`--metrics-address`" + `, and those of Go's runtime and of the process (` + "`go_*`, `process_*`" + `) besides. Where nvsentinel-controller runs several controllers in one process, the label ` + "`controller`" + ` says of which one a series is. A name says the unit: seconds, bytes; without one it is a number of things. A metric that only a part of a program has, such as one role of platform-connectors or one feature, is there when that part runs; a series with labels is there from its first value on.
+Each program serves its metrics at ` + "`/metrics`" + ` of ` + "`--metrics-address`" + `, with the metrics of the Go runtime and of the process (` + "`go_*`, `process_*`" + `). If nvsentinel-controller runs several controllers in one process, the label ` + "`controller`" + ` names the controller of each series. A name ends in its unit, for example seconds or bytes. A metric without a unit counts things. A metric of an optional part, such as one role of platform-connectors, exists only while that part runs. A series with labels exists from its first value on.
 
 `
 

@@ -94,8 +94,8 @@ func (g *Gateways) ready(ctx context.Context) ([]corev1.Pod, error) {
 	case err != nil:
 		return nil, fmt.Errorf("looking for a gateway: %w", err)
 	case len(list.Items) == 0:
-		return nil, fmt.Errorf("namespace %s has no gateway (no pod with %s): if the installation is elsewhere, say so with -n; "+
-			"if its connectors go to the store themselves (platformConnectors.upstream: store), give --store or set NVSENTINEL_STORE", g.Namespace, selector)
+		return nil, fmt.Errorf("namespace %s has no gateway (no pod with %s): name the namespace of the installation with -n, "+
+			"or read the store directly with --store or NVSENTINEL_STORE", g.Namespace, selector)
 	}
 	ready := slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return !isReady(&p) })
 	if len(ready) == 0 {

@@ -15,7 +15,7 @@ const sharedPage = "docs/reference/configuration/shared.md"
 
 const aboutShared = `# Shared blocks of the configuration
 
-Written from the programs by ` + "`make generate`" + `. What several programs have is here once. The page of a program names the blocks that it uses, with the table that a block stands in there, and the defaults that differ. General rules: [configuration](README.md).
+Written from the programs by ` + "`make generate`" + `. This page describes each block of keys that several programs share. The page of a program names its blocks, the table that contains each of them, and the defaults that differ. General rules: [configuration](README.md).
 `
 
 // block is a part of a configuration that several programs have.

@@ -21,7 +21,7 @@ func Index(t testing.TB, common any) {
 	for _, x := range r.all {
 		fmt.Fprintf(&out, "| %s | %s | %s | %s |\n", code(x.flag), x.kind, code(x.value), Cell(x.meaning))
 	}
-	out.WriteString("\n## Programs\n\nWhat several programs have is in [shared blocks](shared.md).\n\n")
+	out.WriteString("\n## Programs\n\nKeys that several programs share are in [shared blocks](shared.md).\n\n")
 	pages, err := filepath.Glob(filepath.Join(root(t), "docs/reference/configuration/*.md"))
 	if err != nil {
 		t.Fatal(err)
@@ -59,23 +59,23 @@ const about = `# Configuration
 
 Written from the programs by ` + "`make generate`" + `.
 
-A program reads its defaults, then the file of ` + "`--config`" + `, then variables of the environment, then flags; the later wins. The file is TOML, or YAML with the same keys if its name ends in ` + "`.yaml`" + `. An unknown key is an error at the start, and so is a value out of its bounds. ` + "`--check-config`" + ` says both without a start.
+A program reads its defaults first, then the file of ` + "`--config`" + `, then environment variables, then flags. A later source overrides an earlier one. The file is TOML, or YAML with the same keys if its name ends in ` + "`.yaml`" + `. An unknown key or a value outside its bounds stops the start with an error. To check a configuration without a start, run the program with ` + "`--check-config`" + `.
 
-- Keys are written in camelCase. The error of an unknown key names the present spelling, or the nearest known key; [nvsentinel convert-config](../cli.md#converting-a-configuration) converts files of the earlier NVSentinel.
-- ` + "`a.b`" + ` is the key ` + "`b`" + ` of the table ` + "`[a]`" + `; ` + "`a[].b`" + ` that of each table in the list ` + "`[[a]]`" + `; ` + "`a.NAME.b`" + ` that of a table with a name of yours.
-- A key of type secret takes a [reference](#secrets); in any other text a reference is an error.
-- A duration is written like ` + "`90s`, `5m` or `24h`" + `. A list is separated by commas in a flag.
-- Restart "no": a change of the file is taken over while the program runs.
+- Keys are in camelCase. The error of an unknown key names the present spelling or the nearest known key. [nvsentinel convert-config](../cli.md#convert-config) converts files of the earlier NVSentinel.
+- ` + "`a.b`" + ` is the key ` + "`b`" + ` of the table ` + "`[a]`" + `. ` + "`a[].b`" + ` is the key in each table of the list ` + "`[[a]]`" + `. ` + "`a.NAME.b`" + ` is the key in a table whose name you choose.
+- A key of type secret takes a [reference](#secrets). In any other text a reference is an error.
+- A duration is written like ` + "`90s`, `5m` or `24h`" + `. In a flag, commas separate the entries of a list.
+- Restart "no": the running program applies a change of the file.
 
 ## Secrets
 
-A key of type **secret** takes a text, or a reference: ` + "`${env:NAME}` or `${file:/path}`" + `. A reference is the whole text, and is replaced by what it names when the program starts. The file is a regular one, such as a key of a mounted Secret, with one line of at most 64 KiB.
+A key of type **secret** takes a text or a reference: ` + "`${env:NAME}` or `${file:/path}`" + `. The reference has to be the whole text. The program replaces it at the start. The file is a regular file, for example a key of a mounted Secret, with one line of at most 64 KiB.
 
-In every other key, flag and variable, also within rules, policies, patterns and metadata, a text with ` + "`${env:` or `${file:`" + ` is an error that names the place: who may write a rule reads no secret by it. For a text that is meant so write ` + "`$${env:` or `$${file:`" + `. Where another value has to come from the environment, let Kubernetes put it into an argument: ` + "`--endpoint=$(NAME)`" + `. Templates of objects and tickets are no configuration: they are passed on as they are, and nothing in them is resolved.
+In every other key, flag and variable, also within rules, policies, patterns and metadata, a text with ` + "`${env:` or `${file:`" + ` is an error that names the place. Therefore an author of a rule cannot read a secret with it. If you need that text literally, write ` + "`$${env:` or `$${file:`" + `. If another value has to come from the environment, let Kubernetes put it into an argument: ` + "`--endpoint=$(NAME)`" + `. Templates of objects and tickets are no configuration. They are passed on unchanged, and nothing in them is resolved.
 
-A key of type **file of a secret** takes the path of such a file, which is read when it is used. Who may write the configuration often chooses the receiver too, so a file that another key names is refused, and so is the pod's own token for the API server.
+A key of type **file of a secret** takes the path of such a file, which the program reads when it uses the secret. A file that another key names is refused, and so is the Pod's own token for the API server, because an author of the configuration often chooses the receiver too.
 
-Logs, errors, ` + "`--help`, `--check-config`" + ` and printed configurations show the reference of a secret, or ` + "`[redacted]`" + `, and of a file its path.
+Logs, errors, ` + "`--help`, `--check-config`" + ` and printed configurations show the reference of a secret or ` + "`[redacted]`" + `, and the path of a file.
 
 ## Flags of every program
 `

@@ -23,7 +23,7 @@ const Write = "NVSENTINEL_WRITE_PAGES"
 // intro begins every page.
 const intro = `# Configuration of %s
 
-Written from the program by ` + "`make generate`" + `. Files, flags, variables and what all programs have: [configuration](README.md).
+Written from the program by ` + "`make generate`" + `. See [configuration](README.md) for files, variables, and the flags of every program.
 
 `
 

@@ -94,7 +94,7 @@ func TestASmallTree(t *testing.T) {
 		configurationFolder + "/a.md":             "# a\n\n| key | flag |\n|---|---|\n| `x` | `--x` |\n|  | |\n\n| other |\n|---|\n| y |\n",
 		configurationFolder + "/b.md":             "| key | flag |\n|---|---|\n| `x` | |\n| `y` | |\n",
 		configurationFolder + "/README.md":        "| flag |\n|---|\n| `--version` |\n",
-		"docs/reference/metrics.md":                         "| metric | type |\n|---|---|\n| `a_b` | x |\n| `a_c` | x |\n\n## b\n\n| metric | type |\n|---|---|\n| `b_c` | x |\n| `a_b` | x |\n",
+		"docs/reference/metrics.md":               "| metric | type |\n|---|---|\n| `a_b` | x |\n| `a_c` | x |\n\n## b\n\n| metric | type |\n|---|---|\n| `b_c` | x |\n| `a_b` | x |\n",
 		"hack/tools/images/images.txt":            "# all\n\nm   .   with x\n",
 		"examples/main.go":                        "package main\n",
 		filepath.Join("csp-plugins", "x", "m.go"): "package main\n",
