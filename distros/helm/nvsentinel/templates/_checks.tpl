@@ -26,7 +26,7 @@ schema lets through, and keys of `global` that nothing here reads. */}}
 {{- else }}{{ $unknown = append $unknown (printf "global.%s: nothing here reads it; known are %s" $key (join ", " $known)) }}{{ end -}}
 {{- end -}}
 {{- end -}}
-{{- if $removed }}{{ $removed = append $removed "docs/tasks/upgrade.md, \"A connector that wrote to the store\", says what else to do" }}{{ end -}}
+{{- if $removed }}{{ $removed = append $removed "docs/tasks/upgrade.md, \"Changes that need your action\", lists the other steps" }}{{ end -}}
 {{- if $earlier }}{{ $earlier = append $earlier "These are values of the earlier NVSentinel: nvsentinel convert-config values.yaml prints them in the present spelling (docs/tasks/migrate-from-nvsentinel.md)" }}{{ end -}}
 {{- if and $unknown (not $earlier) }}{{ $unknown = append $unknown "For values of the earlier NVSentinel: nvsentinel convert-config values.yaml says what replaces them" }}{{ end -}}
 {{- with concat $removed $earlier $unknown }}{{ fail (printf "\n\n%s\n" (join "\n" .)) }}{{ end -}}
