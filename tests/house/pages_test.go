@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nvidia/nvsentinel/internal/testkit/reference"
+	generated "github.com/nvidia/nvsentinel/internal/testkit/reference"
 )
 
 // listed is one line of the navigation: a section of the first level, or a page.
@@ -79,7 +79,7 @@ func TestSummaryForLanguageModels(t *testing.T) {
 		title, text, _ := strings.Cut(strings.TrimPrefix(read(t, "docs/"+page), "# "), "\n")
 		out += fmt.Sprintf("\n- [%s](https://github.com/nvidia/nvsentinel/blob/main/docs/%s): %s", title, page, firstSentence(text))
 	}
-	reference.Check(t, "docs/llms.txt", strings.ReplaceAll(out, "\n\n\n", "\n\n")+"\n")
+	generated.Check(t, "docs/llms.txt", strings.ReplaceAll(out, "\n\n\n", "\n\n")+"\n")
 }
 
 // firstSentence of the first paragraph that is text.

@@ -32,7 +32,8 @@ var (
 	block     = regexp.MustCompile("(?ms)^ *```(\\w*).*?^ *```[^\n]*$")
 	inline    = regexp.MustCompile("`[^`\n]*`")
 	target    = regexp.MustCompile(`\]\([^)]*\)`)
-	paragraph = regexp.MustCompile(`\n\s*\n|\n\s*(?:[-*]|\d+\.)\s`)
+	marker    = regexp.MustCompile(`(?m)^\s*(?:[-*]|\d+\.)\s+`)
+	paragraph = regexp.MustCompile(`\n\s*\n`)
 	word      = regexp.MustCompile(`[A-Za-z][A-Za-z'-]*`)
 	you       = regexp.MustCompile(`(?i)\b(?:you|your|yours)\b`)
 	tell      = regexp.MustCompile(`(?i)\b(?:tell|tells|told|telling|say|says|said|saying)\b`)
@@ -65,6 +66,7 @@ func Count(page string) Figures {
 		}
 	}
 	text := target.ReplaceAllString(inline.ReplaceAllString(kept.String(), "CODE"), "]")
+	text = marker.ReplaceAllString(text, "\n\n")
 	f.Words = len(word.FindAllString(text, -1))
 	f.You = len(you.FindAllString(text, -1))
 	f.Tell = len(tell.FindAllString(text, -1))

@@ -33,11 +33,11 @@ func TestCount(t *testing.T) {
 	}{
 		"prose": {
 			"# What is not counted\n\nYou run `tell me` on your node. It works; it says so.\n\n- Who reads this wins.\n- What is it?\n",
-			prose.Figures{Pages: 1, Total: 24, Words: 18, You: 2, Tell: 1, Clauses: 1, Semicolons: 1, Sentences: 4, Lines: 4, Paragraphs: []int{11, 4, 3}},
+			prose.Figures{Pages: 1, Total: 26, Words: 18, You: 2, Tell: 1, Clauses: 1, Semicolons: 1, Sentences: 4, Lines: 4, Paragraphs: []int{11, 4, 3}},
 		},
 		"tables, code and a diagram": {
 			"| you | say |\n|---|---|\n| a; b | c |\n\n```\nyou say;\n```\n\n1. See\n\n   ```mermaid\n   flowchart LR\n   ```\n",
-			prose.Figures{Pages: 1, Total: 26, Words: 1, Lines: 4, TableLines: 3, Paragraphs: []int{1}, Blocks: 2, Diagrams: 1},
+			prose.Figures{Pages: 1, Total: 22, Words: 1, Lines: 4, TableLines: 3, Paragraphs: []int{1}, Blocks: 2, Diagrams: 1},
 		},
 	}
 	for name, tt := range tests {
