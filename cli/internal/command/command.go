@@ -90,7 +90,7 @@ Exit codes:
   0  done, every source was read
   1  failed: no source could be read, or the answer not written
   2  wrong usage
-  3  done in part: a source could not be read; the answer says which
+  3  partial result: a source could not be read, and the output names it
   4  why and trace only: every source was read, and none knows it
 `
 
