@@ -64,6 +64,11 @@ fmt: ## Format the Go code.
 generate: ## Regenerate code from protobufs, API types and catalogues, pages of the configuration, and manifests from the chart (needs protoc).
 	@hack/generate.sh
 
+.PHONY: demo-output
+demo-output: ## Write the output of the demo into the pages, with a picture of it.
+	@$(PREPARE) demo
+	@hack/demo-output.sh
+
 .PHONY: docs
 docs: ## Build the documentation site into bin/site, or serve it: make docs [SERVE=1].
 	@hack/docs.sh $(if $(SERVE),serve)

@@ -22,6 +22,6 @@ fi
 export NO_MKDOCS_2_WARNING=1
 case "${1:-build}" in
 serve) exec "$dir/bin/python" -m mkdocs serve ;;
-build) exec "$dir/bin/python" -m mkdocs build --strict --quiet ;;
+build) exec "$dir/bin/python" -m mkdocs build --strict ;;
 *) echo "usage: hack/docs.sh [serve]" >&2; exit 2 ;;
 esac

@@ -10,7 +10,7 @@ import (
 // Location is the part of a service's configuration that says where the records
 // are; it is embedded.
 type Location struct {
-	_ struct{} `block:"Store" usage:"Where the records are ([stores](../stores.md))"`
+	_ struct{} `block:"Store" usage:"Where the records are ([stores](../../tasks/choose-a-store.md))"`
 
 	// Store is the address; required.
 	Store config.Secret `toml:"store" flag:"store" usage:"address of the records: sqlite:///path, postgres://user@host/database or mongodb://host,host/database"`

@@ -41,9 +41,12 @@ func plainText(t *testing.T) map[string]string {
 	return out
 }
 
+// names are those of tests and of their cases, which pages list.
+var names = regexp.MustCompile(`conformance suite, "[^"]*"|\b(?:Test|Fuzz)\w+(?:/[\w.]+(?:, [a-z0-9_][\w.]*)*)?`)
+
 // privateWords are the findings in a page: the word, and what to write.
 func privateWords(text string) (out []string) {
-	text = link.ReplaceAllString(code.ReplaceAllString(fence.ReplaceAllString(text, ""), "CODE"), "]")
+	text = names.ReplaceAllString(link.ReplaceAllString(code.ReplaceAllString(fence.ReplaceAllString(text, ""), "CODE"), "]"), "TEST")
 	for pattern, instead := range private {
 		for _, found := range regexp.MustCompile(`(?i)\b(?:`+pattern+`)\b`).FindAllString(text, -1) {
 			out = append(out, found+": write "+instead)

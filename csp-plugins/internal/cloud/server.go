@@ -49,7 +49,7 @@ func ServeAsync(d *daemon.Daemon, name string, c Config, proof Proof, provider A
 
 // Server is how a plugin of this repository is called: where, by TLS, and by whom.
 type Server struct {
-	_ struct{} `block:"Server of a plugin" usage:"Where the janitor calls a provider plugin, and who may call it ([plugins](../plugins.md))"`
+	_ struct{} `block:"Server of a plugin" usage:"Where the janitor calls a provider plugin, and who may call it ([plugins](../../tasks/connect-a-cloud.md))"`
 
 	// Listen is the host:port or unix:///path the janitor calls.
 	Listen string `toml:"listen" bounds:"not empty" flag:"listen" usage:"host:port or unix:///path that the janitor calls"`

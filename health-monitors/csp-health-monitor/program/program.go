@@ -98,7 +98,7 @@ func lead(ctx context.Context, nodes *kube.Nodes, monitor *reconciler.Reconciler
 
 // Config is the part of the configuration that all providers share.
 type Config struct {
-	_ struct{} `block:"Maintenance" usage:"When an announced maintenance of a cloud acts ([csp-health-monitor](../csp-health-monitor.md))"`
+	_ struct{} `block:"Maintenance" usage:"When an announced maintenance of a cloud acts ([csp-health-monitor](../monitors/csp.md))"`
 
 	storeopen.Location
 	lease.Cluster

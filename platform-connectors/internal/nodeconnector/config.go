@@ -21,7 +21,7 @@ const minSpool = 16 << 20
 
 // Shared is what an operator can set about every connector, of a node or not.
 type Shared struct {
-	_ struct{} `block:"Publishers" usage:"Who may send events to a connector, and what connectors show in Kubernetes ([platform-connectors](../platform-connectors.md))"`
+	_ struct{} `block:"Publishers" usage:"Who may send events to a connector, and what connectors show in Kubernetes ([platform-connectors](../connector.md))"`
 
 	// Kubernetes switches what needs the API server on or off.
 	Kubernetes bool `toml:"kubernetes" flag:"kubernetes" usage:"show faults as conditions and Events of Nodes, and bind a node's events to the machine of its Node object"`
