@@ -67,8 +67,8 @@ var explained = []string{"replicas", "image", "resources", "nodeSelector", "tole
 // usual are their defaults that say nothing.
 var usual = []string{"{}", "[]", `""`, "2", `{registry: "", repository: "", tag: "", pullPolicy: ""}`}
 
-const introduction = "# The chart and its values\n\nWritten from `values.yaml` by `make generate`. How to install it, step by step: [docs/get-started/install.md](../../../docs/get-started/install.md). " +
-	"Values for each of the first steps are in `stages/`.\n\n```\n%s\n```\n\nWhere a workload has no line for %s, they are as above, and empty or 2 replicas.\n"
+const introduction = "# Values of the chart\n\nWritten from `values.yaml` by `make generate`. [Install](../../../docs/get-started/install.md) shows the steps. " +
+	"The folder `stages/` has values for each of the first steps.\n\n```\n%s\n```\n\nEach workload also has the keys %s, with the meaning above. They are empty by default, and `replicas` is 2.\n"
 
 const table = "\n| key | default | |\n|---|---|---|\n"
 
