@@ -121,7 +121,8 @@ const (
 	// NoOpenFault: the recovery found no open fault to end. Action: none.
 	NoOpenFault Reason = "NoOpenFault"
 	// DryRun: fault-quarantine runs with `--dry-run`, so the record keeps the effects of the fault and the Node is
-	// not changed. Action: none. To have such faults quarantine nodes, switch `--dry-run` off.
+	// not changed. Action: none. To have new faults quarantine nodes, set the chart value
+	// `faultQuarantine.dryRun` to false.
 	DryRun Reason = "DryRun"
 )
 

@@ -19,6 +19,10 @@ import (
 	"github.com/nvidia/nvsentinel/internal/report"
 )
 
+// refusedReason: policies of kubernetes-object-monitor are invalid, so the previous ones stay active. Action: correct
+// the policies that the Event names.
+const refusedReason = "PoliciesRefused"
+
 // Controller is what nvsentinel-controller runs.
 func Controller() daemon.Controller {
 	c := daemon.NewController(machine.Agent, defaultConfig, build)
@@ -69,6 +73,6 @@ func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 func refusal(events *eventrecorder.Recorder, namespace, name string) func(context.Context, error) {
 	state := corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: namespace, Name: name}
 	return func(_ context.Context, problem error) {
-		events.Event(state, corev1.EventTypeWarning, "PoliciesRefused", problem.Error())
+		events.Event(state, corev1.EventTypeWarning, refusedReason, problem.Error())
 	}
 }

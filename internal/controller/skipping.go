@@ -226,7 +226,8 @@ func reference(o metav1.PartialObjectMetadata) corev1.ObjectReference {
 	}
 }
 
-// EventUndecodable is the reason of the Event about an object that is left out.
+// EventUndecodable: an object does not fit its type, so its controller skips it. Action: correct the field that the
+// Event names.
 const EventUndecodable = "ObjectUndecodable"
 
 // maxSkips bounds the objects that are remembered; all are left out.

@@ -16,6 +16,22 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
+// Reasons of the Events on the Node.
+const (
+	// quarantinedReason: a quarantine session of the node began, with the cordon, taints or labels of the matching rule
+	// sets. Action: none. `nvsentinel why <node>` prints the fault.
+	quarantinedReason = "NodeQuarantined"
+	// releasedReason: the quarantine session of the node ended, for the cause that the Event names, and its cordon, taints
+	// and labels were removed. Action: none.
+	releasedReason = "NodeReleased"
+	// heldReason: a fault of the node waits, because a budget has no capacity or the emergency stop is on. Action: repair
+	// or release the nodes that the Event names, raise the budget, or run `nvsentinel brake off`.
+	heldReason = "QuarantineHeld"
+	// setAsideReason: a record crashed fault-quarantine each time, so it is a dead letter and was not evaluated. Action:
+	// check the node yourself, and report the record as a defect.
+	setAsideReason = "RecordSetAside"
+)
+
 // Event is what is told about a Node.
 type Event struct {
 	Warning         bool
@@ -83,7 +99,7 @@ func (rc *Reconciler) patch(ctx context.Context, node *corev1.Node, mutate func(
 func (rc *Reconciler) noteHeld(ctx context.Context, node *corev1.Node, changed []record.Record) {
 	for _, r := range changed {
 		if r.Reason() == record.Held {
-			rc.Nodes.Note(ctx, node, Event{Warning: true, Reason: "QuarantineHeld", Message: "fault " + r.ID + " is held: " + r.Status.QuarantineVerdict.Detail})
+			rc.Nodes.Note(ctx, node, Event{Warning: true, Reason: heldReason, Message: "fault " + r.ID + " is held: " + r.Status.QuarantineVerdict.Detail})
 		}
 	}
 }
@@ -112,11 +128,11 @@ func (rc *Reconciler) note(ctx context.Context, was, is *corev1.Node, desired ma
 		if uid := nodemark.Read(is).Claim; desired.Session == "" && nodemark.Bears(is) && uid != "" {
 			why += "; cordon, taints and labels stay until the repair object with uid " + uid + ", which claims the node, has ended"
 		}
-		rc.Nodes.Note(ctx, is, Event{Reason: "NodeReleased", Message: "session " + before + " ended: " + why})
+		rc.Nodes.Note(ctx, is, Event{Reason: releasedReason, Message: "session " + before + " ended: " + why})
 	}
 	if desired.Session != "" {
 		rc.Metrics.Quarantined.Inc()
-		rc.Nodes.Note(ctx, is, Event{Reason: "NodeQuarantined", Message: "session " + desired.Session + " opened"})
+		rc.Nodes.Note(ctx, is, Event{Reason: quarantinedReason, Message: "session " + desired.Session + " opened"})
 	}
 }
 

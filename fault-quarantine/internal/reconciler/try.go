@@ -34,7 +34,7 @@ func (rc *Reconciler) Tell(ctx context.Context, f crashloop.Work) {
 		return
 	}
 	rc.Nodes.Note(ctx, node, Event{
-		Warning: true, Reason: "RecordSetAside",
+		Warning: true, Reason: setAsideReason,
 		Message: "record " + f.Record + " killed fault-quarantine each time it was looked at; it is a dead letter now and is not judged: " +
 			"look at the node yourself, see docs/concepts/quarantine.md",
 	})

@@ -22,7 +22,8 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
-// EventClaimOrphaned tells that a claim without an object was taken off a Node.
+// EventClaimOrphaned: the Node named a maintenance object that does not exist, so its annotation was removed. Action:
+// none.
 const EventClaimOrphaned = "ClaimOrphaned"
 
 // claimsEvery is how often claims are looked at.

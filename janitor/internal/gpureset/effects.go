@@ -17,6 +17,9 @@ import (
 	"github.com/nvidia/nvsentinel/janitor/reset"
 )
 
+// resetReason: the janitor is about to create the Job that resets GPUs of the node. Action: none.
+const resetReason = "GPUReset"
+
 // note writes down the services as they are.
 func (c *Reconciler) note(ctx context.Context, p *pass, _ repair.Verdict) error {
 	noted(p.Object, c.Services.facts(p.Node, p.Facts.pods), c.Clock.Now())
@@ -74,7 +77,7 @@ func (c *Reconciler) noteJob(ctx context.Context, p *pass, _ repair.Verdict) err
 // createJob creates the Job. That it has one name makes a second one impossible; an
 // answer that is lost is found out at the next look.
 func (c *Reconciler) createJob(ctx context.Context, p *pass, _ repair.Verdict) error {
-	c.Events.Write(ctx, eventrecorder.Node(p.Node.Name), corev1.EventTypeNormal, "GPUReset",
+	c.Events.Write(ctx, eventrecorder.Node(p.Node.Name), corev1.EventTypeNormal, resetReason,
 		fmt.Sprintf("%s %s resets %s%s", Kind, p.Object.Name, named(p.Object), reconciler.Asker(p.Object)))
 	// Nothing may be created once another replica could lead.
 	fenced, cancel := lease.FenceCall(ctx)

@@ -132,9 +132,9 @@ func Asker(object metav1.Object) string {
 
 // complain shows on the object what is wrong with the plugin.
 func (c *Reconciler) complain(p *pass, failure *provider.Error) {
-	reason := "PluginUnavailable"
+	reason := unavailableReason
 	if failure.Delivery == provider.Refused {
-		reason = "PluginRefused"
+		reason = refusedReason
 	}
 	c.Events.Event(corev1.ObjectReference{
 		APIVersion: v1alpha1.GroupVersion.String(), Kind: c.kind.Name, Name: p.Object.GetName(), UID: p.Object.GetUID(),

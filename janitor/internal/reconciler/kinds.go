@@ -13,6 +13,19 @@ import (
 	"github.com/nvidia/nvsentinel/janitor/repair"
 )
 
+// Reasons of the Events about a maintenance object and its Node.
+const (
+	// rebootReason: the janitor is about to request the reboot of the machine. Action: none.
+	rebootReason = "RebootSignal"
+	// terminateReason: the janitor is about to request the termination of the machine. Action: none.
+	terminateReason = "TerminateSignal"
+	// unavailableReason: the provider plugin did not answer or reported a temporary error, and is called again. Action:
+	// check the plugin if the Event returns.
+	unavailableReason = "PluginUnavailable"
+	// refusedReason: the provider plugin refused the request for good. Action: correct the cause that the Event names.
+	refusedReason = "PluginRefused"
+)
+
 // Kind is what one kind of repair has of its own.
 type Kind struct {
 	// Name of the kind, for example RebootNode.
@@ -41,7 +54,7 @@ type Kind struct {
 // RebootNode is the kind of reboots.
 func RebootNode() Kind {
 	return Kind{
-		Name: "RebootNode", action: "reboot", announced: "RebootSignal", needsBoot: true,
+		Name: "RebootNode", action: "reboot", announced: rebootReason, needsBoot: true,
 		goal: v1alpha1.ConditionNodeReady, hoped: "was Ready under another boot id", awaits: repair.BootUnchanged,
 		object: func() v1alpha1.Repair { return &v1alpha1.RebootNode{} },
 		list:   func() client.ObjectList { return &v1alpha1.RebootNodeList{} },
@@ -56,7 +69,7 @@ func RebootNode() Kind {
 // TerminateNode is the kind of terminations.
 func TerminateNode() Kind {
 	return Kind{
-		Name: "TerminateNode", action: "terminate", announced: "TerminateSignal", forGood: true,
+		Name: "TerminateNode", action: "terminate", announced: terminateReason, forGood: true,
 		goal: v1alpha1.ConditionNodeTerminated, hoped: "and its machine were gone", awaits: repair.MachineThere,
 		object: func() v1alpha1.Repair { return &v1alpha1.TerminateNode{} },
 		list:   func() client.ObjectList { return &v1alpha1.TerminateNodeList{} },

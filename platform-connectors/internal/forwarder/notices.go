@@ -29,6 +29,9 @@ const (
 	// repeats are counted and not stored. Action: correct the monitor that sends so many. If they are right, raise
 	// `platformConnectorsGateway.nodeRecordsPerDay` and `nodeBytesPerDay`.
 	EventsCounted = "EventsCounted"
+	// setAsideReason: an event crashed the connector each time, so it is a dead letter of the node. Action: check the node
+	// yourself, and report the event as a defect.
+	setAsideReason = "EventSetAside"
 	// DeadLettersDropped: the node has more dead letters than are kept, so the oldest are deleted. Action: correct
 	// the cause that the dead letters name.
 	DeadLettersDropped = "DeadLettersDropped"
@@ -212,6 +215,6 @@ func (f *Fatal) event(ctx context.Context, text string) error {
 		return errors.New("the Node was not seen yet")
 	}
 	return nodeclient.CountFault(ctx, f.Client.Events, node, nodeclient.FaultEvent{
-		Component: Component, Reason: "EventSetAside", Message: text, Times: 1, Last: f.Clock.Now(),
+		Component: Component, Reason: setAsideReason, Message: text, Times: 1, Last: f.Clock.Now(),
 	})
 }

@@ -25,6 +25,18 @@ const (
 	reasonWrong = "Wrong"
 )
 
+// Reasons of Events.
+const (
+	// notAcceptedReason: the RepairChain or RepairTemplate cannot be used. Action: correct each mistake that the Event
+	// names.
+	notAcceptedReason = "NotAccepted"
+	// warningsReason: the RepairChain or RepairTemplate can be used and has a probable mistake. Action: check the part that
+	// the Event names.
+	warningsReason = "AcceptedWithWarnings"
+	// outputReason: an output of a step changed, with the digests of the output and of the inputs. Action: none.
+	outputReason = "OutputChanged"
+)
+
 // templateController tells templates whether they can be used.
 type templateController struct{ *Reconciler }
 
@@ -91,7 +103,7 @@ func (c *Reconciler) accepted(o client.Object, conditions *[]metav1.Condition, w
 	}
 	if note := made.Message; note != "" {
 		c.Log.Warn("what a chain or template says is wrong or probably not meant", "object", o.GetName(), "accepted", made.Status, "message", note)
-		c.events.Eventf(o, nil, corev1.EventTypeWarning, map[bool]string{true: "NotAccepted", false: "AcceptedWithWarnings"}[wrong != nil], "Accept",
+		c.events.Eventf(o, nil, corev1.EventTypeWarning, map[bool]string{true: notAcceptedReason, false: warningsReason}[wrong != nil], "Accept",
 			"%s", strings.ToValidUTF8(note[:min(len(note), maxNote)], ""))
 	}
 	return true

@@ -290,7 +290,7 @@ func (c *Reconciler) tell(before, run *v1alpha1.RepairRun) {
 	for _, s := range run.Status.Steps {
 		for _, o := range s.Outputs {
 			if name := s.Name + "." + o.Name; read[name] != o.Digest {
-				c.events.Eventf(run, nil, corev1.EventTypeNormal, "OutputChanged", "Repair", "%s is %s, of inputs %s", name, o.Digest, o.InputDigest)
+				c.events.Eventf(run, nil, corev1.EventTypeNormal, outputReason, "Repair", "%s is %s, of inputs %s", name, o.Digest, o.InputDigest)
 			}
 		}
 		if s.State == was[s.Name] || s.State == v1alpha1.StepWaiting {
