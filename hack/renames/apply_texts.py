@@ -22,7 +22,7 @@ NEEDS_CODE = {('cli/internal/command/brake.go', 'brake on|off'),
               ('cli/internal/command/brake.go', '  nvsentinel brake on --reason \\"wrong firmware catalogue\\"\\n  nvsentinel brake off --reason \\"catalogue mended\\"')}
 # Files that are never changed: the predecessor's names, history, modules.
 # Generated from other places than these texts: CRDs, the schema, the list of pages. Dashboards say it in prose.
-LEAVE = re.compile(r'^(CHANGELOG\.md|LICENSE|go\.(mod|sum|work)|.*/go\.(mod|sum)|cli/convert/names\.yaml|tests/reasons/|docs/contributing/|'
+LEAVE = re.compile(r'^(CHANGELOG\.md|LICENSE|go\.(mod|sum|work)|.*/go\.(mod|sum)|cli/convert/names\.yaml|tests/reasons/|hack/renames/|docs/contributing/|'
                    r'docs/llms\.txt|docs/reference/(crds|metrics|predecessor-names|failure-isolation|alerts|benchmarks)\.md|'
                    r'distros/helm/nvsentinel/(.*crds/|values\.schema\.json|dashboards/|alerts\.yaml|Chart\.yaml)|.*\.(png|svg|gz|pb\.go|sum))')
 
