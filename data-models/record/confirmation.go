@@ -31,7 +31,7 @@ const (
 	MetadataConfirmedHow  = "confirmedHow"
 )
 
-// Unconfirmed: a rule of the connector wants the fault confirmed by a second signal, further reports or time, so
+// Unconfirmed means that a rule of the connector wants the fault confirmed by a second signal, further reports or time, so
 // it is stored as PERSIST_ONLY until then. Action: none. `nvsentinel why <node>` shows how it can be confirmed and
 // until when.
 const Unconfirmed = "Unconfirmed"

@@ -53,7 +53,7 @@ func (e Event) Runs() (run, before string) {
 	return run, before
 }
 
-// Lemon: the machine needed too many repairs within the window of `[lemon]`, or its Node has the lemon label, and
+// Lemon means that the machine needed too many repairs within the window of `[lemon]`, or its Node has the lemon label, and
 // `keep = true` prevents a further repair. The node stays in quarantine, and no recovery of a monitor ends the
 // session. Action: find the cause or replace the machine, then run `nvsentinel release <node>`. Remove the label
 // `dgxc.nvidia.com/nvsentinel-lemon` if the repairs must not count.

@@ -226,7 +226,7 @@ func reference(o metav1.PartialObjectMetadata) corev1.ObjectReference {
 	}
 }
 
-// EventUndecodable: an object does not fit its type, so its controller skips it. Action: correct the field that the
+// EventUndecodable means that an object does not fit its type, so its controller skips it. Action: correct the field that the
 // Event names.
 const EventUndecodable = "ObjectUndecodable"
 

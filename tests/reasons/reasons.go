@@ -112,10 +112,10 @@ func isReason(spec *ast.ValueSpec) bool {
 	return spec.Type == nil && (strings.HasPrefix(name, "Reason") || strings.HasPrefix(name, "reason") || strings.HasSuffix(name, "Reason"))
 }
 
-// split takes a comment "Name: meaning. Action: what to do." apart.
+// split takes a comment "Name: meaning. Action: what to do." apart, or "Name means that ...".
 func split(constant, comment string) (meaning, act string) {
 	comment = strings.Join(strings.Fields(comment), " ")
-	comment = strings.TrimSpace(strings.TrimPrefix(strings.TrimPrefix(comment, constant), ":"))
+	comment = strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(comment, constant), ":"), " means that")
 	meaning, act, _ = strings.Cut(comment, action)
 	return sentence(meaning), sentence(act)
 }

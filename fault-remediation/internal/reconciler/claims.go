@@ -22,7 +22,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
-// EventClaimOrphaned: the Node named a maintenance object that does not exist, so its annotation was removed. Action:
+// EventClaimOrphaned means that the Node named a maintenance object that does not exist, so its annotation was removed. Action:
 // none.
 const EventClaimOrphaned = "ClaimOrphaned"
 
