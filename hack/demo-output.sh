@@ -4,6 +4,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=docs/get-started/demo-output.txt
-bin/demo --store sqlite | grep -v '^local cluster:' | tee "$out"
+bin/demo --store sqlite | grep -vE '^local cluster:|^ *[0-9hms]+s  ' | tee "$out"
 sed -n '/^Written into the kernel log/,/^\$ nvsentinel status/p' "$out" | sed -e '/^  step /,/^$/d' -e '$d' |
 	go run ./tests/cmd/picture --title "make demo: a fault of a GPU node, from the kernel log to the repaired node" >docs/images/demo.svg
