@@ -15,7 +15,7 @@ const (
 	Finalizer = "nvsentinel.dgxc.nvidia.com/health-event"
 )
 
-// HealthEventRemediationSpec says what is reported of the node.
+// HealthEventRemediationSpec describes the fault to report about the node.
 type HealthEventRemediationSpec struct {
 	// ProcessingStrategy of the event: PROCESS lets it take the node out of service
 	// and have it repaired; PERSIST_ONLY only has it stored.
@@ -30,7 +30,7 @@ type HealthEventRemediationSpec struct {
 	RecommendedAction string `json:"recommendedAction,omitempty"`
 }
 
-// HealthEventRemediationStatus tells what came of it.
+// HealthEventRemediationStatus is the result of the report.
 type HealthEventRemediationStatus struct {
 	// EventID is that of the fault, once the store has it.
 	// +optional

@@ -23,7 +23,7 @@ type GPUSelector struct {
 	PCIBusIDs []string `json:"pciBusIDs,omitempty"`
 }
 
-// GPUResetSpec says which GPUs to reset.
+// GPUResetSpec selects the GPUs to reset.
 //
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="what is reset is immutable"
 type GPUResetSpec struct {
@@ -36,7 +36,7 @@ type GPUResetSpec struct {
 	Selector *GPUSelector `json:"selector,omitempty"`
 }
 
-// GPUResetPhase says how far a reset is.
+// GPUResetPhase is the progress of a reset.
 //
 // +kubebuilder:validation:Enum=Pending;InProgress;Terminating;Succeeded;Failed;Unknown
 type GPUResetPhase string
@@ -138,7 +138,7 @@ const (
 
 // Service is one GPU service as it was before a reset.
 type Service struct {
-	// Label of the Node that says whether the service runs there.
+	// Label of the Node that decides whether the service runs there.
 	Label string `json:"label"`
 	// Value of the label; absent when the Node had no such label.
 	// +optional

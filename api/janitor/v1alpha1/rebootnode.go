@@ -2,7 +2,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// RebootNodeSpec says which machine to reboot.
+// RebootNodeSpec names the machine to reboot.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.nodeName) == has(oldSelf.nodeName)",message="nodeName is immutable"
 type RebootNodeSpec struct {

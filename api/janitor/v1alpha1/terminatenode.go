@@ -2,7 +2,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// TerminateNodeSpec says which machine to give back.
+// TerminateNodeSpec names the machine to terminate.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.nodeName) == has(oldSelf.nodeName)",message="nodeName is immutable"
 type TerminateNodeSpec struct {

@@ -208,7 +208,7 @@ type NodeHealthCheckStatus struct {
 	// +listMapKey=name
 	// +optional
 	UnhealthyNodes []UnhealthyNode `json:"unhealthyNodes,omitempty"`
-	// StormRecoveryActive says whether storm recovery holds back remediations;
+	// StormRecoveryActive reports whether storm recovery holds back remediations;
 	// absent without a stormRecoveryThreshold.
 	// +optional
 	StormRecoveryActive *bool `json:"stormRecoveryActive,omitempty"`
@@ -275,7 +275,7 @@ type UnhealthyNode struct {
 	// while its remediations are not gone.
 	// +optional
 	ConditionsHealthyTimestamp *metav1.Time `json:"conditionsHealthyTimestamp,omitempty"`
-	// HealthyDelayed says that healthyDelay keeps the node's remediations.
+	// HealthyDelayed reports that healthyDelay keeps the node's remediations.
 	// +optional
 	HealthyDelayed *bool `json:"healthyDelayed,omitempty"`
 	// Waiting is why no remediation of the node begins, if that is the node's own

@@ -84,7 +84,7 @@ type Input struct {
 	Value string `json:"value"`
 }
 
-// RepairChainStatus says whether the chain can be used.
+// RepairChainStatus reports whether the chain can be used.
 type RepairChainStatus struct {
 	// Conditions: Accepted.
 	// +listType=map

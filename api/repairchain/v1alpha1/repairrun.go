@@ -162,7 +162,7 @@ type StepStatus struct {
 	// Object of the step.
 	// +optional
 	Object *ObjectTrace `json:"object,omitempty"`
-	// Health of the object, as the template's healthRule tells it. It decides nothing.
+	// Health of the object, as evaluated by the template's healthRule. It decides nothing.
 	// +optional
 	Health *HealthTrace `json:"health,omitempty"`
 	// Inputs of which the object was made.
@@ -217,7 +217,7 @@ type ObjectTrace struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }
 
-// HealthTrace is what a rule says of an object.
+// HealthTrace is the result of a rule for an object.
 type HealthTrace struct {
 	// State is Healthy, Unhealthy or Unknown.
 	State string `json:"state"`

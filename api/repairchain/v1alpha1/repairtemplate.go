@@ -67,7 +67,7 @@ type Output struct {
 	Path string `json:"path"`
 }
 
-// HealthRule says when an object is healthy, unhealthy, or neither.
+// HealthRule decides when an object is healthy, unhealthy, or neither.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.alwaysHealthy), has(self.singleConditionType) && size(self.singleConditionType) > 0, has(self.multiMatch)].filter(x, x).size() == 1",message="exactly one of alwaysHealthy, singleConditionType and multiMatch must be set"
 type HealthRule struct {
@@ -90,7 +90,7 @@ type HealthRule struct {
 	MultiMatch *MultiMatch `json:"multiMatch,omitempty"`
 }
 
-// AlwaysHealthy has nothing to say.
+// AlwaysHealthy has no fields.
 type AlwaysHealthy struct{}
 
 // MultiMatch are the matchers of both verdicts.
@@ -144,7 +144,7 @@ type FieldMatcher struct {
 	MessagePath string `json:"messagePath,omitempty"`
 }
 
-// RepairTemplateStatus says whether the template can be used.
+// RepairTemplateStatus reports whether the template can be used.
 type RepairTemplateStatus struct {
 	// Conditions: Accepted.
 	// +listType=map
