@@ -38,7 +38,7 @@ func TestARecordThatKillsTheExporter(t *testing.T) {
 	var p *process
 	deaths := testkit.Lives(t, 9, func() <-chan struct{} { p = launch(t, file); return p.over }, func() bool {
 		_, text := p.get("/metrics")
-		return b.have() == len(all)-1 && strings.Contains(text, "health_events_exporter_set_aside_records 1")
+		return b.have() == len(all)-1 && strings.Contains(text, "nvsentinel_exporter_dead_lettered_records 1")
 	})
 	if deaths < 3 {
 		t.Errorf("the process died %d times", deaths)

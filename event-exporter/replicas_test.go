@@ -67,7 +67,7 @@ func await(t *testing.T, replicas []*process, replica func() *process) (leader i
 			_, ready := p.get("/readyz")
 			_, metrics := p.get("/metrics")
 			switch {
-			case strings.Contains(metrics, `nvs_lease_leading{task="events"} 1`) && strings.Contains(ready, `"ready":true`) && leader < 0:
+			case strings.Contains(metrics, `nvsentinel_leader_election_is_leader{task="events"} 1`) && strings.Contains(ready, `"ready":true`) && leader < 0:
 				leader = i
 			case !strings.Contains(ready, "standing by"):
 				return false

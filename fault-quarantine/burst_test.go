@@ -139,12 +139,12 @@ func TestALeaderIsFrozenOrKilled(t *testing.T) {
 			s.allow(limit)
 			names := s.nodes(fmt.Sprintf("led%d", i), 10, nil)
 			first := s.start(append([]string{"NVSENTINEL_" + end.how + "=fault-quarantine/" + end.point}, elected("12s", "10s")...)...)
-			first.awaitMetric(`nvs_lease_leading{task="events"} 1`)
+			first.awaitMetric(`nvsentinel_leader_election_is_leader{task="events"} 1`)
 			second := s.start(elected("60s", "50s")...) // outlives a stalled machine: nobody starts it again
 			for _, name := range names {
 				s.fault(name)
 			}
-			second.awaitMetric(`nvs_lease_leading{task="events"} 1`)
+			second.awaitMetric(`nvsentinel_leader_election_is_leader{task="events"} 1`)
 			settled := func() bool {
 				r := s.reasons()
 				return r[record.Matched] == limit && r[record.Held] == len(names)-limit && len(s.inQuarantine(names)) == limit

@@ -82,7 +82,7 @@ func TestADriverPodReleasesNothing(t *testing.T) {
 			if r := s.get(f.ID); r.Status.NodeQuarantined != record.Quarantined || r.Status.Faults[0].ClearedTimestamp != nil {
 				t.Errorf("the record: %s", pretty(r.Status))
 			}
-			p.awaitMetric(`fault_quarantine_marks_restored_total{lifted="uncordon",writer="service account"} 1`)
+			p.awaitMetric(`nvsentinel_fault_quarantine_node_marks_restored_total{action="uncordon",user_kind="service account"} 1`)
 			s.uncordon(node)
 			s.await(f.ID, record.Matched, record.QuarantineCanceled)
 			s.awaitNode(node, clean)

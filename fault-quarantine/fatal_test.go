@@ -41,7 +41,7 @@ func TestARecordThatKillsTheService(t *testing.T) {
 	}
 	for life := range 3 { // the last one with nothing to find
 		p := s.start(fatal)
-		p.awaitMetric("fault_quarantine_set_aside_records 1")
+		p.awaitMetric("nvsentinel_fault_quarantine_dead_lettered_records 1")
 		if life == 0 {
 			s.told(names[0], corev1.EventTypeWarning, "RecordSetAside", bad.ID)
 		}

@@ -187,23 +187,23 @@ func TestTheBudgetChangesWhileItRuns(t *testing.T) {
 		s.await(f.ID, record.Held, "")
 		ids = append(ids, f.ID)
 	}
-	p.awaitMetric("fault_quarantine_held_nodes 4")
+	p.awaitMetric("nvsentinel_fault_quarantine_held_nodes 4")
 	p.awaitMetric(`fault_quarantine_breaker_state{state="TRIPPED"} 1`)
 	s.told(names[0], corev1.EventTypeWarning, "QuarantineHeld", "budget circuitBreaker: 0 nodes")
 
 	s.configure("[circuitBreaker]\nnodes = 1\n")
 	s.await(ids[0], record.Matched, record.Quarantined)
 	s.configure("[circuitBreaker]\nnodes = 1\nunknown = 2\n") // is not used
-	p.awaitMetric("nvs_config_reload_failed 1")
+	p.awaitMetric("nvsentinel_config_reload_failed 1")
 	s.configure(fmt.Sprintf("[circuitBreaker]\nnodes = 1\nresetAt = %s\n", time.Now().UTC().Format(time.RFC3339Nano)))
 	s.await(ids[1], record.Matched, record.Quarantined)
 	s.await(s.recovery(names[2]).ID, record.Cleared, "")
 	s.await(ids[2], record.Superseded, "")
-	p.awaitMetric("fault_quarantine_held_nodes 1")
+	p.awaitMetric("nvsentinel_fault_quarantine_held_nodes 1")
 
 	s.configure("[circuitBreaker]\nenabled = false\n[[budgets]]\nname = \"pool\"\nlabel = \"pool\"\npercentage = 75\n")
 	s.await(ids[3], record.Matched, record.Quarantined)
-	p.awaitMetric(`fault_quarantine_budget_used{budget="pool"} 3`)
+	p.awaitMetric(`nvsentinel_fault_quarantine_budget_used{budget="pool"} 3`)
 	s.awaitNode(names[3], quarantined)
 	want := []string{names[0], names[1], names[3]}
 	testkit.Until(t, patience, func() bool { return len(s.inQuarantine(names)) >= len(want) }) // a verdict comes before its mark
@@ -238,13 +238,13 @@ func TestAFaultOfAnUnknownMachineIsVisible(t *testing.T) {
 		r.Node, r.CreatedAt = record.NodeIdentity{}, s.node(node).CreationTimestamp.Add(-time.Hour)
 	})
 	p := s.start()
-	p.awaitMetric(`fault_quarantine_waiting_nodes{reason="MachineUndecidable"} 1`)
+	p.awaitMetric(`nvsentinel_fault_quarantine_waiting_nodes{reason="MachineUndecidable"} 1`)
 	s.told(node, corev1.EventTypeWarning, "MachineUndecidable", "older than this Node")
 	if r := s.get(f.ID); r.Judged() || !clean(s.node(node)) {
 		t.Errorf("judged %s", r.Reason())
 	}
 	s.await(s.recovery(node).ID, record.Cleared, "")
-	p.awaitMetric(`fault_quarantine_waiting_nodes{reason="MachineUndecidable"} 0`)
+	p.awaitMetric(`nvsentinel_fault_quarantine_waiting_nodes{reason="MachineUndecidable"} 0`)
 	p.stop()
 }
 

@@ -40,7 +40,7 @@ func TestRuleSetsChangeWhileItRuns(t *testing.T) {
 	s.await(s.fault(names[1], code("48")).ID, record.NoRuleMatched, "")
 
 	mount.Change(strings.Replace(about("48", ""), "event.errorCode", "event.errorCode &&", 1))
-	p.awaitMetric("nvs_config_reload_failed 1")
+	p.awaitMetric("nvsentinel_config_reload_failed 1")
 	if code, text := p.get("/readyz"); code == 200 || !strings.Contains(text, "the one before it is in force") {
 		t.Errorf("readiness %d with a bad file: %s", code, text)
 	}
@@ -48,7 +48,7 @@ func TestRuleSetsChangeWhileItRuns(t *testing.T) {
 	s.await(s.fault(names[1], code("48")).ID, record.NoRuleMatched, "")
 
 	mount.Change(about("48", `retention = "100h"`))
-	p.awaitMetric("nvs_config_reload_failed 0")
+	p.awaitMetric("nvsentinel_config_reload_failed 0")
 	s.await(s.fault(names[1], code("48")).ID, record.Matched, record.Quarantined)
 	s.await(s.fault(names[3], code("79")).ID, record.NoRuleMatched, "")
 	s.awaitNode(names[0], quarantined) // what was judged before stands

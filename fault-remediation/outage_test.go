@@ -35,7 +35,7 @@ func TestAPIServerOutage(t *testing.T) {
 
 	cluster.StopAPIServer()
 	w.stamp(record.NodeDrainer, "r1", drained)
-	w.waitMetric(service.Address, `fault_remediation_handled_total{outcome="error"}`)
+	w.waitMetric(service.Address, `nvsentinel_fault_remediation_keys_handled_total{outcome="error"}`)
 	if err := cluster.StartAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
 	}

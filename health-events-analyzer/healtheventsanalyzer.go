@@ -10,6 +10,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-events-analyzer/internal/matching"
 	"github.com/nvidia/nvsentinel/health-events-analyzer/rule"
+	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/report"
 	"github.com/nvidia/nvsentinel/store-client/consumer"
@@ -56,11 +57,17 @@ func build(ctx context.Context, d *daemon.Daemon, cfg Config) error {
 	vet := fatal.Vetting(nil, judge.Try)
 	vet.Records = judge.Recent
 	faults := &consumer.Service{
-		Name: record.AnalyzerAgent, Metrics: "health_events_analyzer", Store: records, Selector: record.ProcessableNonFatalUnhealthyInserts(),
+		Name: record.AnalyzerAgent, Metrics: consume.Names{
+			Namespace: "nvsentinel_analyzer", Handling: "nvsentinel_analyzer_event_handling_duration_seconds",
+			Depth: "nvsentinel_analyzer_queue_depth",
+		}, Store: records, Selector: record.ProcessableNonFatalUnhealthyInserts(),
 		Since: begin, Key: judge.Trigger, Reconcile: judge.Handle, Workers: cfg.Workers, Vet: vet,
 	}
 	causes := &consumer.Service{
-		Name: record.AnalyzerAgent + "-causes", Metrics: "health_events_analyzer_causes", Store: records, Selector: record.AnalyzerCauses(),
+		Name: record.AnalyzerAgent + "-causes", Metrics: consume.Names{
+			Namespace: "nvsentinel_analyzer_causes", Handling: "nvsentinel_analyzer_causes_event_handling_duration_seconds",
+			Depth: "nvsentinel_analyzer_causes_queue_depth",
+		}, Store: records, Selector: record.AnalyzerCauses(),
 		Since: begin, Key: judge.Cause, Reconcile: judge.Handle, Workers: cfg.Workers, Vet: vet,
 	}
 	consumer.Lead(d, consumer.Election{Lease: cfg.Lease, Kubeconfig: cfg.Kube.Kubeconfig, Task: "events"}, faults, causes)

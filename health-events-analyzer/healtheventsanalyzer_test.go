@@ -201,7 +201,7 @@ func TestAConnectorThatIsAway(t *testing.T) {
 	s.fault("n1", "GPU-1")
 	s.fault("n1", "GPU-2")
 	testkit.Until(t, patience, func() bool {
-		return strings.Contains(s.metrics(r), `health_events_analyzer_publish_failures_total{code="Unavailable"}`)
+		return strings.Contains(s.metrics(r), `nvsentinel_analyzer_publish_failures_total{code="Unavailable"}`)
 	})
 	reader, err := storeopen.OpenReader(t.Context(), s.dsn, storeopen.Options{})
 	if err != nil {

@@ -49,7 +49,7 @@ func TestRulesChangeWhileItRuns(t *testing.T) {
 	s.await("First n1 PROCESS")
 
 	mount.Change(strings.Replace(onOneGPU("Bad", "node", 1), "count", "cuont", 1))
-	metric("nvs_config_reload_failed 1")
+	metric("nvsentinel_config_reload_failed 1")
 	answer, err := http.Get("http://" + p.Address + "/readyz")
 	if err != nil {
 		t.Fatal(err)
@@ -62,13 +62,13 @@ func TestRulesChangeWhileItRuns(t *testing.T) {
 	s.await("First n2 PROCESS")
 
 	mount.Change(onOneGPU("Second", "node", 3))
-	metric("nvs_config_reload_failed 0")
-	metric(`health_events_analyzer_judgements_total{reason="Matched",rule_name="Second"} 0`)
+	metric("nvsentinel_config_reload_failed 0")
+	metric(`nvsentinel_analyzer_evaluations_total{reason="Matched",rule_name="Second"} 0`)
 	s.fault("n2", "GPU-1") // the third one: two were there before the rule
 	s.await("Second n2 PROCESS")
 
 	mount.Change(onOneGPU("Third", "cluster", 7)) // the first rule of the cluster
-	metric(`health_events_analyzer_judgements_total{reason="Matched",rule_name="Third"} 0`)
+	metric(`nvsentinel_analyzer_evaluations_total{reason="Matched",rule_name="Third"} 0`)
 	s.fault("n3", "GPU-1")
 	s.fault("n4", "GPU-1") // the seventh
 	s.await("Third n4 PROCESS")

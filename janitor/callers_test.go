@@ -191,7 +191,7 @@ func TestPluginDownAtTheFault(t *testing.T) {
 		_, text := get(t, "http://"+running.Address+"/readyz")
 		return strings.Contains(text, "plugin "+address+" is not available") && told(t, cluster, object, "PluginUnavailable")
 	})
-	if _, metrics := get(t, "http://"+running.Address+"/metrics"); !strings.Contains(metrics, `nvs_janitor_plugin_available{kind="RebootNode",plugin="`+address+`"} 0`) {
+	if _, metrics := get(t, "http://"+running.Address+"/metrics"); !strings.Contains(metrics, `nvsentinel_janitor_plugin_available{kind="RebootNode",plugin="`+address+`"} 0`) {
 		t.Error("the metric does not say that the plugin is away")
 	}
 	ctx, stop := context.WithCancel(context.Background())

@@ -187,8 +187,8 @@ func TestJanitorRebootsANode(t *testing.T) {
 	for _, want := range []string{
 		`janitor_actions_count{action_type="reboot",status="started"} 1`,
 		`janitor_actions_count{action_type="reboot",status="succeeded"} 1`,
-		`nvs_janitor_signals_total{action_type="reboot",result="not_sent"} 1`,
-		`nvs_janitor_signals_total{action_type="reboot",result="acknowledged"} 1`,
+		`nvsentinel_janitor_signals_total{action_type="reboot",result="not_sent"} 1`,
+		`nvsentinel_janitor_signals_total{action_type="reboot",result="acknowledged"} 1`,
 	} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("metrics lack %s", want)

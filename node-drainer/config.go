@@ -30,7 +30,7 @@ type Config struct {
 	// the API server's priority and fairness is the limit.
 	EvictionsPerSecond float64 `toml:"evictionsPerSecond" bounds:"at least 0" flag:"evictions-per-second" usage:"evictions per second, of all nodes; 0 means none but the API server's own limit"`
 	// OverdueAfterMinutes is how long after its fault a drain may wait for pods that may
-	// complete before that is reported: Event DrainBlocked, node_drainer_overdue_nodes
+	// complete before that is reported: Event DrainBlocked, nvsentinel_node_drainer_overdue_drains
 	// and its alert. The pods are left to complete all the same.
 	OverdueAfterMinutes int `toml:"overdueAfterMinutes" bounds:"at least 1 min" flag:"overdue-after-minutes" usage:"minutes after its fault in which a drain may wait for the completion of pods before it is reported"`
 }

@@ -34,7 +34,7 @@ func TestTheServiceGetsReadyAndStops(t *testing.T) {
 			service := daemon.RunForTest(t, name, defaultConfig(), build, append(args,
 				"--kubeconfig", kubeconfig, "--single-host", "--store", "sqlite://"+filepath.Join(t.TempDir(), "r.db"))...)
 			await(t, "http://"+service.Address+"/readyz", "drains")
-			await(t, "http://"+service.Address+"/metrics", "node_drainer_nodes_in_work 0")
+			await(t, "http://"+service.Address+"/metrics", "nvsentinel_node_drainer_active_drains 0")
 			if code := service.Stop(); code != 0 {
 				t.Errorf("exit code %d", code)
 			}

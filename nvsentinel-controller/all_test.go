@@ -61,7 +61,7 @@ func TestAllInOneProcess(t *testing.T) {
 		}
 		metrics = p.metrics(t)
 		for _, c := range controllers() {
-			if !regexp.MustCompile(`nvs_lease_leading\{controller="` + c.Name + `",task="\w+"\} 1`).MatchString(metrics) {
+			if !regexp.MustCompile(`nvsentinel_leader_election_is_leader\{controller="` + c.Name + `",task="\w+"\} 1`).MatchString(metrics) {
 				return false
 			}
 		}

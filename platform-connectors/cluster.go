@@ -33,7 +33,10 @@ func buildCluster(ctx context.Context, d *daemon.Daemon, cfg Config) error {
 	asked := &cluster.Clearing{Records: records, Client: client.Clientset, Clock: d.Clock, Log: d.Log}
 	nodes := kube.WatchNodes(client.Clientset, cluster.StripNode)
 	service := &consumer.Service{
-		Name: name + "-cluster", Metrics: "platform_connector_cluster", Store: records, Selector: shown.Selector(),
+		Name: name + "-cluster", Metrics: consume.Names{
+			Namespace: "nvsentinel_connector_cluster", Handling: "nvsentinel_connector_cluster_event_handling_duration_seconds",
+			Depth: "nvsentinel_connector_cluster_queue_depth",
+		}, Store: records, Selector: shown.Selector(),
 		Reconcile: func(ctx context.Context, node string) error {
 			if err := asked.Handle(ctx, node); err != nil {
 				return err

@@ -48,7 +48,7 @@ func buildGateway(ctx context.Context, d *daemon.Daemon, cfg Config) error {
 	review := func(of, audience string) *authn.Review {
 		return authn.NewReview(cluster.Clientset.AuthenticationV1().TokenReviews(), authn.Verification{
 			Audience: audience, Life: cfg.Gateway.VerdictLife, Refused: refusedLife, AtOnce: cfg.Gateway.Reviews, Remembered: remembered,
-		}, d.Clock, prometheus.WrapRegistererWith(prometheus.Labels{"of": of}, d.Registry))
+		}, d.Clock, prometheus.WrapRegistererWith(prometheus.Labels{"caller": of}, d.Registry))
 	}
 	g := &gateway.Gateway{
 		Callers: &gateway.Callers{

@@ -19,11 +19,11 @@ func TestMetricsAndReadiness(t *testing.T) {
 	await(t, func() (bool, string) {
 		metrics := get(t, connector.url(t, "/metrics"))
 		for _, want := range []string{
-			`platform_connector_accepted_total{strategy="PROCESS"} 1`,
-			`platform_connector_accepted_total{strategy="PERSIST_ONLY"} 0`,
-			`platform_connector_appended_total{result="appended"} 1`,
-			`platform_connector_spool_bytes 0`, `platform_connector_spool_oldest_seconds 0`,
-			`platform_connector_spool_group_size_count 1`,
+			`nvsentinel_connector_events_accepted_total{strategy="PROCESS"} 1`,
+			`nvsentinel_connector_events_accepted_total{strategy="PERSIST_ONLY"} 0`,
+			`nvsentinel_connector_records_appended_total{result="appended"} 1`,
+			`nvsentinel_connector_wal_bytes 0`, `nvsentinel_connector_wal_oldest_seconds 0`,
+			`nvsentinel_connector_wal_group_records_count 1`,
 		} {
 			if !strings.Contains(metrics, want+"\n") {
 				return false, "the metrics lack " + want

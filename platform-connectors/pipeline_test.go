@@ -89,8 +89,8 @@ func TestThePipelineChangesWhatIsStoredAndShown(t *testing.T) {
 	put("overrides.toml", "enabled = false\n")
 	await(t, func() (bool, string) {
 		metrics := get(t, connector.url(t, "/metrics"))
-		return strings.Contains(metrics, `platform_connector_pipeline_reloads_total{result="taken"} 1`) &&
-			strings.Contains(metrics, "platform_connector_spool_bytes 0\n"), metrics
+		return strings.Contains(metrics, `nvsentinel_connector_pipeline_reloads_total{result="taken"} 1`) &&
+			strings.Contains(metrics, "nvsentinel_connector_wal_bytes 0\n"), metrics
 	})
 	s.send(event("b", 1), event("b", 3))
 	all = awaitStored(t, s.records(), 5)
@@ -99,7 +99,7 @@ func TestThePipelineChangesWhatIsStoredAndShown(t *testing.T) {
 	}
 	await(t, func() (bool, string) {
 		metrics := get(t, connector.url(t, "/metrics"))
-		return strings.Contains(metrics, `platform_connector_appended_total{result="duplicate"} 1`+"\n") &&
-			strings.Contains(metrics, `platform_connector_dead_letters_total{reason="refused"} 0`+"\n"), metrics
+		return strings.Contains(metrics, `nvsentinel_connector_records_appended_total{result="duplicate"} 1`+"\n") &&
+			strings.Contains(metrics, `nvsentinel_connector_dead_letters_total{reason="refused"} 0`+"\n"), metrics
 	})
 }

@@ -313,7 +313,7 @@ func TestAFullSpoolIsSaidAndDrained(t *testing.T) {
 		t.Errorf("readiness: %s", ready)
 	}
 	metrics := get(t, connector.url(t, "/metrics"))
-	for _, want := range []string{`platform_connector_refused_total{reason="spool-full"} 1`, "platform_connector_spool_max_bytes 1.6777216e+07"} {
+	for _, want := range []string{`nvsentinel_connector_rejections_total{reason="spool-full"} 1`, "nvsentinel_connector_wal_max_bytes 1.6777216e+07"} {
 		if !strings.Contains(metrics, want+"\n") {
 			t.Errorf("the metrics lack %s", want)
 		}

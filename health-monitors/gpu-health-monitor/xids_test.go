@@ -72,8 +72,8 @@ func TestWatchesOfMIGInstancesThatAreRefused(t *testing.T) {
 			n.engine.XID(1, 13)
 			n.expect("GpuXidWatch 13 " + ofGPU(1) + " warning NONE PERSIST_ONLY")
 			n.await("the metric", func() bool {
-				return n.metric(`gpu_health_monitor_refused_watches{entity="GPU_INSTANCE"}`) == refused &&
-					n.metric(`gpu_health_monitor_refused_watches{entity="COMPUTE_INSTANCE"}`) == "1"
+				return n.metric(`nvsentinel_gpu_monitor_refused_watches{entity="GPU_INSTANCE"}`) == refused &&
+					n.metric(`nvsentinel_gpu_monitor_refused_watches{entity="COMPUTE_INSTANCE"}`) == "1"
 			})
 			n.quiet(10)
 			if count := n.said("DCGM refuses watches"); count != 1 {
@@ -83,7 +83,7 @@ func TestWatchesOfMIGInstancesThatAreRefused(t *testing.T) {
 			sets := n.engine.Calls("HealthSet")
 			n.engine.Start() // watched anew
 			n.reconnected(sets)
-			n.await("the metric", func() bool { return n.metric(`gpu_health_monitor_refused_watches{entity="GPU_INSTANCE"}`) == "0" })
+			n.await("the metric", func() bool { return n.metric(`nvsentinel_gpu_monitor_refused_watches{entity="GPU_INSTANCE"}`) == "0" })
 			n.engine.AppendXID(instance(8), 94, time.Now())
 			n.expect("GpuXidWatch 94 [GPU=1 PCI=00000000:11:00.0 GPU_UUID=GPU-00000001 GPU_INSTANCE=8] warning NONE PERSIST_ONLY")
 		})

@@ -268,7 +268,7 @@ func TestChangedPoliciesAreTakenOver(t *testing.T) {
 		return err == nil && len(list.Items) == 1 && list.Items[0].Reason == "PoliciesRefused"
 	}
 	poll(t, told, func() string { return "no Event about the refused policies" })
-	if _, metrics := get(t, r, "/metrics"); !strings.Contains(metrics, "k8s_object_monitor_policies_reload_failed 1\n") {
+	if _, metrics := get(t, r, "/metrics"); !strings.Contains(metrics, "nvsentinel_object_monitor_policies_reload_failed 1\n") {
 		t.Error("no metric says that the policies were refused")
 	}
 	w.write(broken("After", "kom-reload"))

@@ -33,7 +33,10 @@ func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 		Client: cluster.Clientset, Caches: caches, Policy: policy, Workers: cfg.Workers,
 		Clock: d.Clock, Log: d.Log, Metrics: watch.NewMetrics(d.Registry),
 	}
-	loop := labeler.Loop(consume.NewMetrics(d.Registry, watch.Prefix))
+	loop := labeler.Loop(consume.NewMetrics(d.Registry, consume.Names{
+		Namespace: "nvsentinel_labeler", Handling: "labeler_event_handling_duration_seconds",
+		Depth: "nvsentinel_labeler_queue_depth",
+	}))
 	d.Ready("caches", caches.Ready)
 	d.Ready("labels", loop.Ready)
 	cfg.Lease.Lead(d, cfg.Kube.Kubeconfig, "labels", func(ctx context.Context) error { return labeler.Run(ctx, loop) })

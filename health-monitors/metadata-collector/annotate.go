@@ -185,10 +185,10 @@ type PodMetrics struct {
 func NewPodMetrics(r prometheus.Registerer) *PodMetrics {
 	m := &PodMetrics{
 		Annotated: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "metadata_collector_pod_annotations_total", Help: "Annotations of pods' GPUs that were written or taken away.",
+			Name: "nvsentinel_metadata_collector_pod_annotation_updates_total", Help: "Annotations of pods' GPUs that were written or taken away.",
 		}),
 		Failures: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "metadata_collector_pod_failures_total", Help: "Rounds in which pods could not be annotated with their GPUs.",
+			Name: "nvsentinel_metadata_collector_pod_annotation_failures_total", Help: "Rounds in which pods could not be annotated with their GPUs.",
 		}),
 	}
 	r.MustRegister(m.Annotated, m.Failures)

@@ -163,9 +163,6 @@ func (c *Collector) write(d inventory.Document) error {
 	return nil
 }
 
-// Prefix begins the name of every metric of this program.
-const Prefix = "metadata_collector"
-
 // Metrics of the collector.
 type Metrics struct {
 	// Writes counts written files, by reason.
@@ -180,12 +177,12 @@ type Metrics struct {
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		Writes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: Prefix + "_writes_total", Help: "Times that the GPU metadata file was written, by reason.",
+			Name: "nvsentinel_metadata_collector_file_writes_total", Help: "Times that the GPU metadata file was written, by reason.",
 		}, []string{"reason"}),
 		Failures: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: Prefix + "_failures_total", Help: "Looks at the GPUs that failed and left the file as it was.",
+			Name: "nvsentinel_metadata_collector_collection_failures_total", Help: "Looks at the GPUs that failed and left the file as it was.",
 		}),
-		GPUs: prometheus.NewGauge(prometheus.GaugeOpts{Name: Prefix + "_gpus", Help: "GPUs in the metadata file."}),
+		GPUs: prometheus.NewGauge(prometheus.GaugeOpts{Name: "nvsentinel_metadata_collector_gpus", Help: "GPUs in the metadata file."}),
 	}
 	for _, why := range []inventory.Reason{
 		inventory.First, inventory.Rebooted, inventory.Driver, inventory.GPUs, inventory.Links, inventory.Other,

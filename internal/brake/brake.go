@@ -64,7 +64,7 @@ type Brake struct {
 func Start(d *daemon.Daemon, client kubernetes.Interface, namespace string) *Brake {
 	b := New(client, namespace, d.Log)
 	d.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "nvsentinel_brake_on", Help: "1 while the emergency brake keeps this process from cordons, evictions, repair objects and signals.",
+		Name: "nvsentinel_paused", Help: "1 while the emergency brake keeps this process from cordons, evictions, repair objects and signals.",
 	}, func() float64 {
 		if _, on := b.On(); on {
 			return 1

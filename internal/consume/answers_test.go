@@ -374,28 +374,30 @@ func TestMetrics(t *testing.T) {
 			}
 			return nil
 		})
-		l.Metrics = consume.NewMetrics(registry, "service")
+		l.Metrics = consume.NewMetrics(registry, consume.Names{
+			Namespace: "service", Handling: "service_event_handling_duration_seconds", Depth: "service_queue_depth",
+		})
 		stop := begin(t, l)
 		<-time.After(90*time.Second + time.Second)
 		got := gather(t, registry)
 		// The first two positions may be stored one by one or together.
-		if n := got["service_commits_total{}"]; n != 1 && n != 2 {
+		if n := got["service_checkpoints_total{}"]; n != 1 && n != 2 {
 			t.Errorf("%v commits, want 1 or 2", n)
 		}
-		delete(got, "service_commits_total{}")
+		delete(got, "service_checkpoints_total{}")
 		want := map[string]float64{
-			`service_handled_total{outcome="settled"}`:        1,
-			`service_handled_total{outcome="ignored"}`:        1,
-			`service_handled_total{outcome="wait"}`:           2,
-			`service_handled_total{outcome="park"}`:           1,
+			`service_keys_handled_total{outcome="settled"}`:   1,
+			`service_keys_handled_total{outcome="ignored"}`:   1,
+			`service_keys_handled_total{outcome="wait"}`:      2,
+			`service_keys_handled_total{outcome="park"}`:      1,
 			`service_source_failures_total{source="feed"}`:    1,
 			`service_event_handling_duration_seconds_count{}`: 4,
 			`service_queue_depth{}`:                           0,
 			`service_unsettled_deliveries{}`:                  2,
 			`service_oldest_unsettled_seconds{}`:              90.9,
 			`service_stuck{}`:                                 1,
-			`service_set_aside_records{}`:                     0,
-			`service_careful{}`:                               0,
+			`service_dead_lettered_records{}`:                 0,
+			`service_crash_loop_isolation{}`:                  0,
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("metrics (-want +got):\n%s", diff)

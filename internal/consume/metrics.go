@@ -39,32 +39,40 @@ type gauges struct {
 	queue, unsettled, oldest, stuck, aside, careful float64
 }
 
-// NewMetrics registers a loop's metrics under a namespace, for example
-// fault_quarantine.
-func NewMetrics(registerer prometheus.Registerer, namespace string) *Metrics {
+// Names of a loop's metrics. Two are given whole, since some services have the earlier
+// NVSentinel's names there.
+type Names struct {
+	// Namespace begins the names of the others, for example nvsentinel_fault_quarantine.
+	Namespace string
+	// Handling is the name of the histogram of handlings, Depth that of the queue's depth.
+	Handling, Depth string
+}
+
+// NewMetrics registers a loop's metrics.
+func NewMetrics(registerer prometheus.Registerer, names Names) *Metrics {
 	gauge := func(name, help string) *prometheus.Desc {
-		return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, nil, nil)
+		return prometheus.NewDesc(name, help, nil, nil)
 	}
 	m := &Metrics{
 		handled: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: namespace, Name: "handled_total", Help: "Keys handled, by what the handler answered.",
+			Namespace: names.Namespace, Name: "keys_handled_total", Help: "Keys handled, by what the handler answered.",
 		}, []string{"outcome"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: namespace, Name: "source_failures_total", Help: "Failures of the backlog, the feed, a source or a commit.",
+			Namespace: names.Namespace, Name: "source_failures_total", Help: "Failures of the backlog, the feed, a source or a commit.",
 		}, []string{"source"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: namespace, Name: "event_handling_duration_seconds", Help: "Time of one handling.",
+			Name: names.Handling, Help: "Time of one handling.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
 		}),
 		commits: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: namespace, Name: "commits_total", Help: "Feed positions stored.",
+			Namespace: names.Namespace, Name: "checkpoints_total", Help: "Feed positions stored.",
 		}),
-		queue:     gauge("queue_depth", "Keys waiting to be handled."),
-		unsettled: gauge("unsettled_deliveries", "Deliveries of the feed that are not settled; of one key at most two count."),
-		oldest:    gauge("oldest_unsettled_seconds", "Age of the oldest work that is not settled."),
-		stuck:     gauge("stuck", "1 while work is held for longer than it should be."),
-		aside:     gauge("set_aside_records", "Records that killed the process and are passed over until a person puts them back."),
-		careful:   gauge("careful", "1 while one thing is done at a time because the process died early again and again."),
+		queue:     gauge(names.Depth, "Keys waiting to be handled."),
+		unsettled: gauge(names.Namespace+"_unsettled_deliveries", "Deliveries of the feed that are not settled; of one key at most two count."),
+		oldest:    gauge(names.Namespace+"_oldest_unsettled_seconds", "Age of the oldest work that is not settled."),
+		stuck:     gauge(names.Namespace+"_stuck", "1 while work is held for longer than it should be."),
+		aside:     gauge(names.Namespace+"_dead_lettered_records", "Records that killed the process and are passed over until a person puts them back."),
+		careful:   gauge(names.Namespace+"_crash_loop_isolation", "1 while one thing is done at a time because the process died early again and again."),
 	}
 	registerer.MustRegister(m)
 	return m

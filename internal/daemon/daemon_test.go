@@ -140,7 +140,7 @@ func TestLife(t *testing.T) {
 	if code, got = readiness(t, r); code != http.StatusOK || !got.Ready {
 		t.Errorf("with all done /readyz says %d %+v", code, got)
 	}
-	if _, body := get(t, r, "/metrics"); !strings.Contains(body, "nvs_build_info{") || !strings.Contains(body, "go_goroutines") {
+	if _, body := get(t, r, "/metrics"); !strings.Contains(body, "nvsentinel_build_info{") || !strings.Contains(body, "go_goroutines") {
 		t.Errorf("metrics lack the build or the runtime:\n%s", body)
 	}
 	if code := r.Stop(); code != 0 {

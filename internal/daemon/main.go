@@ -280,7 +280,7 @@ func Version() string {
 func newRegistry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "nvs_build_info", Help: "Always 1; the label tells the version of the build.",
+		Name: "nvsentinel_build_info", Help: "Always 1; the label tells the version of the build.",
 		ConstLabels: prometheus.Labels{"version": Version()},
 	})
 	build.Set(1)

@@ -35,7 +35,7 @@ type Files interface{ Files() []string }
 // Without any file there is nothing to do.
 func Reload[C any](d *Daemon, started C, def func() C, take func(C) error) {
 	failed := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "nvs_config_reload_failed", Help: "1 while the configuration file cannot be used and an older content is in force.",
+		Name: "nvsentinel_config_reload_failed", Help: "1 while the configuration file cannot be used and an older content is in force.",
 	})
 	d.Registry.MustRegister(failed)
 	file, cfg, err := reread(d.in, def())

@@ -60,11 +60,11 @@ func TestReload(t *testing.T) {
 		t.Helper()
 		for deadline := time.Now().Add(2 * time.Minute); ; {
 			clock.Step(FilesEvery)
-			if _, text := get("/metrics"); strings.Contains(text, "nvs_config_reload_failed "+want) {
+			if _, text := get("/metrics"); strings.Contains(text, "nvsentinel_config_reload_failed "+want) {
 				return
 			}
 			if time.Now().After(deadline) {
-				t.Fatalf("nvs_config_reload_failed is not %s", want)
+				t.Fatalf("nvsentinel_config_reload_failed is not %s", want)
 			}
 		}
 	}

@@ -101,7 +101,7 @@ func TestSeveralAreOneProcess(t *testing.T) {
 		t.Errorf("with all ready /readyz says %d %+v", code, got)
 	}
 	_, metrics := get(t, r, "/metrics")
-	for _, want := range []string{`shared{controller="a",task="x"} 0`, `shared{controller="b",task="x"} 0`, "nvs_build_info{version=", "go_goroutines "} {
+	for _, want := range []string{`shared{controller="a",task="x"} 0`, `shared{controller="b",task="x"} 0`, "nvsentinel_build_info{version=", "go_goroutines "} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("/metrics lacks %s:\n%s", want, metrics)
 		}

@@ -21,7 +21,7 @@ type Metrics struct {
 // at zero.
 func NewPublished(prefix string) *prometheus.CounterVec {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: prefix + "_published_total", Help: "Events the platform connector acknowledged, by processing strategy.",
+		Name: prefix + "_events_published_total", Help: "Events the platform connector acknowledged, by processing strategy.",
 	}, []string{"strategy"})
 	for _, s := range []record.Strategy{record.Process, record.PersistOnly} {
 		c.WithLabelValues(string(s))
@@ -30,7 +30,7 @@ func NewPublished(prefix string) *prometheus.CounterVec {
 }
 
 // NewMetrics registers the metrics under the agent's prefix, for example
-// syslog_health_monitor.
+// nvsentinel_syslog_monitor.
 func NewMetrics(r prometheus.Registerer, prefix string, b *Outbox, c clock.PassiveClock) *Metrics {
 	counter := func(name, help string) prometheus.CounterOpts {
 		return prometheus.CounterOpts{Name: prefix + "_" + name, Help: help}

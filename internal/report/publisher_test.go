@@ -114,7 +114,7 @@ func TestPublishesInOrderAndInBatches(t *testing.T) {
 	}
 	put(t, b, "late")
 	drained(t, b)
-	if got := value(t, r, "test_published_total"); got != 251 {
+	if got := value(t, r, "test_events_published_total"); got != 251 {
 		t.Errorf("published %v, want 251", got)
 	}
 }
@@ -131,12 +131,12 @@ func TestPublishedEventsAreCountedByStrategy(t *testing.T) {
 	r := publish(t, b, c, "")
 	drained(t, b)
 	want := `
-# HELP test_published_total Events the platform connector acknowledged, by processing strategy.
-# TYPE test_published_total counter
-test_published_total{strategy="PERSIST_ONLY"} 1
-test_published_total{strategy="PROCESS"} 1
+# HELP test_events_published_total Events the platform connector acknowledged, by processing strategy.
+# TYPE test_events_published_total counter
+test_events_published_total{strategy="PERSIST_ONLY"} 1
+test_events_published_total{strategy="PROCESS"} 1
 `
-	if err := testutil.GatherAndCompare(r, strings.NewReader(want), "test_published_total"); err != nil {
+	if err := testutil.GatherAndCompare(r, strings.NewReader(want), "test_events_published_total"); err != nil {
 		t.Error(err)
 	}
 }

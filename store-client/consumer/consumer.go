@@ -26,8 +26,8 @@ import (
 type Service struct {
 	// Name of the consumer at the store, and in logs and readiness.
 	Name string
-	// Metrics is the prefix of the names of its metrics.
-	Metrics string
+	// Metrics are the names of its metrics.
+	Metrics consume.Names
 	Store   store.Store
 	// Selector says which records the feed delivers.
 	Selector record.Selector

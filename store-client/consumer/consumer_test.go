@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/store-client/consumer"
@@ -37,7 +38,7 @@ func TestOwnWritesAreNoNews(t *testing.T) {
 	s := storetest.SQLite(t)
 	heard := func() {}
 	own := &consumer.Records{Store: late{s, func() { heard() }}, Writer: record.NodeDrainer}
-	service := &consumer.Service{Name: "drains", Metrics: "drains", Store: s, Own: own}
+	service := &consumer.Service{Name: "drains", Metrics: consume.Names{Namespace: "drains", Handling: "drains_event_handling_duration_seconds", Depth: "drains_queue_depth"}, Store: s, Own: own}
 	key := service.Loop(&daemon.Daemon{Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()}).Key
 	r := storetest.Record("n1")
 	storetest.MustAppend(t, s, r)
@@ -117,7 +118,7 @@ func TestALeaderFillsItsCachesFirst(t *testing.T) {
 			s := shelf{make(chan struct{}), make(chan struct{})}
 			read := make(chan struct{}, 1)
 			service := &consumer.Service{
-				Name: "drains", Metrics: "drains", Store: storetest.SQLite(t), Selector: record.NodeQuarantineStatus(),
+				Name: "drains", Metrics: consume.Names{Namespace: "drains", Handling: "drains_event_handling_duration_seconds", Depth: "drains_queue_depth"}, Store: storetest.SQLite(t), Selector: record.NodeQuarantineStatus(),
 				Reconcile: func(context.Context, string) error { return nil },
 				Backlog:   func(context.Context, func(string)) error { read <- struct{}{}; return nil },
 			}

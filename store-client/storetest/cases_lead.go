@@ -28,7 +28,10 @@ type replica struct {
 func newReplica(s store.Store) *replica {
 	r := &replica{news: make(chan struct{}, 1)}
 	service := &consumer.Service{
-		Name: "service", Metrics: "service", Store: s, Selector: everyChange(), Key: func(r record.Record) string { return r.ID },
+		Name: "service", Metrics: consume.Names{
+			Namespace: "service", Handling: "service_event_handling_duration_seconds",
+			Depth: "service_queue_depth",
+		}, Store: s, Selector: everyChange(), Key: func(r record.Record) string { return r.ID },
 		Reconcile: func(_ context.Context, id string) error {
 			r.mu.Lock()
 			defer r.mu.Unlock()

@@ -125,7 +125,7 @@ func (n *noise) counts(ctx context.Context, conn *pgx.Conn) (t tally, err error)
 		if !v.Counted() {
 			continue
 		}
-		some, err := metricOf(ctx, address, fmt.Sprintf("nvsentinel_gateway_over_quota_records_total{verdict=%q}", v))
+		some, err := metricOf(ctx, address, fmt.Sprintf("nvsentinel_gateway_over_quota_records_total{outcome=%q}", v))
 		if err != nil {
 			return t, err
 		}

@@ -38,7 +38,7 @@ func (r *objectsRun) evaluated(ctx context.Context, want float64) error {
 		if err != nil || !ready {
 			return false, err
 		}
-		now, err := r.number(ctx, "k8s_object_monitor_evaluations_total ", false)
+		now, err := r.number(ctx, "nvsentinel_object_monitor_policy_evaluations_total ", false)
 		return now >= want, err
 	})
 }
@@ -102,7 +102,7 @@ func (r *objectsRun) resting(ctx context.Context) (s resting, err error) {
 			return s, err
 		}
 	}
-	if s.evaluations, err = r.number(ctx, "k8s_object_monitor_evaluations_total ", false); err != nil {
+	if s.evaluations, err = r.number(ctx, "nvsentinel_object_monitor_policy_evaluations_total ", false); err != nil {
 		return s, err
 	}
 	s.used, err = cpu(r.pid)

@@ -144,14 +144,14 @@ func TestQueriesThatCannotBe(t *testing.T) {
 	for query, want := range map[string]string{
 		"sum(":                 "parse error",
 		"nvsentinel_brake_off": `no series "nvsentinel_brake_off"`,
-		`{__name__=~"nvsentinel_brake_on|nvsentinel_brake"}`: `no series "nvsentinel_brake"`,
+		`{__name__=~"nvsentinel_paused|nvsentinel_brake"}`: `no series "nvsentinel_brake"`,
 		`{namespace="x"}`:                                                              "names no metric",
-		`nvsentinel_brake_on{reason="x"}`:                                              `the label "reason"`,
-		"sum by (reason) (nvsentinel_brake_on)":                                        `the label "reason"`,
-		"nvsentinel_brake_on and on (node) nvs_build_info":                             `the label "node"`,
+		`nvsentinel_paused{reason="x"}`:                                                `the label "reason"`,
+		"sum by (reason) (nvsentinel_paused)":                                          `the label "reason"`,
+		"nvsentinel_paused and on (node) nvsentinel_build_info":                        `the label "node"`,
 		"janitor_action_mttr_seconds":                                                  `no series "janitor_action_mttr_seconds"`,
 		"sum by (le, action_type, pod) (rate(janitor_action_mttr_seconds_bucket[5m]))": "",
-		"process_resident_memory_bytes and on (pod) nvs_build_info":                    "",
+		"process_resident_memory_bytes and on (pod) nvsentinel_build_info":             "",
 	} {
 		got := strings.Join(page.problems(query), "; ")
 		if !strings.Contains(got, want) || (want == "") != (got == "") {

@@ -163,7 +163,7 @@ func (u *suite) labelled(ctx context.Context) (labels float64, err error) {
 	for _, v := range u.services {
 		for _, p := range v.running {
 			if v.name == "labeler" {
-				n, problem := p.metric(ctx, "labeler_label_changes_total")
+				n, problem := p.metric(ctx, "nvsentinel_labeler_label_changes_total")
 				labels, err = labels+n, errors.Join(err, problem)
 			}
 		}

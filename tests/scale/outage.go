@@ -136,7 +136,7 @@ func (c *crossing) watch(ctx context.Context) (stop func() []pulse) {
 			for _, p := range c.gates.running {
 				// One that is away has no connections and was not called.
 				connections, _ := p.metric(ctx, "nvsentinel_gateway_connections")
-				calls, _ := p.metric(ctx, "nvsentinel_gateway_calls_total")
+				calls, _ := p.metric(ctx, "nvsentinel_gateway_requests_total")
 				now.connections, now.calls = now.connections+connections, now.calls+calls
 			}
 			if ctx.Err() == nil {

@@ -64,7 +64,7 @@ func (s *site) awaitReady(ctx context.Context, p *process, leads bool) (since ti
 		ok, err := p.ready(ctx)
 		if ok && leads {
 			var leading float64
-			leading, err = p.metric(ctx, "nvs_lease_leading")
+			leading, err = p.metric(ctx, "nvsentinel_leader_election_is_leader")
 			ok = leading > 0
 		}
 		switch {

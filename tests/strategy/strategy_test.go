@@ -140,7 +140,7 @@ func stored(t *testing.T, acting, observing *world) {
 }
 
 func exportedAsMetrics(t *testing.T, acting, observing *world) {
-	const deaf = `platform_connector_persist_only_agents{agent="syslog-health-monitor"}`
+	const deaf = `nvsentinel_connector_persist_only_agents{agent="syslog-health-monitor"}`
 	for _, w := range []*world{acting, observing} {
 		if got := sum(w.metrics, fmt.Sprintf(acceptedOf, w.strategy)); got < faults {
 			t.Errorf("%s cluster: %v of %d faults are counted as such", w.strategy, got, faults)

@@ -250,10 +250,10 @@ func (w *world) counted(events int) {
 }
 
 // acceptedOf is the connector's count of events of one strategy.
-const acceptedOf = `platform_connector_accepted_total{strategy="%s"}`
+const acceptedOf = `nvsentinel_connector_events_accepted_total{strategy="%s"}`
 
 // folded is how many events have been folded into the node's fault set.
-func folded(page string) float64 { return sum(page, "platform_connector_folded_total{") }
+func folded(page string) float64 { return sum(page, "nvsentinel_connector_fault_set_updates_total{") }
 
 // sum adds up the series of a page of metrics that begin so.
 func sum(page, prefix string) (total float64) {

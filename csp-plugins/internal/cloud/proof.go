@@ -220,9 +220,9 @@ type Metrics struct {
 // NewMetrics registers the metrics.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{Claims: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "nvs_csp_plugin_unverified_claims_total",
+		Name: "nvsentinel_csp_plugin_unverified_claims_total",
 		Help: "Nodes that were not verified to be the machine that they claim, and rivals of one that was, seen before signals, by what was found about them.",
-	}, []string{"finding"})}
+	}, []string{"reason"})}
 	r.MustRegister(m.Claims)
 	return m
 }

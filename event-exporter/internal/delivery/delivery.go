@@ -17,6 +17,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/event-exporter/cloudevent"
 	"github.com/nvidia/nvsentinel/event-exporter/internal/sender"
+	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/retry"
@@ -76,7 +77,10 @@ func (ex *Exporter) Service() *consumer.Service {
 		ex.turn.limit = rate.NewLimiter(rate.Limit(ex.Rate), max(1, int(ex.Rate)))
 	}
 	ex.service = &consumer.Service{
-		Name: Consumer, Metrics: Namespace, Store: ex.Records, Selector: record.AllHealthEventInserts(),
+		Name: Consumer, Metrics: consume.Names{
+			Namespace: "nvsentinel_exporter", Handling: "nvsentinel_exporter_event_handling_duration_seconds",
+			Depth: "nvsentinel_exporter_queue_depth",
+		}, Store: ex.Records, Selector: record.AllHealthEventInserts(),
 		Since: func() time.Time { return ex.Clock.Now().Add(-ex.LookBack) }, Key: ex.key, Items: ex.Send, Weight: weight, Pace: ex.pace, Workers: ex.Partitions,
 	}
 	return ex.service

@@ -9,13 +9,13 @@ import (
 const Breaker = "circuitBreaker"
 
 var (
-	heldNodes = prometheus.NewDesc("fault_quarantine_held_nodes",
+	heldNodes = prometheus.NewDesc("nvsentinel_fault_quarantine_held_nodes",
 		"Nodes whose faults are held because a quarantine budget has no room.", nil, nil)
-	heldOldest = prometheus.NewDesc("fault_quarantine_held_oldest_seconds",
+	heldOldest = prometheus.NewDesc("nvsentinel_fault_quarantine_held_oldest_seconds",
 		"How long the node that waits longest has been held.", nil, nil)
-	used = prometheus.NewDesc("fault_quarantine_budget_used",
+	used = prometheus.NewDesc("nvsentinel_fault_quarantine_budget_used",
 		"Sessions that use the budget, of the group with the least room.", []string{"budget"}, nil)
-	allowed = prometheus.NewDesc("fault_quarantine_budget_allowed",
+	allowed = prometheus.NewDesc("nvsentinel_fault_quarantine_budget_allowed",
 		"Sessions that the budget allows, of the group with the least room.", []string{"budget"}, nil)
 	breakerState = prometheus.NewDesc("fault_quarantine_breaker_state",
 		"1 for the state of circuitBreaker: TRIPPED while it has no room, else CLOSED.", []string{"state"}, nil)

@@ -143,7 +143,7 @@ func TestACacheThatStandsStill(t *testing.T) {
 	}
 	q.Settle("n98", "")
 	q.Settle("n99", "")
-	if n := count(t, q, "fault_quarantine_budget_used"); n != 5 {
+	if n := count(t, q, "nvsentinel_fault_quarantine_budget_used"); n != 5 {
 		t.Errorf("%v sessions are counted, the cache still shows 5", n)
 	}
 }
@@ -286,8 +286,8 @@ func TestMetrics(t *testing.T) {
 	}
 	q.Open(nil, nil)
 	want := map[string]float64{
-		"fault_quarantine_held_nodes": 0, "fault_quarantine_held_oldest_seconds": 0,
-		"fault_quarantine_budget_used circuitBreaker": 0, "fault_quarantine_budget_allowed circuitBreaker": 1,
+		"nvsentinel_fault_quarantine_held_nodes": 0, "nvsentinel_fault_quarantine_held_oldest_seconds": 0,
+		"nvsentinel_fault_quarantine_budget_used circuitBreaker": 0, "nvsentinel_fault_quarantine_budget_allowed circuitBreaker": 1,
 		"fault_quarantine_breaker_state TRIPPED": 0, "fault_quarantine_breaker_state CLOSED": 1, "fault_quarantine_breaker_utilization": 0,
 	}
 	if diff := cmp.Diff(want, gather(t, q)); diff != "" {
@@ -298,8 +298,8 @@ func TestMetrics(t *testing.T) {
 	take(t, q, "a1", 1)
 	take(t, q, "a2", 2)
 	clock.Step(time.Minute)
-	want["fault_quarantine_held_nodes"], want["fault_quarantine_held_oldest_seconds"] = 1, 60
-	want["fault_quarantine_budget_used circuitBreaker"], want["fault_quarantine_breaker_utilization"] = 1, 1
+	want["nvsentinel_fault_quarantine_held_nodes"], want["nvsentinel_fault_quarantine_held_oldest_seconds"] = 1, 60
+	want["nvsentinel_fault_quarantine_budget_used circuitBreaker"], want["fault_quarantine_breaker_utilization"] = 1, 1
 	want["fault_quarantine_breaker_state TRIPPED"], want["fault_quarantine_breaker_state CLOSED"] = 1, 0
 	if diff := cmp.Diff(want, gather(t, q)); diff != "" {
 		t.Errorf("one in, one held (-want +got):\n%s", diff)

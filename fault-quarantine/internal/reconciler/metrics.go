@@ -22,28 +22,28 @@ type Metrics struct {
 // NewMetrics registers the reconciler's metrics.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "fault_quarantine", Name: name, Help: help})
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
 	m := &Metrics{
 		Verdicts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "fault_quarantine", Name: "verdicts_total", Help: "Records judged, by the reason of the verdict.",
+			Name: "nvsentinel_fault_quarantine_evaluations_total", Help: "Records judged, by the reason of the verdict.",
 		}, []string{"reason"}),
-		RuleErrors:  counter("rule_errors_total", "Rule evaluations that failed. If no other rule matches, the fault is left unjudged and tried again."),
-		Quarantined: counter("nodes_quarantined_total", "Sessions opened on a Node."),
-		Released:    counter("nodes_unquarantined_total", "Sessions ended on a Node."),
-		Uncordoned:  counter("nodes_manually_uncordoned_total", "Sessions that a person, or with anyoneReleases anyone, ended by uncordoning the Node."),
-		Untainted:   counter("nodes_manually_untainted_total", "Sessions that a person, or with anyoneReleases anyone, ended by removing a taint of ours."),
-		Requested:   counter("nodes_release_requested_total", "Sessions that a person ended by nvsentinel release, or by its annotation."),
+		RuleErrors:  counter("nvsentinel_fault_quarantine_rule_evaluation_errors_total", "Rule evaluations that failed. If no other rule matches, the fault is left unjudged and tried again."),
+		Quarantined: counter("fault_quarantine_nodes_quarantined_total", "Sessions opened on a Node."),
+		Released:    counter("fault_quarantine_nodes_unquarantined_total", "Sessions ended on a Node."),
+		Uncordoned:  counter("fault_quarantine_nodes_manually_uncordoned_total", "Sessions that a person, or with anyoneReleases anyone, ended by uncordoning the Node."),
+		Untainted:   counter("fault_quarantine_nodes_manually_untainted_total", "Sessions that a person, or with anyoneReleases anyone, ended by removing a taint of ours."),
+		Requested:   counter("nvsentinel_fault_quarantine_nodes_manually_released_total", "Sessions that a person ended by nvsentinel release, or by its annotation."),
 		Restored: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "fault_quarantine", Name: "marks_restored_total",
+			Name: "nvsentinel_fault_quarantine_node_marks_restored_total",
 			Help: "Marks of sessions restored because somebody lifted them without releasing the Node, by what was done (uncordon, untaint) and by the kind of its user.",
-		}, []string{"lifted", "writer"}),
+		}, []string{"action", "user_kind"}),
 		Contested: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: "fault_quarantine", Name: "contested_nodes",
+			Name: "nvsentinel_fault_quarantine_contested_nodes",
 			Help: "Nodes whose marks were restored at least 5 times in their session; told by the leader.",
 		}),
 		Stranded: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: "fault_quarantine", Name: "stranded_faults",
+			Name: "nvsentinel_fault_quarantine_orphaned_faults",
 			Help: "Open PROCESS faults whose publisher says PERSIST_ONLY by now, by agent; told by the leader.",
 		}, []string{"agent"}),
 	}

@@ -15,7 +15,10 @@ func (rc *Reconciler) Service(name string, workers int, nodes *kube.Nodes, fatal
 	vet := fatal.Vetting(Present, rc.Try)
 	vet.Tell = rc.Tell
 	return &consumer.Service{
-		Name: name, Metrics: "fault_quarantine", Store: fatal.Rest(), Selector: record.ProcessableHealthEventInserts(),
+		Name: name, Metrics: consume.Names{
+			Namespace: "nvsentinel_fault_quarantine", Handling: "fault_quarantine_event_handling_duration_seconds",
+			Depth: "nvsentinel_fault_quarantine_queue_depth",
+		}, Store: fatal.Rest(), Selector: record.ProcessableHealthEventInserts(),
 		Reconcile: rc.Handle, Backlog: rc.Backlog, Workers: workers, Vet: vet,
 		Sources: []func(context.Context, func(string)) error{nodes.Source(rc.Concerns), rc.Quota.Source, rc.BrakeSource(rc.Brake)},
 		Tasks: []consume.Task{rc.Stranded(), rc.Expiry(), {Name: "nodes that count", Do: func(ctx context.Context) error {

@@ -47,7 +47,7 @@ func TestAnOpenFaultOfASwitchedPublisherIsToldOfOnce(t *testing.T) {
 				n++
 			}
 		}
-		if got := gauge(t, registry, "fault_quarantine_stranded_faults"); got != float64(open) || n != notes {
+		if got := gauge(t, registry, "nvsentinel_fault_quarantine_orphaned_faults"); got != float64(open) || n != notes {
 			t.Errorf("%s: %v stranded faults and %d Events, want %d and %d", when, got, n, open, notes)
 		}
 	}

@@ -40,7 +40,7 @@ func (w *waits) set(name, reason string) bool {
 	return true
 }
 
-var waitingNodes = prometheus.NewDesc("fault_quarantine_waiting_nodes",
+var waitingNodes = prometheus.NewDesc("nvsentinel_fault_quarantine_waiting_nodes",
 	"Nodes with faults that cannot be judged or ended now, by reason.", []string{"reason"}, nil)
 
 // Describe implements prometheus.Collector.

@@ -216,9 +216,9 @@ func TestLemonsAreCounted(t *testing.T) {
 		}
 	}
 	for _, want := range []string{"NaN", "2"} {
-		text := `# HELP fault_remediation_lemons Nodes that are marked as lemons: their machine needed too many repairs.
-# TYPE fault_remediation_lemons gauge
-fault_remediation_lemons ` + want + "\n"
+		text := `# HELP nvsentinel_fault_remediation_repeat_offender_nodes Nodes that are marked as lemons: their machine needed too many repairs.
+# TYPE nvsentinel_fault_remediation_repeat_offender_nodes gauge
+nvsentinel_fault_remediation_repeat_offender_nodes ` + want + "\n"
 		if err := testutil.GatherAndCompare(registry, strings.NewReader(text)); err != nil {
 			t.Error(err)
 		}

@@ -25,34 +25,32 @@ type Metrics struct {
 	generate    prometheus.Histogram
 }
 
-const namespace = "fault_remediation"
-
 // NewMetrics registers the metrics.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: namespace, Name: "steps_total", Help: "Steps of repairs, by the decision's reason and whether it was a dry run.",
+			Name: "nvsentinel_fault_remediation_steps_total", Help: "Steps of repairs, by the decision's reason and whether it was a dry run.",
 		}, []string{"reason", "dry_run"}),
 		processed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: namespace, Name: "events_processed_total", Help: "Records handled, by what became of the repair object: created, skipped or waiting.",
+			Name: "fault_remediation_events_processed_total", Help: "Records handled, by what became of the repair object: created, skipped or waiting.",
 		}, []string{"cr_status"}),
 		unsupported: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: namespace, Name: "unsupported_actions_total", Help: "Records whose action needs a person.",
+			Name: "fault_remediation_unsupported_actions_total", Help: "Records whose action needs a person.",
 		}, []string{"action"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: namespace, Name: "processing_errors_total", Help: "Failures by what failed.",
+			Name: "fault_remediation_processing_errors_total", Help: "Failures by what failed.",
 		}, []string{"error_type"}),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: namespace, Name: "needs_human_total", Help: "Repairs that ended with a person, by the decision's reason.",
+			Name: "nvsentinel_fault_remediation_manual_interventions_required_total", Help: "Repairs that ended with a person, by the decision's reason.",
 		}, []string{"reason"}),
 		objects: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: namespace, Name: "objects_created_total", Help: "Repair objects created, by kind.",
+			Name: "nvsentinel_fault_remediation_maintenance_objects_created_total", Help: "Repair objects created, by kind.",
 		}, []string{"kind"}),
 		orphans: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: namespace, Name: "orphaned_claims_total", Help: "Claims of repair objects that do not exist, taken off their Nodes.",
+			Name: "nvsentinel_fault_remediation_orphaned_claims_total", Help: "Claims of repair objects that do not exist, taken off their Nodes.",
 		}),
 		generate: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: namespace, Name: "cr_generate_duration_seconds", Help: "Time from the decision to the created object.",
+			Name: "fault_remediation_cr_generate_duration_seconds", Help: "Time from the decision to the created object.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
 		}),
 	}
@@ -65,7 +63,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 func RegisterLemons(registry prometheus.Registerer, nodes corelisters.NodeLister, synced func() (bool, string)) {
 	marked := labels.SelectorFromSet(labels.Set{nodemark.LemonLabel: nodemark.LemonYes})
 	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: namespace, Name: "lemons", Help: "Nodes that are marked as lemons: their machine needed too many repairs.",
+		Name: "nvsentinel_fault_remediation_repeat_offender_nodes", Help: "Nodes that are marked as lemons: their machine needed too many repairs.",
 	}, func() float64 {
 		list, err := nodes.List(marked)
 		if known, _ := synced(); !known || err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/nvidia/nvsentinel/fault-remediation/action"
 	"github.com/nvidia/nvsentinel/fault-remediation/decision"
 	"github.com/nvidia/nvsentinel/internal/brake"
+	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/eviction"
@@ -64,7 +65,10 @@ type Reconciler struct {
 // needs a step for is looked at.
 func (r *Reconciler) Service(name string, workers int) *consumer.Service {
 	return &consumer.Service{
-		Name: name, Metrics: "fault_remediation", Store: r.Records, Selector: record.QuarantinedAndDrainedNodes(), Own: r.Records,
+		Name: name, Metrics: consume.Names{
+			Namespace: "nvsentinel_fault_remediation", Handling: "fault_remediation_event_handling_duration_seconds",
+			Depth: "nvsentinel_fault_remediation_queue_depth",
+		}, Store: r.Records, Selector: record.QuarantinedAndDrainedNodes(), Own: r.Records,
 		Reconcile: r.Handle, Backlog: consumer.Open(r.Records, decision.Unsettled, record.OpenOfNode(""), Unsettled()), Workers: workers,
 	}
 }

@@ -47,7 +47,7 @@ func (b *bench) cached() float64 {
 		b.t.Fatal(err)
 	}
 	for _, f := range families {
-		if f.GetName() == "health_events_analyzer_cached_events" {
+		if f.GetName() == "nvsentinel_analyzer_cached_events" {
 			return f.GetMetric()[0].GetGauge().GetValue()
 		}
 	}

@@ -32,16 +32,16 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}
 	m := &Metrics{
 		Received: vec("health_event_analyzer_events_received_total", "Faults that rules were asked about, by processing strategy.", "strategy"),
-		Judgements: vec("health_events_analyzer_judgements_total",
+		Judgements: vec("nvsentinel_analyzer_evaluations_total",
 			"Answers of rules about an event and a subject, by reason.", "rule_name", "reason"),
-		Published: vec("health_events_analyzer_published_total",
+		Published: vec("nvsentinel_analyzer_events_published_total",
 			"Events the platform connector acknowledged: faults and recoveries, by processing strategy.", "kind", "strategy"),
-		Failures: vec("health_events_analyzer_publish_failures_total",
+		Failures: vec("nvsentinel_analyzer_publish_failures_total",
 			"Requests the platform connector did not acknowledge, by gRPC code.", "code"),
 		DeadLetters: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "health_events_analyzer_dead_letters_total", Help: "Events the platform connector refused for good."}),
+			Name: "nvsentinel_analyzer_dead_letters_total", Help: "Events the platform connector refused for good."}),
 		Truncated: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "health_events_analyzer_truncated_windows_total", Help: "Times that a node or the cluster had more events than its window holds."}),
+			Name: "nvsentinel_analyzer_truncated_windows_total", Help: "Times that a node or the cluster had more events than its window holds."}),
 		registerer: r,
 	}
 	r.MustRegister(m.Received, m.Judgements, m.Published, m.Failures, m.DeadLetters, m.Truncated)
@@ -60,5 +60,5 @@ func (m *Metrics) know(rules []rule.Rule) {
 // cached shows how many events are in memory.
 func (m *Metrics) cached(count func() float64) {
 	m.registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "health_events_analyzer_cached_events", Help: "Events kept in memory between judgements."}, count))
+		Name: "nvsentinel_analyzer_cached_events", Help: "Events kept in memory between judgements."}, count))
 }

@@ -81,7 +81,7 @@ const (
 const (
 	// Unacknowledged: a health event of the maintenance is stored, and the platform connector has not acknowledged
 	// it yet. It is sent again until the connector does. Action: none for a few minutes. If it lasts, check the
-	// connector on the node of the monitor and `csp_health_monitor_publish_failures_total`.
+	// connector on the node of the monitor and `nvsentinel_csp_monitor_publish_failures_total`.
 	Unacknowledged Reason = "unacknowledged"
 	// Ahead: the start of the maintenance is more than `triggerQuarantineWorkflowTimeLimitMinutes` (30) ahead, so
 	// the node stays in service. Action: none.

@@ -18,7 +18,7 @@ const (
 	StatusSessionOver = "session_over"
 )
 
-// Values of the label result of nvs_janitor_signals_total.
+// Values of the label result of nvsentinel_janitor_signals_total.
 const (
 	resultAcknowledged = "acknowledged"
 	resultNotSent      = "not_sent"
@@ -44,7 +44,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Buckets: prometheus.ExponentialBuckets(10, 2, 10),
 		}, []string{"action_type"}),
 		signals: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "nvs_janitor_signals_total", Help: "Signals given to the plugin, by what is known of their delivery.",
+			Name: "nvsentinel_janitor_signals_total", Help: "Signals given to the plugin, by what is known of their delivery.",
 		}, []string{"action_type", "result"}),
 	}
 	r.MustRegister(m.actions, m.mttr, m.signals)

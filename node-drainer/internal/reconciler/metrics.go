@@ -24,20 +24,20 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		registry: r,
 		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "node_drainer_steps_total", Help: "Steps of drains, by kind and reason.",
+			Name: "nvsentinel_node_drainer_steps_total", Help: "Steps of drains, by kind and reason.",
 		}, []string{"step", "reason"}),
 		processed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "node_drainer_events_processed_total", Help: "Records whose drain is over, by how it ended.",
 		}, []string{"drain_status"}),
 		pods: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "node_drainer_pods_total", Help: "Tries to take a pod away, by step and result.",
+			Name: "nvsentinel_node_drainer_pod_eviction_attempts_total", Help: "Tries to take a pod away, by step and result.",
 		}, []string{"step", "result"}),
 		calls: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "node_drainer_pod_eviction_duration_seconds", Help: "Duration of one eviction or deletion call.",
 			Buckets: prometheus.ExponentialBuckets(0.005, 2, 14),
 		}),
 		drains: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "node_drainer_drain_duration_seconds", Help: "Time from the fault to the end of a drain that succeeded.",
+			Name: "nvsentinel_node_drainer_drain_duration_seconds", Help: "Time from the fault to the end of a drain that succeeded.",
 			Buckets: prometheus.ExponentialBuckets(1, 2, 18),
 		}),
 	}
@@ -47,13 +47,13 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 
 func (m *Metrics) watch(nodes, back func() int, overdue func() map[decision.Reason]int) {
 	m.registry.MustRegister(overdueCollector{overdue}, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "node_drainer_nodes_standing_back", Help: "Nodes whose drain stands back while faults of other nodes are judged and marked.",
+		Name: "nvsentinel_node_drainer_deferred_drains", Help: "Nodes whose drain stands back while faults of other nodes are judged and marked.",
 	}, func() float64 { return float64(back()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "node_drainer_nodes_in_work", Help: "Nodes with a drain that is owed, under way, or kept up until the repair.",
+		Name: "nvsentinel_node_drainer_active_drains", Help: "Nodes with a drain that is owed, under way, or kept up until the repair.",
 	}, func() float64 { return float64(nodes()) }))
 }
 
-var overdueNodes = prometheus.NewDesc("node_drainer_overdue_nodes",
+var overdueNodes = prometheus.NewDesc("nvsentinel_node_drainer_overdue_drains",
 	"Nodes with pods that have held up their drain for so long that somebody has to act, by reason.", []string{"reason"}, nil)
 
 // overdueCollector exposes the overdue nodes; every reason is always there.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/store-client/consumer"
 )
@@ -18,7 +19,10 @@ import (
 // draining, and what has to be kept drained, is looked at.
 func (rc *Reconciler) Service(name string, workers int) *consumer.Service {
 	return &consumer.Service{
-		Name: name, Metrics: "node_drainer", Store: rc.records, Selector: record.NodeQuarantineStatus(), Own: rc.records,
+		Name: name, Metrics: consume.Names{
+			Namespace: "nvsentinel_node_drainer", Handling: "node_drainer_event_handling_duration_seconds",
+			Depth: "node_drainer_queue_depth",
+		}, Store: rc.records, Selector: record.NodeQuarantineStatus(), Own: rc.records,
 		Key: rc.key, Reconcile: rc.Handle, Backlog: consumer.Open(rc.records, all, Outstanding()), Workers: workers,
 		Sources: []func(context.Context, func(string)) error{rc.Source, rc.cordons.source},
 	}

@@ -20,9 +20,9 @@ type Metrics struct {
 // NewMetrics registers them.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
-		published: report.NewPublished("nodehealthcheck_events"),
+		published: report.NewPublished("nvsentinel_node_health_check"),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "nodehealthcheck_events_publish_failures_total", Help: "Requests the platform connector did not acknowledge, by gRPC code.",
+			Name: "nvsentinel_node_health_check_publish_failures_total", Help: "Requests the platform connector did not acknowledge, by gRPC code.",
 		}, []string{"code"}),
 	}
 	r.MustRegister(m.published, m.failures)

@@ -157,7 +157,7 @@ func (w *world) setAsideAll() {
 			return len(events) > 0 && events[0].Type == corev1.EventTypeWarning && strings.Contains(events[0].Message, p.field)
 		})
 		if got := testutil.ToFloat64(w.watch.deps.Metrics.aside.WithLabelValues(name)); got != 1 {
-			w.t.Errorf("%s: nodehealthcheck_undecodable is %v", kind, got)
+			w.t.Errorf("%s: nvsentinel_node_health_check_undecodable is %v", kind, got)
 		}
 	}
 }

@@ -155,7 +155,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
 	}
-	if value("nodehealthcheck_old_remediation_cr")["name=n namespace=ns "] != 1 || value("nodehealthcheck_storm_recovery_active")["check=c "] != 1 || value("nodehealthcheck_nodes")["check=c nodes=healthy "] != 2 {
+	if value("nodehealthcheck_old_remediation_cr")["name=n namespace=ns "] != 1 || value("nvsentinel_node_health_check_storm_recovery_active")["check=c "] != 1 || value("nvsentinel_node_health_check_nodes")["check=c nodes=healthy "] != 2 {
 		t.Error("the other metrics are wrong")
 	}
 	m.count("c", v1alpha1.NodeHealthCheckStatus{}, triage.Plan{Ended: []triage.Ended{{Node: "n", Kind: selfKind.Kind, Namespace: "ns", Started: now.Add(-time.Minute)}}}, now)
@@ -163,7 +163,7 @@ func TestMetrics(t *testing.T) {
 		t.Error("the end of a remediation is not shown")
 	}
 	m.forget("c")
-	if len(value("nodehealthcheck_nodes")) != 0 {
+	if len(value("nvsentinel_node_health_check_nodes")) != 0 {
 		t.Error("a check that is gone is still counted")
 	}
 }

@@ -39,13 +39,13 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Buckets: []float64{30, 60, 120, 180, 240, 300, 600, 1200, 2400, 3600},
 		}, labels),
 		nodes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "nodehealthcheck_nodes", Help: "Nodes of a check: observed, healthy, and required for a remediation to begin.",
-		}, []string{"check", "nodes"}),
+			Name: "nvsentinel_node_health_check_nodes", Help: "Nodes of a check: observed, healthy, and required for a remediation to begin.",
+		}, []string{"check", "state"}),
 		storm: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "nodehealthcheck_storm_recovery_active", Help: "1 while storm recovery holds a check's remediations back.",
+			Name: "nvsentinel_node_health_check_storm_recovery_active", Help: "1 while storm recovery holds a check's remediations back.",
 		}, []string{"check"}),
 		aside: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "nodehealthcheck_undecodable", Help: "1 while a check has a field that can not be decoded, and nothing is done for its nodes.",
+			Name: "nvsentinel_node_health_check_undecodable", Help: "1 while a check has a field that can not be decoded, and nothing is done for its nodes.",
 		}, []string{"check"}),
 		running: map[string]map[series]bool{},
 	}

@@ -120,7 +120,7 @@ const (
 // Register makes the authenticator's metrics.
 func (a *Authenticator) Register(r prometheus.Registerer) {
 	a.callers = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "platform_connector_callers_total",
+		Name: "nvsentinel_connector_batches_admitted_total",
 		Help: "Batches of callers that were let in, by whether they showed a token and for what they speak.",
 	}, []string{"token", "scope"})
 	for _, token := range []string{"true", "false"} {

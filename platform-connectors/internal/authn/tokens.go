@@ -80,9 +80,9 @@ func NewReview(reviews nodeclient.TokenReviews, what Verification, c clock.Passi
 		verdicts: cache.NewLRUExpireCacheWithClock(verdicts, c), refused: cache.NewLRUExpireCacheWithClock(verdicts, c),
 		slots: make(chan struct{}, atOnce),
 		asked: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "platform_connector_token_reviews_total",
+			Name: "nvsentinel_connector_token_reviews_total",
 			Help: "Tokens looked at, by verdict; cached ones were not asked about again.",
-		}, []string{"verdict"}),
+		}, []string{"result"}),
 	}
 	for _, verdict := range []string{verdictAccepted, verdictRefused, verdictUnknown, verdictCached} {
 		v.asked.WithLabelValues(verdict)

@@ -132,7 +132,7 @@ func NewCoverage(o CoverageOptions, r prometheus.Registerer) *Coverage {
 		config: o.Config, nodes: o.Nodes.Lister, watched: watched, pods: pods.GetStore(), known: pods.HasSynced,
 		synced: func() bool { ok, _ := o.Nodes.Synced(); return ok }, records: o.Records, clock: o.Clock, log: o.Log,
 		uncovered: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "nvsentinel_uncovered_nodes",
+			Name: "nvsentinel_connector_cluster_unmonitored_nodes",
 			Help: "GPU nodes on which no monitor, or no connector, has been Ready for too long, as the leader sees them.",
 		}),
 	}

@@ -97,7 +97,7 @@ func TestARefusalIsReportedOnce(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- r.Run(ctx) }()
 	wake()
-	testkit.Until(t, 2*time.Minute, func() bool { return value(t, registry, "platform_connector_reminders_refused_total") == 1 })
+	testkit.Until(t, 2*time.Minute, func() bool { return value(t, registry, "nvsentinel_connector_fault_resyncs_refused_total") == 1 })
 	for range 3 {
 		clock.Step(2 * time.Minute)
 		wake()
@@ -110,7 +110,7 @@ func TestARefusalIsReportedOnce(t *testing.T) {
 	if err != nil || len(letters) != 1 || letters[0].ID != lost.ID || !strings.Contains(letters[0].Reason, "stays out of service until a person") {
 		t.Errorf("dead letters %+v, %v", letters, err)
 	}
-	if appended, refused := value(t, registry, "platform_connector_reminded_total"), value(t, registry, "platform_connector_reminders_refused_total"); appended != 0 || refused != 1 {
+	if appended, refused := value(t, registry, "nvsentinel_connector_fault_resyncs_total"), value(t, registry, "nvsentinel_connector_fault_resyncs_refused_total"); appended != 0 || refused != 1 {
 		t.Errorf("%v appended, %v refused", appended, refused)
 	}
 }
@@ -146,7 +146,7 @@ func check(t *testing.T, got, want record.Record) {
 }
 
 func counted(t *testing.T, registry *prometheus.Registry) float64 {
-	return value(t, registry, "platform_connector_reminded_total")
+	return value(t, registry, "nvsentinel_connector_fault_resyncs_total")
 }
 
 func value(t *testing.T, registry *prometheus.Registry, name string) float64 {
@@ -196,7 +196,7 @@ func TestACountedFaultIsToldAgain(t *testing.T) {
 	testkit.Until(t, 2*time.Minute, func() bool {
 		clock.Step(2 * time.Minute)
 		wake()
-		again := value(t, registry, "platform_connector_reminded_total")
+		again := value(t, registry, "nvsentinel_connector_fault_resyncs_total")
 		_, err := s.Get(t.Context(), lost.ID)
 		if err != nil && again > 0 {
 			t.Errorf("%v are said to be stored again, and none is", again)

@@ -69,7 +69,7 @@ type Metrics struct {
 // NewMetrics registers the metrics; dead counts refused records.
 func NewMetrics(r prometheus.Registerer, dead prometheus.Counter) *Metrics {
 	m := &Metrics{dead: dead, appended: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "platform_connector_appended_total",
+		Name: "nvsentinel_connector_records_appended_total",
 		Help: "Records handed to the store, by result; counted ones are not stored, because their node is beyond its quota; error counts batches that are tried again.",
 	}, []string{"result"})}
 	for _, result := range []string{store.Appended.String(), store.Duplicate.String(), store.Refused.String(), store.Counted.String(), "error"} {

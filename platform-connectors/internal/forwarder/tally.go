@@ -35,7 +35,7 @@ type Tally struct {
 func NewTally(window time.Duration, t *Tally, r prometheus.Registerer) *Tally {
 	t.counter = pipeline.NewRepeats(window)
 	t.events = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "platform_connector_repeats_counted_total",
+		Name: "nvsentinel_connector_repeats_aggregated_total",
 		Help: "Repeats that have no record of their own: the record of a later one counts them.",
 	})
 	r.MustRegister(t.events)

@@ -119,14 +119,14 @@ const droppedLetter = "dead-letter"
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "nvsentinel_gateway_calls_total", Help: "Calls of connectors, by what they ask for and the gRPC code of the answer.",
-		}, []string{"call", "code"}),
+			Name: "nvsentinel_gateway_requests_total", Help: "Calls of connectors, by what they ask for and the gRPC code of the answer.",
+		}, []string{"method", "code"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "nvsentinel_gateway_refused_records_total", Help: "Records that no connector's caller may bring, by reason. Any of them is worth a look at its node.",
 		}, []string{"reason"}),
 		connections: prometheus.NewGauge(prometheus.GaugeOpts{Name: "nvsentinel_gateway_connections", Help: "Open connections."}),
 		held: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "nvsentinel_gateway_request_bytes", Help: "Bytes of memory that requests hold: from before they are received until they are answered.",
+			Name: "nvsentinel_gateway_request_memory_bytes", Help: "Bytes of memory that requests hold: from before they are received until they are answered.",
 		}),
 		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "nvsentinel_gateway_requests_waiting", Help: "Requests that are not received yet, because they wait for memory.",
@@ -138,12 +138,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		overQuota: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "nvsentinel_gateway_over_quota_records_total",
 			Help: "Records of nodes beyond their quota of the day: persist-only and repeat are counted and not stored, merge are stored as a fault of the whole check; dead-letter are dead letters that are not kept.",
-		}, []string{"verdict"}),
+		}, []string{"outcome"}),
 		countedBytes: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "nvsentinel_gateway_over_quota_bytes_total", Help: "Bytes of the records that were counted and not stored, because their node is beyond its quota of the day.",
 		}),
 		share: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "nvsentinel_gateway_node_quota_share",
+			Name: "nvsentinel_gateway_node_quota_used_ratio",
 			Help: "Part of its quota of the day that a node has used through all gateways, of nodes that have used half of it and more, at most 100.",
 		}, []string{"node"}),
 	}

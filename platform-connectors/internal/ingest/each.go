@@ -193,7 +193,7 @@ func (p *persistOnly) hear(e record.Event) {
 	p.acted[e.Agent] = acted || e.ProcessingStrategy == record.Process
 }
 
-var persistOnlyAgents = prometheus.NewDesc("platform_connector_persist_only_agents",
+var persistOnlyAgents = prometheus.NewDesc("nvsentinel_connector_persist_only_agents",
 	"Agents whose every event since the start was PERSIST_ONLY, by agent: nothing acts on what they report.", []string{"agent"}, nil)
 
 // Describe implements prometheus.Collector.

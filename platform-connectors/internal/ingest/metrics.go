@@ -42,17 +42,17 @@ const (
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		accepted: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "platform_connector_accepted_total",
+			Name: "nvsentinel_connector_events_accepted_total",
 			Help: "Events acknowledged after they were durable, by processing strategy.",
 		}, []string{"strategy"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "platform_connector_refused_total",
+			Name: "nvsentinel_connector_rejections_total",
 			Help: "Batches that were refused whole, and events of other batches that were not accepted, by reason.",
 		}, []string{"reason"}),
 		cuts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "platform_connector_cuts_total",
+			Name: "nvsentinel_connector_events_sanitized_total",
 			Help: "Accepted events from which something was cut or replaced, by what.",
-		}, []string{"what"}),
+		}, []string{"reason"}),
 	}
 	for _, s := range []record.Strategy{record.Process, record.PersistOnly} {
 		m.accepted.WithLabelValues(string(s))

@@ -44,7 +44,7 @@ func named(t *testing.T, d *persistOnly) (out []string) {
 	}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
-			if f.GetName() != "platform_connector_persist_only_agents" || m.GetGauge().GetValue() != 1 {
+			if f.GetName() != "nvsentinel_connector_persist_only_agents" || m.GetGauge().GetValue() != 1 {
 				t.Errorf("%s is %v", f.GetName(), m)
 			}
 			out = append(out, m.GetLabel()[0].GetValue())

@@ -95,14 +95,14 @@ type metrics struct {
 func Open(o Options, dest Destination, r prometheus.Registerer) (*Keeper, error) {
 	k := &Keeper{dest: dest, policy: o.Policy, clock: o.Clock, log: o.Log, done: make(chan struct{}), metrics: metrics{
 		again: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "nvsentinel_store_appended_again_total",
+			Name: "nvsentinel_connector_records_reappended_total",
 			Help: "Acknowledged records that were appended again because another server took over, by result: appended ones were lost.",
 		}, []string{"result"}),
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "nvsentinel_store_kept_dropped_total", Help: "Acknowledged records let go before their time, for want of room.",
+			Name: "nvsentinel_connector_retained_records_dropped_total", Help: "Acknowledged records let go before their time, for want of room.",
 		}),
 		bytes: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "nvsentinel_store_kept_bytes", Help: "Bytes of acknowledged records that are kept in case another server takes over, about.",
+			Name: "nvsentinel_connector_retained_bytes", Help: "Bytes of acknowledged records that are kept in case another server takes over, about.",
 		}),
 	}}
 	var err error

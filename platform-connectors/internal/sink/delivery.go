@@ -49,7 +49,7 @@ type DeliveryWatch struct {
 // Register registers the metric.
 func (w *DeliveryWatch) Register(r prometheus.Registerer) {
 	w.seconds = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "platform_connector_delivery_waiting_seconds",
+		Name: "nvsentinel_connector_delivery_delay_seconds",
 		Help: "How long the connector has tried to hand its oldest events to the store; 0 when none wait. Fatal says whether a fatal fault that acts is among them.",
 	}, []string{"fatal"})
 	r.MustRegister(w.seconds)

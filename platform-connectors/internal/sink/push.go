@@ -204,7 +204,7 @@ type Metrics struct {
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		folds: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "platform_connector_folded_total",
+			Name: "nvsentinel_connector_fault_set_updates_total",
 			Help: "Events folded into the node's fault set, by what they changed.",
 		}, []string{"change"}),
 		updates: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -216,11 +216,11 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Help: "Kubernetes Events written about the node, by status.",
 		}, []string{"status"}),
 		faults: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "platform_connector_standing_faults",
+			Name: "nvsentinel_connector_open_faults",
 			Help: "Faults in the node's fault set.",
 		}),
 		complete: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "platform_connector_fault_set_complete",
+			Name: "nvsentinel_connector_fault_set_complete",
 			Help: "1 when the node's fault set is complete, 0 while it waits to be rebuilt from the store.",
 		}),
 	}

@@ -31,28 +31,28 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		registerer: r,
 		DeadLetters: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "platform_connector_dead_letters_total",
+			Name: "nvsentinel_connector_dead_letters_total",
 			Help: "Events set aside because they could not be read back or stored, by reason.",
 		}, []string{"reason"}),
 		overwritten: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "platform_connector_dead_letters_overwritten_total",
+			Name: "nvsentinel_connector_dead_letters_overwritten_total",
 			Help: "Lines of dead-letters.jsonl that were dropped for newer ones.",
 		}),
 		groupSize: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "platform_connector_spool_group_size",
+			Name:    "nvsentinel_connector_wal_group_records",
 			Help:    "Records made durable by one fsync.",
 			Buckets: prometheus.ExponentialBuckets(1, 2, 11),
 		}),
 		bytes: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "platform_connector_spool_bytes",
+			Name: "nvsentinel_connector_wal_bytes",
 			Help: "Bytes of the spool that are not released yet.",
 		}),
 		torn: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "platform_connector_spool_torn_bytes_total",
+			Name: "nvsentinel_connector_wal_torn_bytes_total",
 			Help: "Bytes of unacknowledged writes cut off when the spool was opened.",
 		}),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "platform_connector_spool_failures_total",
+			Name: "nvsentinel_connector_wal_write_failures_total",
 			Help: "Groups that could not be made durable and were not acknowledged.",
 		}),
 	}
@@ -66,11 +66,11 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 // watch exports the age of the oldest unreleased record and the bound.
 func (m *Metrics) watch(s *Spool) {
 	m.registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "platform_connector_spool_max_bytes",
+		Name: "nvsentinel_connector_wal_max_bytes",
 		Help: "Bytes from which on the spool refuses events with ResourceExhausted.",
 	}, func() float64 { return float64(s.o.MaxBytes) }))
 	m.registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "platform_connector_spool_oldest_seconds",
+		Name: "nvsentinel_connector_wal_oldest_seconds",
 		Help: "Age of the oldest accepted record that is not released, 0 when there is none.",
 	}, func() float64 { return s.Oldest().Seconds() }))
 }

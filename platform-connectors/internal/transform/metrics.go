@@ -35,15 +35,15 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Help: "Override rules that could not be evaluated on an event and did not match.",
 		}, []string{"rule_name"}),
 		partial: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "platform_connector_metadata_partial_total",
+			Name: "nvsentinel_connector_events_with_incomplete_metadata_total",
 			Help: "Events that did not get all metadata of their node, by why.",
-		}, []string{"why"}),
+		}, []string{"reason"}),
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "platform_connector_pipeline_reloads_total",
+			Name: "nvsentinel_connector_pipeline_reloads_total",
 			Help: "New contents of the pipeline's files, by result.",
 		}, []string{"result"}),
 		stale: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "platform_connector_pipeline_stale",
+			Name: "nvsentinel_connector_pipeline_reload_failed",
 			Help: "1 while the pipeline's files are bad and the configuration before them runs.",
 		}),
 	}

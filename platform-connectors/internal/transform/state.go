@@ -57,13 +57,13 @@ type ConfirmationMetrics struct {
 func NewConfirmationMetrics(r prometheus.Registerer) *ConfirmationMetrics {
 	m := &ConfirmationMetrics{
 		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "platform_connector_unconfirmed",
+			Name: "nvsentinel_connector_unconfirmed_faults",
 			Help: "Faults that are stored as PERSIST_ONLY and wait to be confirmed.",
 		}),
 		ends: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "platform_connector_unconfirmed_ended_total",
+			Name: "nvsentinel_connector_unconfirmed_faults_resolved_total",
 			Help: "Faults that waited to be confirmed, by how that ended.",
-		}, []string{"how"}),
+		}, []string{"outcome"}),
 	}
 	for _, end := range pipeline.WaitEnds() {
 		m.ends.WithLabelValues(string(end))

@@ -199,7 +199,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help: "Age of the newest delivered change; 0 when everything was delivered.",
 		}, []string{"consumer"}),
 		Held: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "nvsentinel_store_horizon_held_seconds",
+			Name: "nvsentinel_store_oldest_transaction_seconds",
 			Help: "How long the oldest transaction under way on the database server, of anybody, has been seen. Feeds go on; the server's cleaning does not.",
 		}, []string{"consumer"}),
 		Expired: prometheus.NewCounter(prometheus.CounterOpts{Name: "nvsentinel_store_expired_records_total", Help: "Records deleted after their expiry."}),

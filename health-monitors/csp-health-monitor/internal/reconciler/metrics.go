@@ -6,8 +6,8 @@ import (
 	"github.com/nvidia/nvsentinel/internal/report"
 )
 
-// Prefix begins the name of every metric of this monitor.
-const Prefix = "csp_health_monitor"
+// Prefix begins the names of this monitor's own metrics; the others are the earlier NVSentinel's.
+const Prefix = "nvsentinel_csp_monitor"
 
 // Metrics of the monitor.
 type Metrics struct {
@@ -44,7 +44,7 @@ type Metrics struct {
 
 // NewMetrics registers the metrics; a nil registerer keeps them private.
 func NewMetrics(r prometheus.Registerer) *Metrics {
-	opts := func(name, help string) prometheus.Opts { return prometheus.Opts{Name: Prefix + "_" + name, Help: help} }
+	opts := func(name, help string) prometheus.Opts { return prometheus.Opts{Name: name, Help: help} }
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts(opts(name, help)))
 	}
@@ -56,30 +56,30 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}
 	seconds := func(name, help string) prometheus.Histogram {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: Prefix + "_" + name, Help: help, Buckets: prometheus.ExponentialBuckets(0.01, 4, 8),
+			Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(0.01, 4, 8),
 		})
 	}
 	m := &Metrics{
-		Polls:         counter("csp_polls_total", "Readings of the provider."),
-		PollErrors:    counter("csp_polling_errors_total", "Readings of the provider that failed; the same window is read again."),
-		Calls:         counter("csp_api_calls_total", "Requests to the provider's API."),
-		PollTime:      seconds("csp_polling_duration_seconds", "How long one reading of the provider takes."),
-		Round:         seconds("round_duration_seconds", "How long one round takes, its reading included."),
-		LastPoll:      gauge("csp_last_poll_timestamp_seconds", "When the provider was read last."),
-		Announcements: vector("csp_events_received_total", "Announcements, by what they did to the stored maintenance.", "change"),
-		Decisions:     vector("trigger_decisions_total", "What was decided about a maintenance, and why.", "step", "reason"),
-		Waiting:       prometheus.NewGaugeVec(prometheus.GaugeOpts(opts("maintenances_waiting", "Maintenances with nothing to do now, by what they wait for.")), []string{"reason"}),
-		Told:          vector("trigger_events_told_total", "Events of maintenances that were acknowledged, or refused for good, by stage.", "stage"),
-		Contested:     gauge("contested_machines", "Machines that several nodes claim and none is verified to be; none of these nodes is taken out of service or given back for their maintenance."),
-		Unfinished:    gauge("maintenances_unfinished", "Maintenances that are not finished."),
-		Queued:        gauge("waiting_events", "Events that wait for the platform connector."),
-		Conflicts:     counter("store_conflicts_total", "Writes that found another revision; what is stored is read again."),
-		Aside:         gauge("maintenances_unreadable", "Stored maintenances that cannot be read and are passed over."),
-		Forgotten:     counter("maintenances_forgotten_total", "Finished maintenances that were deleted after their retention."),
+		Polls:         counter("nvsentinel_csp_monitor_polls_total", "Readings of the provider."),
+		PollErrors:    counter("nvsentinel_csp_monitor_poll_errors_total", "Readings of the provider that failed; the same window is read again."),
+		Calls:         counter("nvsentinel_csp_monitor_api_requests_total", "Requests to the provider's API."),
+		PollTime:      seconds("csp_health_monitor_csp_polling_duration_seconds", "How long one reading of the provider takes."),
+		Round:         seconds("nvsentinel_csp_monitor_reconcile_duration_seconds", "How long one round takes, its reading included."),
+		LastPoll:      gauge("nvsentinel_csp_monitor_last_poll_timestamp_seconds", "When the provider was read last."),
+		Announcements: vector("csp_health_monitor_csp_events_received_total", "Announcements, by what they did to the stored maintenance.", "change"),
+		Decisions:     vector("nvsentinel_csp_monitor_decisions_total", "What was decided about a maintenance, and why.", "step", "reason"),
+		Waiting:       prometheus.NewGaugeVec(prometheus.GaugeOpts(opts("nvsentinel_csp_monitor_maintenances_waiting", "Maintenances with nothing to do now, by what they wait for.")), []string{"reason"}),
+		Told:          vector("nvsentinel_csp_monitor_events_reported_total", "Events of maintenances that were acknowledged, or refused for good, by stage.", "stage"),
+		Contested:     gauge("nvsentinel_csp_monitor_contested_machines", "Machines that several nodes claim and none is verified to be; none of these nodes is taken out of service or given back for their maintenance."),
+		Unfinished:    gauge("nvsentinel_csp_monitor_maintenances_unfinished", "Maintenances that are not finished."),
+		Queued:        gauge("nvsentinel_csp_monitor_pending_events", "Events that wait for the platform connector."),
+		Conflicts:     counter("nvsentinel_csp_monitor_store_conflicts_total", "Writes that found another revision; what is stored is read again."),
+		Aside:         gauge("nvsentinel_csp_monitor_maintenances_unreadable", "Stored maintenances that cannot be read and are passed over."),
+		Forgotten:     counter("nvsentinel_csp_monitor_maintenances_expired_total", "Finished maintenances that were deleted after their retention."),
 		Publisher: &report.Metrics{
 			Published:   report.NewPublished(Prefix),
-			Failures:    vector("publish_failures_total", "Requests the platform connector did not acknowledge, by gRPC code.", "code"),
-			DeadLetters: counter("dead_letters_total", "Events the platform connector refused for good."),
+			Failures:    vector("nvsentinel_csp_monitor_publish_failures_total", "Requests the platform connector did not acknowledge, by gRPC code.", "code"),
+			DeadLetters: counter("nvsentinel_csp_monitor_dead_letters_total", "Events the platform connector refused for good."),
 		},
 	}
 	if r != nil {

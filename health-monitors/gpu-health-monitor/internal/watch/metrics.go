@@ -10,7 +10,7 @@ import (
 )
 
 // Prefix begins the names of this monitor's own metrics.
-const Prefix = "gpu_health_monitor"
+const Prefix = "nvsentinel_gpu_monitor"
 
 // Metrics of the watch. Names without the prefix are the earlier NVSentinel's.
 type Metrics struct {
@@ -50,22 +50,22 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "dcgm_api_latency", Help: "Seconds that calls of DCGM's library took.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"operation_name"}),
-		Failures:       vector(Prefix+"_failed_looks_total", "Looks at DCGM that failed and said nothing of any GPU, by trouble.", "trouble"),
-		Replaced:       vector(Prefix+"_processes_replaced_total", "Processes talking to DCGM that were given up, by trouble.", "trouble"),
-		Told:           vector(Prefix+"_events_total", "Events told, by check and reason.", "check", "reason"),
+		Failures:       vector("nvsentinel_gpu_monitor_poll_failures_total", "Looks at DCGM that failed and said nothing of any GPU, by reason.", "reason"),
+		Replaced:       vector("nvsentinel_gpu_monitor_dcgm_client_restarts_total", "Processes talking to DCGM that were given up, by reason.", "reason"),
+		Told:           vector("nvsentinel_gpu_monitor_events_total", "Events told, by check and reason.", "check", "reason"),
 		Suppressed:     vector("dcgm_health_check_suppressed_incidents", "Incidents that were suppressed, by code.", "error_code"),
 		Unknown:        counter("dcgm_health_check_unknown_system_skipped", "Incidents of health systems that are not known, which are told under GpuUnknownWatch."),
-		XIDs:           counter(Prefix+"_xids_total", "XIDs that DCGM saw."),
-		Looks:          counter(Prefix+"_looks_total", "Looks at DCGM that answered."),
-		MetadataErrors: counter(Prefix+"_metadata_errors_total", "Times that the GPU metadata file became missing or broken."),
-		Open: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: Prefix + "_open_faults", Help: "Faults that were told and have not ended, by check."},
+		XIDs:           counter("nvsentinel_gpu_monitor_xids_total", "XIDs that DCGM saw."),
+		Looks:          counter("nvsentinel_gpu_monitor_polls_total", "Looks at DCGM that answered."),
+		MetadataErrors: counter("nvsentinel_gpu_monitor_metadata_errors_total", "Times that the GPU metadata file became missing or broken."),
+		Open: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "nvsentinel_gpu_monitor_open_faults", Help: "Faults that were told and have not ended, by check."},
 			[]string{"check"}),
-		Latched: prometheus.NewGauge(prometheus.GaugeOpts{Name: Prefix + "_latched_faults",
+		Latched: prometheus.NewGauge(prometheus.GaugeOpts{Name: "nvsentinel_gpu_monitor_latched_faults",
 			Help: "Faults of a past boot that DCGM shows until its host engine is started again, and that are not told again."}),
-		Lost: prometheus.NewGauge(prometheus.GaugeOpts{Name: Prefix + "_lost_gpus", Help: "GPUs that DCGM says are lost."}),
-		Unwatched: prometheus.NewGauge(prometheus.GaugeOpts{Name: Prefix + "_unwatched_gpus",
+		Lost: prometheus.NewGauge(prometheus.GaugeOpts{Name: "nvsentinel_gpu_monitor_lost_gpus", Help: "GPUs that DCGM says are lost."}),
+		Unwatched: prometheus.NewGauge(prometheus.GaugeOpts{Name: "nvsentinel_gpu_monitor_unwatched_gpus",
 			Help: "GPUs that DCGM lists and refuses to watch, because they are lost, disabled or detached."}),
-		Refused: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: Prefix + "_refused_watches",
+		Refused: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "nvsentinel_gpu_monitor_refused_watches",
 			Help: "Watches that DCGM refuses, by entity: GPUs, MIG instances (their XIDs), NVSwitches (whether they need a reset)."}, []string{"entity"}),
 	}
 	for _, t := range []reading.Trouble{reading.Unreachable, reading.Hung} {

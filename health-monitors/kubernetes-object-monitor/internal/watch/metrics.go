@@ -15,10 +15,10 @@ import (
 	"github.com/nvidia/nvsentinel/internal/report"
 )
 
-// Prefix begins the name of every metric of this monitor.
-const Prefix = "k8s_object_monitor"
+// Prefix begins the names of this monitor's own metrics; the others are the earlier NVSentinel's.
+const Prefix = "nvsentinel_object_monitor"
 
-// Metrics of the monitor; names and labels are those of ADR-011.
+// Metrics of the monitor; those that begin with k8s_ are those of ADR-011.
 type Metrics struct {
 	// Matches counts the beginnings of matches.
 	Matches *prometheus.CounterVec
@@ -46,7 +46,7 @@ type Metrics struct {
 const (
 	// reasonCheckpoint: the ConfigMap `kubernetes-object-monitor-state` could not be written, or it has no
 	// capacity for a further fault, so the object is evaluated again later. Action: check the right of the monitor
-	// to update the ConfigMap. If `k8s_object_monitor_faults_refused_total` grows, narrow the policy that it
+	// to update the ConfigMap. If `nvsentinel_object_monitor_faults_refused_total` grows, narrow the policy that it
 	// names.
 	reasonCheckpoint = "state"
 	// reasonCache: an object could not be read from the cache of the monitor, so it is evaluated again later.
@@ -60,28 +60,28 @@ const (
 
 // NewMetrics registers the metrics; size is asked at every scrape.
 func NewMetrics(r prometheus.Registerer, size func() (open, waiting int)) *Metrics {
-	opts := func(name, help string) prometheus.Opts { return prometheus.Opts{Name: Prefix + "_" + name, Help: help} }
+	opts := func(name, help string) prometheus.Opts { return prometheus.Opts{Name: name, Help: help} }
 	vector := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts(opts(name, help)), labels)
 	}
 	m := &Metrics{
-		Matches: vector("policy_matches_total", "Times that a policy began to match an object.", "policy_name", "node", "resource_kind"),
-		EvaluationErrors: vector("policy_evaluation_errors_total",
+		Matches: vector("k8s_object_monitor_policy_matches_total", "Times that a policy began to match an object.", "policy_name", "node", "resource_kind"),
+		EvaluationErrors: vector("k8s_object_monitor_policy_evaluation_errors_total",
 			"Evaluations that gave no answer: cel_error, lookup_error or node_association_error.", "policy_name", "error_type"),
-		ReconciliationErrors: vector("reconciliation_errors_total", "Objects that could not be dealt with; they are tried again.", "resource_kind", "error_type"),
-		Refused:              vector("faults_refused_total", "Looks at a match that was not begun since the state, or its share of it, is full; it is tried again.", "policy_name", "bound"),
-		PublishErrors:        vector("health_events_publish_errors_total", "Events that a request did not get acknowledged, by gRPC code, or as rejected or retry by the connector's answer for the event.", "policy_name", "error_type"),
-		Evaluations:          prometheus.NewCounter(prometheus.CounterOpts(opts("evaluations_total", "Predicates evaluated."))),
-		Missing:              prometheus.NewGaugeVec(prometheus.GaugeOpts(opts("kind_missing", "1 while the API server does not serve a kind that a policy names.")), []string{"resource_kind"}),
-		ReloadFailed:         prometheus.NewGauge(prometheus.GaugeOpts(opts("policies_reload_failed", "1 while the policy file cannot be used and older policies are in force."))),
+		ReconciliationErrors: vector("k8s_object_monitor_reconciliation_errors_total", "Objects that could not be dealt with; they are tried again.", "resource_kind", "error_type"),
+		Refused:              vector("nvsentinel_object_monitor_faults_refused_total", "Looks at a match that was not begun since the state, or its share of it, is full; it is tried again.", "policy_name", "scope"),
+		PublishErrors:        vector("k8s_object_monitor_health_events_publish_errors_total", "Events that a request did not get acknowledged, by gRPC code, or as rejected or retry by the connector's answer for the event.", "policy_name", "error_type"),
+		Evaluations:          prometheus.NewCounter(prometheus.CounterOpts(opts("nvsentinel_object_monitor_policy_evaluations_total", "Predicates evaluated."))),
+		Missing:              prometheus.NewGaugeVec(prometheus.GaugeOpts(opts("nvsentinel_object_monitor_kind_missing", "1 while the API server does not serve a kind that a policy names.")), []string{"resource_kind"}),
+		ReloadFailed:         prometheus.NewGauge(prometheus.GaugeOpts(opts("nvsentinel_object_monitor_policies_reload_failed", "1 while the policy file cannot be used and older policies are in force."))),
 		Publisher: &report.Metrics{
 			Published:   report.NewPublished(Prefix),
-			Failures:    vector("publish_failures_total", "Requests the platform connector did not acknowledge, by gRPC code.", "code"),
-			DeadLetters: prometheus.NewCounter(prometheus.CounterOpts(opts("dead_letters_total", "Events the platform connector refused for good."))),
+			Failures:    vector("nvsentinel_object_monitor_publish_failures_total", "Requests the platform connector did not acknowledge, by gRPC code.", "code"),
+			DeadLetters: prometheus.NewCounter(prometheus.CounterOpts(opts("nvsentinel_object_monitor_dead_letters_total", "Events the platform connector refused for good."))),
 		},
 	}
-	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts(opts("open_faults", "Matches that have begun and not ended.")), func() float64 { n, _ := size(); return float64(n) })
-	waiting := prometheus.NewGaugeFunc(prometheus.GaugeOpts(opts("waiting_events", "Events that wait for the platform connector.")), func() float64 { _, n := size(); return float64(n) })
+	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts(opts("nvsentinel_object_monitor_open_faults", "Matches that have begun and not ended.")), func() float64 { n, _ := size(); return float64(n) })
+	waiting := prometheus.NewGaugeFunc(prometheus.GaugeOpts(opts("nvsentinel_object_monitor_pending_events", "Events that wait for the platform connector.")), func() float64 { _, n := size(); return float64(n) })
 	r.MustRegister(m.Matches, m.EvaluationErrors, m.ReconciliationErrors, m.Evaluations, m.Missing, m.ReloadFailed, m.PublishErrors, m.Refused, open, waiting,
 		m.Publisher.Published, m.Publisher.Failures, m.Publisher.DeadLetters)
 	return m

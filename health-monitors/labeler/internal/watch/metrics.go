@@ -2,9 +2,6 @@ package watch
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Prefix begins the name of every metric of the labeler.
-const Prefix = "labeler"
-
 // Metrics of the labeler.
 type Metrics struct {
 	// Changes counts labels that were written or taken off, by reason.
@@ -23,16 +20,16 @@ type Metrics struct {
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		Changes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: Prefix + "_label_changes_total", Help: "Labels of nodes that were written or taken off, by reason.",
+			Name: "nvsentinel_labeler_label_changes_total", Help: "Labels of nodes that were written or taken off, by reason.",
 		}, []string{"reason"}),
 		Failures: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: Prefix + "_node_update_failures_total", Help: "Patches of nodes that failed, lost races excepted; they are tried again.",
+			Name: "labeler_node_update_failures_total", Help: "Patches of nodes that failed, lost races excepted; they are tried again.",
 		}),
 		Skipped: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: Prefix + "_device_count_skipped_updates_total", Help: "Looks at nodes whose devices of a class could not be counted.",
+			Name: "labeler_device_count_skipped_updates_total", Help: "Looks at nodes whose devices of a class could not be counted.",
 		}, []string{"class", "reason"}),
 		Below: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: Prefix + "_nodes_below_expected", Help: "Nodes whose labels say that they have fewer devices of a class than expected, as the leader sees them.",
+			Name: "nvsentinel_labeler_nodes_below_expected_device_count", Help: "Nodes whose labels say that they have fewer devices of a class than expected, as the leader sees them.",
 		}, []string{"class"}),
 		few: map[string]map[string]bool{},
 	}

@@ -167,8 +167,8 @@ func (m *Monitor) forget(ids connector.ClearedIDs) error {
 	return m.commit(next, nil)
 }
 
-// Prefix begins the name of every metric of this monitor.
-const Prefix = "nic_health_monitor"
+// Prefix begins the names of this monitor's own metrics; the others are the earlier NVSentinel's.
+const Prefix = "nvsentinel_nic_monitor"
 
 // Metrics of the watch.
 type Metrics struct {
@@ -187,22 +187,22 @@ type Metrics struct {
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		Told: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: Prefix + "_health_events_total", Help: "Events put into the outbox, by check and reason.",
+			Name: "nvsentinel_nic_monitor_events_total", Help: "Events put into the outbox, by check and reason.",
 		}, []string{"check", "reason"}),
 		Devices: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: Prefix + "_devices_discovered", Help: "Network cards that the last look found and that are watched.",
+			Name: "nic_health_monitor_devices_discovered", Help: "Network cards that the last look found and that are watched.",
 		}),
 		Open: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: Prefix + "_open_faults", Help: "Faults that were reported and have not ended.",
+			Name: "nvsentinel_nic_monitor_open_faults", Help: "Faults that were reported and have not ended.",
 		}),
 		LookErrors: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: Prefix + "_state_check_errors_total", Help: "Failures to look at the network cards.",
+			Name: "nic_health_monitor_state_check_errors_total", Help: "Failures to look at the network cards.",
 		}),
 		Unreadable: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: Prefix + "_unreadable_ports_total", Help: "Looks at a port or card whose state could not be read.",
+			Name: "nvsentinel_nic_monitor_unreadable_ports_total", Help: "Looks at a port or card whose state could not be read.",
 		}),
 		Looks: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: Prefix + "_poll_cycle_duration_seconds", Help: "Time that a look at all network cards took.",
+			Name: "nic_health_monitor_poll_cycle_duration_seconds", Help: "Time that a look at all network cards took.",
 			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5},
 		}),
 	}

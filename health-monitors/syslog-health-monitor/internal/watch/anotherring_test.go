@@ -53,7 +53,7 @@ func TestARingThatBeganAnewUnderTheSameBootIsReadFromItsBeginning(t *testing.T) 
 	kernel.Reboot()
 	n.start()
 	reports(line("79", "0000:3b:00"), GapCode, "79")
-	if gaps := n.value("gaps_total"); gaps != 1 {
+	if gaps := n.value("nvsentinel_syslog_monitor_gaps_total"); gaps != 1 {
 		t.Errorf("%v gaps, want 1", gaps)
 	}
 	n.restart()

@@ -82,7 +82,7 @@ func TestEveryCheckReportsWithTheStrategyAndRecoversAfterAReboot(t *testing.T) {
 				}
 			}
 			n.expectWhole(want...)
-			for metric, value := range map[string]float64{"xid_errors": 1, "sxid_errors": 1, "gpu_fallen_errors": 1, "gpu_resets_total": 1} {
+			for metric, value := range map[string]float64{"syslog_health_monitor_xid_errors": 1, "syslog_health_monitor_sxid_errors": 1, "syslog_health_monitor_gpu_fallen_errors": 1, "nvsentinel_syslog_monitor_gpu_resets_total": 1} {
 				if got := n.value(metric); got != value {
 					t.Errorf("%s is %v, want %v", metric, got, value)
 				}
@@ -105,7 +105,7 @@ func TestFaultOfOneCheckDoesNotWithholdTheRecoveryOfAnother(t *testing.T) {
 	if diff := cmp.Diff([]string{"SysLogsGPUFallenOff |  | healthy | ", "SysLogsXIDError |  | healthy | "}, got); diff != "" {
 		t.Errorf("recoveries (-want +got):\n%s", diff)
 	}
-	if v := n.value("recoveries_total", "SysLogsSXIDError", "NotCured"); v != 1 {
+	if v := n.value("nvsentinel_syslog_monitor_recoveries_total", "SysLogsSXIDError", "NotCured"); v != 1 {
 		t.Errorf("withheld %v times", v)
 	}
 }
@@ -159,7 +159,7 @@ func TestSuccessfulResetClearsWhatItCuresAndNothingElse(t *testing.T) {
 	n.boot("boot-2")
 	n.passes()
 	n.wait(time.Hour)
-	if v := n.value("recoveries_total", "SysLogsXIDError", "NotCured"); v != 1 {
+	if v := n.value("nvsentinel_syslog_monitor_recoveries_total", "SysLogsXIDError", "NotCured"); v != 1 {
 		t.Errorf("withheld %v times", v)
 	}
 }
@@ -185,7 +185,7 @@ func TestLinesOfProgramsAreNotBelievedByAnyCheck(t *testing.T) {
 	n.start()
 	n.passes()
 	n.expectWhole()
-	if v := n.value("foreign_lines_total"); v != 4 {
+	if v := n.value("nvsentinel_syslog_monitor_foreign_lines_total"); v != 4 {
 		t.Errorf("foreign lines: %v", v)
 	}
 }
@@ -202,14 +202,14 @@ func TestCancellationClearsOnTheSameDevice(t *testing.T) {
 	if whole(events)[4] != want || last.Metadata["nvsentinel.nvidia.com/cancel-source-error-code"] != "162" {
 		t.Errorf("event %v, metadata %v", whole(events)[4], last.Metadata)
 	}
-	if v := n.value("cancellations_emitted_total", "162", "74"); v != 1 {
+	if v := n.value("syslog_health_monitor_cancellations_emitted_total", "162", "74"); v != 1 {
 		t.Errorf("counted %v", v)
 	}
 	// The other GPU's 74 is not cancelled and withholds the recovery.
 	n.boot("boot-2")
 	n.passes()
 	n.wait(time.Hour)
-	if v := n.value("recoveries_total", "SysLogsXIDError", "NotCured"); v != 1 {
+	if v := n.value("nvsentinel_syslog_monitor_recoveries_total", "SysLogsXIDError", "NotCured"); v != 1 {
 		t.Errorf("withheld %v times", v)
 	}
 }
@@ -255,14 +255,14 @@ func TestActionThatTheDriverTakesBackIsCleared(t *testing.T) {
 	if want := "SysLogsXIDError | 154 | healthy | PCI=0000:3b:00 GPU_UUID=" + gpu0 + " GPU=0"; len(got) != 4 || got[3] != want {
 		t.Fatalf("events %v, want the last to be %s", got, want)
 	}
-	if v := n.value("cancellations_emitted_total", "154", "154"); v != 1 {
+	if v := n.value("syslog_health_monitor_cancellations_emitted_total", "154", "154"); v != 1 {
 		t.Errorf("counted %v", v)
 	}
 	// The undecided 154, which no reboot cures, no longer withholds anything.
 	n.boot("boot-2")
 	n.passes()
 	n.wait(2 * time.Minute)
-	if v := n.value("recoveries_total", "SysLogsXIDError", "Settled"); v != 1 {
+	if v := n.value("nvsentinel_syslog_monitor_recoveries_total", "SysLogsXIDError", "Settled"); v != 1 {
 		t.Errorf("recovered %v times", v)
 	}
 }
@@ -283,7 +283,7 @@ func TestRegistersAreJudgedByTheDriversVersion(t *testing.T) {
 	if e := n.delivered()[1]; !e.IsFatal || e.Metadata["xidPolicy"] != "no-matching-row" {
 		t.Errorf("event %+v", e)
 	}
-	if v := n.value("xid_errors", "144"); v != 2 {
+	if v := n.value("syslog_health_monitor_xid_errors", "144"); v != 2 {
 		t.Errorf("xid_errors{144} is %v", v)
 	}
 }

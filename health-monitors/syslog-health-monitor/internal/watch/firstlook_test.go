@@ -44,7 +44,7 @@ func TestAFirstLookIsBoundedAndMarked(t *testing.T) {
 	if diff := cmp.Diff(want, marks(n.delivered())); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
-	if reported, old := n.value("first_look_faults_total", "reported"), n.value("first_look_faults_total", "too-old"); reported != 2 || old != 3 {
+	if reported, old := n.value("nvsentinel_syslog_monitor_initial_read_faults_total", "reported"), n.value("nvsentinel_syslog_monitor_initial_read_faults_total", "too-old"); reported != 2 || old != 3 {
 		t.Errorf("%v reported and %v too old", reported, old)
 	}
 	// A restart is no first look, however old what it finds.
@@ -61,7 +61,7 @@ func TestAFirstLookIsBoundedAndMarked(t *testing.T) {
 	n.write("outbox.db", strings.Repeat("damaged", 10_000))
 	n.start()
 	n.passes()
-	if v := n.value("outbox_replaced_total"); v != 1 {
+	if v := n.value("nvsentinel_syslog_monitor_outbox_replaced_total"); v != 1 {
 		t.Errorf("%v outboxes replaced", v)
 	}
 	if got := marks(n.delivered()); len(got) != 5 || got[4][:7] != "63 true" {
@@ -85,7 +85,7 @@ func TestAFirstLookGoesOnAfterACrash(t *testing.T) {
 	n.restart()
 	n.passes()
 	events := n.delivered()
-	if got := marks(events)[len(events)-1]; got != "95 true "+now.Add(-time.Minute).UTC().Format(time.RFC3339) || n.value("first_look_faults_total", "too-old") != 1 {
+	if got := marks(events)[len(events)-1]; got != "95 true "+now.Add(-time.Minute).UTC().Format(time.RFC3339) || n.value("nvsentinel_syslog_monitor_initial_read_faults_total", "too-old") != 1 {
 		t.Errorf("the last is %s", got)
 	}
 }

@@ -34,12 +34,12 @@ func newJournalNode(t *testing.T) (*node, *journaltest.Journal) {
 // seen so many lines since it started.
 func (n *node) catchUp(lines float64) {
 	n.t.Helper()
-	n.until(fmt.Sprint("the end of the journal after ", lines, " lines; so far ", n.value("lines_total")), func() bool {
+	n.until(fmt.Sprint("the end of the journal after ", lines, " lines; so far ", n.value("nvsentinel_syslog_monitor_lines_total")), func() bool {
 		more, err := n.m.pass()
 		if err != nil {
 			n.t.Fatal(err)
 		}
-		return !more && n.m.caught && len(n.m.pending) == 0 && n.value("lines_total") >= lines
+		return !more && n.m.caught && len(n.m.pending) == 0 && n.value("nvsentinel_syslog_monitor_lines_total") >= lines
 	})
 }
 
@@ -78,7 +78,7 @@ func TestJournalOfThreeBoots(t *testing.T) {
 	if got := len(n.delivered()); got != 8 {
 		t.Errorf("%d events after another restart, want 8", got)
 	}
-	if v := n.value("gaps_total"); v != 0 {
+	if v := n.value("nvsentinel_syslog_monitor_gaps_total"); v != 0 {
 		t.Errorf("%v gaps", v)
 	}
 }
@@ -125,7 +125,7 @@ func TestJournalFloodWithFaultsAndPoison(t *testing.T) {
 		if _, err := n.m.pass(); err != nil {
 			t.Fatal(err)
 		}
-		return n.value("lines_total") > 3000
+		return n.value("nvsentinel_syslog_monitor_lines_total") > 3000
 	})
 	n.restart()
 	flood(10000, 12000)
@@ -159,7 +159,7 @@ func TestJournalGapIsCountedAndHoldsNothingUp(t *testing.T) {
 	n.start()
 	n.catchUp(1)
 	n.expect("79 RESTART_BM "+journalBoot1, "LOG_GAP NONE persist-only "+journalBoot1, "31 NONE "+journalBoot1)
-	if v := n.value("gaps_total"); v != 1 {
+	if v := n.value("nvsentinel_syslog_monitor_gaps_total"); v != 1 {
 		t.Errorf("%v gaps, want 1", v)
 	}
 }
@@ -185,7 +185,7 @@ func TestJournalProvesWhoWroteAResetsOutcome(t *testing.T) {
 	if len(got) != 3 || got[0] != "48 COMPONENT_RESET" || got[1] != "GPU_RESET_FAILURE RESTART_VM" || !strings.HasSuffix(got[2], "healthy") {
 		t.Errorf("events %v", got)
 	}
-	if v := n.value("foreign_lines_total"); v != 1 {
+	if v := n.value("nvsentinel_syslog_monitor_foreign_lines_total"); v != 1 {
 		t.Errorf("foreign lines: %v", v)
 	}
 }
@@ -203,7 +203,7 @@ func TestJournalFloodIsReadAtItsOwnPace(t *testing.T) {
 	done := make(chan error, 1)
 	passes := n.m.Rounds()
 	go func() { done <- n.m.Run(ctx, passes) }()
-	n.until("all but the last lines of the flood", func() bool { return n.value("lines_total") > 5000 })
+	n.until("all but the last lines of the flood", func() bool { return n.value("nvsentinel_syslog_monitor_lines_total") > 5000 })
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)

@@ -9,8 +9,8 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/xid"
 )
 
-// Prefix begins the name of every metric of this monitor.
-const Prefix = "syslog_health_monitor"
+// Prefix begins the names of this monitor's own metrics; the others are the earlier NVSentinel's.
+const Prefix = "nvsentinel_syslog_monitor"
 
 // Metrics of the watch.
 type Metrics struct {
@@ -55,29 +55,29 @@ type Metrics struct {
 // NewMetrics registers the metrics; counts is asked at every scrape.
 func NewMetrics(r prometheus.Registerer, counts func() source.Counts) *Metrics {
 	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: Prefix + "_" + name, Help: help})
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
 	vector := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: Prefix + "_" + name, Help: help}, labels)
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	m := &Metrics{
-		XIDs:           vector("xid_errors", "XIDs reported, by code.", "err_code"),
-		SXIDs:          vector("sxid_errors", "SXIDs reported, by code.", "err_code"),
-		FallenOff:      counter("gpu_fallen_errors", "GPUs reported to have fallen off the bus."),
-		Patterns:       vector("pattern_events_total", "Events made by patterns of the kernel log, by pattern.", "pattern"),
-		Repeats:        vector("pattern_repeats_total", "Matches of patterns that were counted, paused, or followed from a GPU off the bus, and made no event.", "pattern"),
-		Resets:         vector("gpu_resets_total", "GPU resets that their tool reported, by outcome.", "outcome"),
-		Cancellations:  vector("cancellations_emitted_total", "Codes that another code cleared.", "source_error_code", "target_error_code"),
-		Counted:        counter("events_counted_total", "Events of storms that were counted and not reported one by one."),
-		FirstLook:      vector("first_look_faults_total", "Faults of before the first look at the log: reported, or too-old for --look-back.", "outcome"),
-		Gaps:           counter("gap_events_total", "Gaps of the kernel log that were reported."),
-		Lines:          counter("lines_total", "Lines of the kernel log that were read."),
-		ForeignLines:   counter("foreign_lines_total", "Lines of interest that a program wrote, or has the kernel quote, and that were not believed."),
-		Unsendable:     counter("unsendable_events_total", "Events that could not be encoded and were dropped."),
-		Reboots:        counter("reboots_total", "Reboots proven by a changed boot id."),
-		Recoveries:     vector("recoveries_total", "Recoveries settled after a reboot, by check and reason.", "check", "reason"),
-		MetadataErrors: counter("metadata_errors_total", "Times that the GPU metadata file became missing or broken."),
-		PassErrors:     counter("watch_failures_total", "Failures to watch the kernel log."),
+		XIDs:           vector("syslog_health_monitor_xid_errors", "XIDs reported, by code.", "err_code"),
+		SXIDs:          vector("syslog_health_monitor_sxid_errors", "SXIDs reported, by code.", "err_code"),
+		FallenOff:      counter("syslog_health_monitor_gpu_fallen_errors", "GPUs reported to have fallen off the bus."),
+		Patterns:       vector("nvsentinel_syslog_monitor_pattern_events_total", "Events made by patterns of the kernel log, by pattern.", "pattern"),
+		Repeats:        vector("nvsentinel_syslog_monitor_pattern_repeats_total", "Matches of patterns that were counted, paused, or followed from a GPU off the bus, and made no event.", "pattern"),
+		Resets:         vector("nvsentinel_syslog_monitor_gpu_resets_total", "GPU resets that their tool reported, by outcome.", "outcome"),
+		Cancellations:  vector("syslog_health_monitor_cancellations_emitted_total", "Codes that another code cleared.", "source_error_code", "target_error_code"),
+		Counted:        counter("nvsentinel_syslog_monitor_events_aggregated_total", "Events of storms that were counted and not reported one by one."),
+		FirstLook:      vector("nvsentinel_syslog_monitor_initial_read_faults_total", "Faults of before the first look at the log: reported, or too-old for --look-back.", "outcome"),
+		Gaps:           counter("nvsentinel_syslog_monitor_gap_events_total", "Gaps of the kernel log that were reported."),
+		Lines:          counter("nvsentinel_syslog_monitor_lines_total", "Lines of the kernel log that were read."),
+		ForeignLines:   counter("nvsentinel_syslog_monitor_foreign_lines_total", "Lines of interest that a program wrote, or has the kernel quote, and that were not believed."),
+		Unsendable:     counter("nvsentinel_syslog_monitor_encode_failures_total", "Events that could not be encoded and were dropped."),
+		Reboots:        counter("nvsentinel_syslog_monitor_reboots_total", "Reboots proven by a changed boot id."),
+		Recoveries:     vector("nvsentinel_syslog_monitor_recoveries_total", "Recoveries settled after a reboot, by check and reason.", "check", "reason"),
+		MetadataErrors: counter("nvsentinel_syslog_monitor_metadata_errors_total", "Times that the GPU metadata file became missing or broken."),
+		PassErrors:     counter("nvsentinel_syslog_monitor_watch_failures_total", "Failures to watch the kernel log."),
 	}
 	for code := range xid.Builtin {
 		m.XIDs.WithLabelValues(strconv.Itoa(code))
@@ -93,22 +93,22 @@ func NewMetrics(r prometheus.Registerer, counts func() source.Counts) *Metrics {
 // countSource registers what the source counts itself.
 func countSource(r prometheus.Registerer, counts func() source.Counts) {
 	met := func(name, help string, value func(source.Counts) int64) prometheus.Collector {
-		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: Prefix + "_" + name, Help: help},
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help},
 			func() float64 { return float64(value(counts())) })
 	}
 	r.MustRegister(
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: Prefix + "_ring_bytes",
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "nvsentinel_syslog_monitor_ring_buffer_bytes",
 			Help: "Size of the kernel's ring of records; 0 where it is not known or another source is read."},
 			func() float64 { return float64(counts().Ring) }),
-		met("gaps_total", "Places in the kernel log where lines were lost before they were read.",
+		met("nvsentinel_syslog_monitor_gaps_total", "Places in the kernel log where lines were lost before they were read.",
 			func(c source.Counts) int64 { return c.Gaps }),
-		met("lost_lines_total", "Lines lost in gaps, where their number is known.",
+		met("nvsentinel_syslog_monitor_lost_lines_total", "Lines lost in gaps, where their number is known.",
 			func(c source.Counts) int64 { return c.Lost }),
-		met("reader_restarts_total", "Times that the reader of the journal ended and was started again.",
+		met("nvsentinel_syslog_monitor_reader_restarts_total", "Times that the reader of the journal ended and was started again.",
 			func(c source.Counts) int64 { return c.Restarts }),
-		met("cut_lines_total", "Lines that were too long and lost their end.",
+		met("nvsentinel_syslog_monitor_truncated_lines_total", "Lines that were too long and lost their end.",
 			func(c source.Counts) int64 { return c.Cut }),
-		met("malformed_records_total", "Kernel records that could not be parsed.",
+		met("nvsentinel_syslog_monitor_malformed_records_total", "Kernel records that could not be parsed.",
 			func(c source.Counts) int64 { return c.Malformed }),
 	)
 }

@@ -245,7 +245,7 @@ func (n *node) value(name string, pick ...string) float64 {
 	}
 	var sum float64
 	for _, f := range families {
-		if f.GetName() != Prefix+"_"+name {
+		if f.GetName() != name {
 			continue
 		}
 		for _, m := range f.Metric {

@@ -42,7 +42,7 @@ func TestRebootThatCuredIsReportedAfterSettling(t *testing.T) {
 			n.restart()
 			n.wait(time.Hour)
 			n.expect("79 RESTART_BM boot-1", "healthy boot-2")
-			if v := n.value("reboots_total"); v != 0 {
+			if v := n.value("nvsentinel_syslog_monitor_reboots_total"); v != 0 {
 				t.Errorf("reboots counted after the restart: %v", v)
 			}
 		})
@@ -154,7 +154,7 @@ func TestFaultThatNoRebootCuresStaysOpen(t *testing.T) {
 			t.Errorf("it clears %v of %v", e.ErrorCode, e.EntitiesImpacted)
 		}
 	}
-	if v := n.value("recoveries_total", "SysLogsXIDError", "NotCured"); v != 2 {
+	if v := n.value("nvsentinel_syslog_monitor_recoveries_total", "SysLogsXIDError", "NotCured"); v != 2 {
 		t.Errorf("withheld %v times, want 2", v)
 	}
 }

@@ -62,7 +62,7 @@ func TestOneUncuredFaultHoldsNoOtherBack(t *testing.T) {
 	if now := n.delivered(); len(whole(now)) != len(whole(n.delivered())) || n.lastRecovery() != strings.TrimPrefix(want[1], "SysLogsXIDError | ") {
 		t.Errorf("after another reboot: %v", whole(now))
 	}
-	if v := n.value("recoveries_total", "SysLogsXIDError", "NotCured"); v != 2 {
+	if v := n.value("nvsentinel_syslog_monitor_recoveries_total", "SysLogsXIDError", "NotCured"); v != 2 {
 		t.Errorf("settled with a fault left %v times", v)
 	}
 }

@@ -71,7 +71,7 @@ func TestAStormHoldsNoOtherFaultBackAndIsCounted(t *testing.T) {
 	if last := events[11]; !strings.Contains(last.Message, "pid=99,") || last.Metadata["seq"] != "12" {
 		t.Errorf("the last of the storm is %+v", last)
 	}
-	if x, c := n.value("xid_errors", "31"), n.value("events_counted_total"); x != 5100 || c != 5090 {
+	if x, c := n.value("syslog_health_monitor_xid_errors", "31"), n.value("nvsentinel_syslog_monitor_events_aggregated_total"); x != 5100 || c != 5090 {
 		t.Errorf("%v XIDs, %v of them counted", x, c)
 	}
 	n.policy.EveryEvent = true
@@ -197,7 +197,7 @@ func TestALostStretchOfTheLogIsAnEvent(t *testing.T) {
 			n.restart()
 			n.passes()
 			n.expectWhole(want...)
-			if v := n.value("gap_events_total"); v != 0 { // of this process
+			if v := n.value("nvsentinel_syslog_monitor_gap_events_total"); v != 0 { // of this process
 				t.Errorf("%v gaps", v)
 			}
 			n.boot("boot-2")

@@ -41,7 +41,7 @@ func TestReportsAFaultWithEverythingItKnows(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("event (-want +got):\n%s", diff)
 	}
-	if v := n.value("xid_errors", "79"); v != 1 {
+	if v := n.value("syslog_health_monitor_xid_errors", "79"); v != 1 {
 		t.Errorf("xid_errors{79} is %v", v)
 	}
 }
@@ -105,12 +105,12 @@ func TestMissingMetadataDegradesOnlyTheIdentity(t *testing.T) {
 	n.passes()
 	n.passes()
 	n.expect("79 RESTART_BM boot-1")
-	if v := n.value("metadata_errors_total"); v != 1 {
+	if v := n.value("nvsentinel_syslog_monitor_metadata_errors_total"); v != 1 {
 		t.Errorf("the missing file was counted %v times", v)
 	}
 	n.write("gpu_metadata.json", "{broken")
 	n.passes()
-	if v := n.value("metadata_errors_total"); v != 2 {
+	if v := n.value("nvsentinel_syslog_monitor_metadata_errors_total"); v != 2 {
 		t.Errorf("missing and broken were counted %v times", v)
 	}
 }
@@ -121,7 +121,7 @@ func TestLinesOfProgramsAreNotBelieved(t *testing.T) {
 	n.start()
 	n.passes()
 	n.expect("79 RESTART_BM boot-1")
-	if v := n.value("foreign_lines_total"); v != 1 {
+	if v := n.value("nvsentinel_syslog_monitor_foreign_lines_total"); v != 1 {
 		t.Errorf("foreign lines: %v", v)
 	}
 	n.policy.UserLines = true
@@ -141,7 +141,7 @@ func TestFloodOfForeignBytesIsRead(t *testing.T) {
 	n.start()
 	n.passes()
 	n.expect("79 RESTART_BM boot-1", "999999999999999999999 CONTACT_SUPPORT boot-1")
-	if v := n.value("xid_errors", "unknown"); v != 1 {
+	if v := n.value("syslog_health_monitor_xid_errors", "unknown"); v != 1 {
 		t.Errorf("xid_errors{unknown} is %v", v)
 	}
 }
