@@ -28,13 +28,13 @@ SERVE ?=
 PUSH ?=
 
 .PHONY: help
-help: ## Show the targets.
+help: ## Show the make targets.
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo "  demo takes STORE=sqlite|postgresql|mongodb STRATEGY=PROCESS|PERSIST_ONLY NODES=20 KEEP=1 BREAK=<room> EVIDENCE=<folder>"
-	@echo "  journey takes SEEDS=13 FIRST=1 EVIDENCE=<folder>; soak takes DURATION=60m FIRST=<one> SEED=<one> EVIDENCE=soak-evidence"
+	@echo "  demo accepts STORE=sqlite|postgresql|mongodb STRATEGY=PROCESS|PERSIST_ONLY NODES=20 KEEP=1 BREAK=<service> EVIDENCE=<directory>"
+	@echo "  chaos accepts SEEDS=13 FIRST=1 EVIDENCE=<directory>. soak accepts DURATION=60m FIRST=<seed> SEED=<seed> EVIDENCE=soak-evidence"
 
 .PHONY: demo
-demo: ## Show a fault being repaired on a local cluster, from log line to released node.
+demo: ## Demonstrate a remediation on a local cluster, from log line to released node.
 	@hack/packages.sh $(if $(filter postgresql,$(STORE)),postgresql) $(if $(filter mongodb,$(STORE)),python3-venv)
 	@$(if $(filter mongodb,$(STORE)),hack/mongodb.sh)
 	@$(PREPARE) demo
@@ -42,12 +42,12 @@ demo: ## Show a fault being repaired on a local cluster, from log line to releas
 	@exec bin/demo --store $(STORE) --strategy $(STRATEGY) --nodes $(NODES) $(if $(KEEP),--keep) $(if $(BREAK),--break $(BREAK)) $(if $(EVIDENCE),--evidence $(EVIDENCE))
 
 .PHONY: test
-test: ## Run the tests but for the long ones, with the race detector.
+test: ## Run all tests except the long ones, with the race detector.
 	@hack/packages.sh gcc postgresql python3-venv systemd-journal-remote ipmitool openipmi
 	@hack/test.sh
 
 .PHONY: test-all
-test-all: test ## Run every test, the long ones too, the linter, and the check of the documentation site.
+test-all: test ## Run all tests including the long ones, the linter, and the check of the documentation site.
 	@hack/test.sh -long
 	@hack/lint.sh $(MODULES)
 	@hack/docs.sh || [ $$? -eq 3 ]
@@ -61,7 +61,7 @@ fmt: ## Format the Go code.
 	@gofmt -w $$(git ls-files '*.go' | grep -v -e '\.pb\.go$$' -e zz_generated)
 
 .PHONY: generate
-generate: ## Regenerate code from protobufs, API types and catalogues, pages of the configuration, and manifests from the chart (needs protoc).
+generate: ## Regenerate code from protobufs, API types and catalogs, the configuration pages, and manifests from the chart (needs protoc).
 	@hack/generate.sh
 
 .PHONY: demo-output
@@ -85,38 +85,38 @@ images: ## Build the images without Docker: make images [REGISTRY=registry.examp
 	@exec bin/tools/images --out $(OUT) --tag $(TAG) $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(PLATFORMS),--platforms $(PLATFORMS)) $(if $(ONLY),--only $(ONLY)) $(if $(BASE),--base $(BASE)) $(if $(AUTHORITIES),--authorities $(AUTHORITIES)) $(if $(PUSH),--push)
 
 .PHONY: journey
-journey: ## Run the kill journey alone: make journey SEEDS=20; one seed again: FIRST=7 SEEDS=1.
+journey: ## Run the chaos test, which kills services at random points: make chaos SEEDS=20. Repeat one seed with FIRST=7 SEEDS=1.
 	@hack/packages.sh gcc postgresql python3-venv
 	@SEEDS=$(SEEDS) FIRST=$(FIRST) EVIDENCE=$(EVIDENCE) hack/journey.sh
 
 .PHONY: soak
-soak: ## Run the kill journey for DURATION=60m, with outages of minutes, on all stores.
+soak: ## Run the chaos test for DURATION=60m on all stores, with outages of minutes.
 	@hack/packages.sh postgresql python3-venv
 	@DURATION=$(DURATION) FIRST=$(FIRST) SEED=$(SEED) EVIDENCE=$(EVIDENCE) hack/soak.sh
 
 .PHONY: e2e
-e2e: ## Install the chart on a real node and go the whole way with it, as root: make e2e [PROFILE=small] [BREAK=<image>] [EVIDENCE=<folder>] [KEEP=1].
+e2e: ## Install the chart on a real node and test it end to end, as root: make e2e [PROFILE=small] [BREAK=<image>] [EVIDENCE=<directory>] [KEEP=1].
 	@PROFILE=$(PROFILE) BREAK=$(BREAK) EVIDENCE=$(EVIDENCE) KEEP=$(KEEP) hack/e2e.sh
 
 .PHONY: bench
-bench: ## Measure the suite, each figure beside its floor: make bench [QUICK=1] [ONLY=ingest,drain] [AGAINST=<folder of other binaries>] [JANITOR=1] [DEEP=10000000] [NOISE=1m].
+bench: ## Benchmark the suite and compare each figure with its measured lower bound: make bench [QUICK=1] [ONLY=ingest,drain] [AGAINST=<directory of other binaries>] [JANITOR=1] [DEEP=10000000] [NOISE=1m].
 	@hack/bench.sh $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(if $(AGAINST),--against $(AGAINST)) $(if $(JANITOR),--janitor) $(if $(DEEP),--deep $(DEEP)) $(if $(NOISE),--noise $(NOISE))
 
 # NODES and DURATION have defaults for the demo and the soak; here only what you say counts.
 said = $(if $(filter command environment,$(firstword $(origin $(1)))),--$(2) $($(1)))
 
 .PHONY: scale
-scale: ## Measure the suite at the size of real fleets: make scale [NODES=1000,3000,10000] [ONLY=gateways,control] [DURATION=10m] [PROFILES=<folder>].
+scale: ## Benchmark the suite at the size of real fleets: make scale [NODES=1000,3000,10000] [ONLY=gateways,control] [DURATION=10m] [PROFILES=<directory>].
 	@hack/scale.sh $(call said,NODES,nodes) $(call said,DURATION,duration) $(if $(ONLY),--only $(ONLY)) $(if $(PROFILES),--profiles $(PROFILES))
 
 .PHONY: mutate-strategy
-mutate-strategy: ## Take every filter on the processing strategy away, one by one, and list the tests that notice.
+mutate-strategy: ## Remove each filter on the processing strategy in turn and list the tests that fail.
 	@go run ./tests/cmd/mutate-strategy
 
 .PHONY: mutate
-mutate: ## Change the pure packages in one place at a time, and list what no test of theirs notices: make mutate [PKG=fault-quarantine/decision] [SAMPLE=45].
+mutate: ## Run mutation tests on the pure packages and list undetected mutations: make mutate [PKG=fault-quarantine/decision] [SAMPLE=45].
 	@go run ./tests/cmd/mutate $(if $(PKG),--packages $(PKG)) $(if $(SAMPLE),--sample $(SAMPLE))
 
 .PHONY: clean
-clean: ## Remove what the build left in the tree.
+clean: ## Remove build outputs.
 	@rm -rf bin

@@ -23,9 +23,9 @@ type Config struct {
 	Exporter Exporter `toml:"exporter"`
 	// Workers is how many requests are under way at once. A node's events go
 	// through one of them, in order.
-	Workers int `toml:"workers" bounds:"1 to 1024" flag:"workers" usage:"requests under way at once"`
+	Workers int `toml:"workers" bounds:"1 to 1024" flag:"workers" usage:"Maximum number of concurrent requests to the receiver."`
 	// Kubeconfig is for the lease only.
-	Kubeconfig string       `toml:"kubeconfig" flag:"kubeconfig" usage:"path of a kubeconfig for the lease; empty means the pod's service account"`
+	Kubeconfig string       `toml:"kubeconfig" flag:"kubeconfig" usage:"Path of a kubeconfig, for the lease only. Empty uses the service account of the Pod."`
 	Lease      lease.Config `toml:"leaderElection"`
 }
 
@@ -45,7 +45,7 @@ type Exporter struct {
 // Sink is the receiver.
 type Sink struct {
 	// Endpoint gets the POST requests.
-	Endpoint string `toml:"endpoint" flag:"endpoint" usage:"URL of the receiver"`
+	Endpoint string `toml:"endpoint" flag:"endpoint" usage:"URL of the receiver of the events."`
 	// Timeout bounds one request.
 	Timeout time.Duration `toml:"timeout" bounds:"above 0s"`
 	// Mode is structured or binary.
@@ -68,7 +68,7 @@ type OIDC struct {
 	// ClientID and Scope, with blanks between several scopes, are what is asked for.
 	ClientID   string            `toml:"clientID"`
 	Scope      string            `toml:"scope"`
-	SecretFile config.SecretFile `toml:"secretFile" flag:"oidc-secret-path" usage:"file of the OAuth2 client secret; read for every token"`
+	SecretFile config.SecretFile `toml:"secretFile" flag:"oidc-secret-path" usage:"File with the OAuth2 client secret, read again for every token."`
 }
 
 // Backfill bounds what is sent of the past.
@@ -154,10 +154,10 @@ func (s Sink) validate() error {
 		problems = append(problems, fmt.Errorf("exporter.sink.endpoint: %w", err))
 	}
 	if s.Mode == sender.Binary && s.BatchSize > 1 {
-		problems = append(problems, errors.New("exporter.sink.batchSize is more than 1 in the binary mode: CloudEvents are put in batches as JSON only; use mode = \"structured\""))
+		problems = append(problems, errors.New("exporter.sink.batchSize is more than 1 with mode = \"binary\", and batches require JSON: set mode = \"structured\""))
 	}
 	if (s.CertFile == "") != (s.KeyFile == "") {
-		problems = append(problems, errors.New("exporter.sink.certFile and keyFile belong together"))
+		problems = append(problems, errors.New("exporter.sink.certFile and keyFile must be set together"))
 	}
 	return errors.Join(problems...)
 }
@@ -167,16 +167,16 @@ func (e Exporter) validateCredentials() error {
 	var problems []error
 	o := e.OIDC
 	if o.TokenURL == "" && (o.ClientID != "" || o.Scope != "") {
-		problems = append(problems, errors.New("exporter.oidc.tokenURL is empty, but clientID or scope is given"))
+		problems = append(problems, errors.New("exporter.oidc.tokenURL is empty, and clientID or scope requires it: set it"))
 	}
 	if o.TokenURL == "" && e.Sink.TokenFile == "" {
 		return errors.Join(problems...)
 	}
 	if o.TokenURL != "" && e.Sink.TokenFile != "" {
-		problems = append(problems, errors.New("exporter.oidc.tokenURL and exporter.sink.tokenFile exclude each other"))
+		problems = append(problems, errors.New("exporter.oidc.tokenURL and exporter.sink.tokenFile are mutually exclusive"))
 	}
 	if u, err := address(e.Sink.Endpoint); err == nil && !config.Private(u) {
-		problems = append(problems, fmt.Errorf("exporter.sink.endpoint %q: a token is not sent over a network in clear text; use https", e.Sink.Endpoint))
+		problems = append(problems, fmt.Errorf("exporter.sink.endpoint %q: tokens are not sent in plain text over a network, use https", e.Sink.Endpoint))
 	}
 	if o.TokenURL == "" {
 		return errors.Join(problems...)
@@ -184,10 +184,10 @@ func (e Exporter) validateCredentials() error {
 	if u, err := address(o.TokenURL); err != nil {
 		problems = append(problems, fmt.Errorf("exporter.oidc.tokenURL: %w", err))
 	} else if !config.Private(u) {
-		problems = append(problems, fmt.Errorf("exporter.oidc.tokenURL %q: a secret is not sent over a network in clear text; use https", o.TokenURL))
+		problems = append(problems, fmt.Errorf("exporter.oidc.tokenURL %q: secrets are not sent in plain text over a network, use https", o.TokenURL))
 	}
 	if o.ClientID == "" || o.SecretFile == "" {
-		problems = append(problems, errors.New("exporter.oidc needs clientID and secretFile (--oidc-secret-path)"))
+		problems = append(problems, errors.New("exporter.oidc requires clientID and secretFile (--oidc-secret-path)"))
 	}
 	return errors.Join(problems...)
 }
@@ -195,24 +195,24 @@ func (e Exporter) validateCredentials() error {
 // address reads a URL of http or https.
 func address(text string) (*url.URL, error) {
 	if text == "" {
-		return nil, errors.New("it is not set; give a URL such as https://receiver.example.com/events")
+		return nil, errors.New("is not set, use a URL such as https://receiver.example.com/events")
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		return nil, fmt.Errorf("it is no URL: %w", err)
+		return nil, fmt.Errorf("is not a URL: %w", err)
 	}
 	if (u.Scheme != "https" && u.Scheme != "http") || u.Host == "" {
-		return nil, fmt.Errorf("%q is no URL of https or http with a host", u.Redacted())
+		return nil, fmt.Errorf("%q is not an https or http URL with a host", u.Redacted())
 	}
 	if u.User != nil {
-		return nil, errors.New("it holds a user or password; use tokenFile or exporter.oidc")
+		return nil, errors.New("contains a user or password, use tokenFile or exporter.oidc instead")
 	}
 	return u, nil
 }
 
 func (b Backfill) validate() error {
 	if !(b.RateLimit >= 0 && b.RateLimit <= 1e9) {
-		return fmt.Errorf("exporter.backfill.rateLimit is %v; it must be a number from 0 (no bound) to 1e9", b.RateLimit)
+		return fmt.Errorf("exporter.backfill.rateLimit is %v, it must be a number from 0 (unlimited) to 1e9", b.RateLimit)
 	}
 	return nil
 }
@@ -225,7 +225,7 @@ func (f Failure) validate() error {
 	}
 	for _, s := range f.PoisonStatus {
 		if s < 400 || s > 599 || slices.Contains(neverPoison, s) {
-			problems = append(problems, fmt.Errorf("%spoisonStatus %d: it must be from 400 to 599 and none of %v, which do not blame an event", at, s, neverPoison))
+			problems = append(problems, fmt.Errorf("%spoisonStatus %d: it must be from 400 to 599 and none of %v, which are not caused by an event", at, s, neverPoison))
 		}
 	}
 	return errors.Join(problems...)

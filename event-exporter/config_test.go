@@ -112,21 +112,21 @@ poisonStatus = [400]
 func TestProblemsAreNamed(t *testing.T) {
 	for name, tt := range map[string]struct{ more, want string }{
 		"unknown key":           {"insecure_skip_verify = true", `unknown key "exporter.sink.insecure_skip_verify"`},
-		"mode":                  {`mode = "avro"`, `exporter.sink.mode is "avro"; it has to be one of structured, binary`},
-		"batches of binary":     {"mode = \"binary\"\nbatchSize = 2", `use mode = "structured"`},
+		"mode":                  {`mode = "avro"`, `exporter.sink.mode is "avro": must be one of structured, binary`},
+		"batches of binary":     {"mode = \"binary\"\nbatchSize = 2", `set mode = "structured"`},
 		"batch size":            {"batchSize = 0", "it has to be 1 to 1000"},
 		"timeout":               {`timeout = "0s"`, "exporter.sink.timeout is 0s"},
-		"half a certificate":    {`certFile = "c"`, "certFile and keyFile belong together"},
+		"half a certificate":    {`certFile = "c"`, "certFile and keyFile must be set together"},
 		"poison of ours":        {"[exporter.failureHandling]\npoisonStatus = [400, 401]", "poisonStatus 401"},
 		"poison of success":     {"[exporter.failureHandling]\npoisonStatus = [200]", "poisonStatus 200"},
 		"backoff":               {"[exporter.failureHandling]\nmaxBackoff = \"1ms\"", "at most maxBackoff 1ms"},
 		"multiplier":            {"[exporter.failureHandling]\nbackoffMultiplier = nan", "backoffMultiplier is NaN"},
 		"rate":                  {"[exporter.backfill]\nrateLimit = nan", "rateLimit is NaN"},
 		"age":                   {"[exporter.backfill]\nmaxAge = \"-1h\"", "maxAge is -1h0m0s"},
-		"two kinds of tokens":   {"tokenFile = \"f\"\n[exporter.oidc]\ntokenURL = \"https://t\"\nclientID = \"i\"", "exclude each other"},
+		"two kinds of tokens":   {"tokenFile = \"f\"\n[exporter.oidc]\ntokenURL = \"https://t\"\nclientID = \"i\"", "are mutually exclusive"},
 		"a client without url":  {"[exporter.oidc]\nclientID = \"i\"", "tokenURL is empty"},
-		"a url without client":  {"[exporter.oidc]\ntokenURL = \"https://t\"", "needs clientID"},
-		"a readable secret":     {"[exporter.oidc]\ntokenURL = \"http://t\"\nclientID = \"i\"", "secret is not sent over a network in clear text"},
+		"a url without client":  {"[exporter.oidc]\ntokenURL = \"https://t\"", "requires clientID"},
+		"a readable secret":     {"[exporter.oidc]\ntokenURL = \"http://t\"\nclientID = \"i\"", "are not sent in plain text over a network,"},
 		"negative lag":          {"[exporter]\nmaxLag = \"-1s\"", "exporter.maxLag is -1s"},
 		"leader without margin": {"[leaderElection]\nenabled = true\nrenewDeadline = \"1m\"", "leaderElection.leaseDuration"},
 	} {
@@ -135,7 +135,7 @@ func TestProblemsAreNamed(t *testing.T) {
 		}
 	}
 	_, err := load(t, "", "--workers=0")
-	for _, want := range []string{`"cluster" is missing`, "store (--store) is empty", "exporter.sink.endpoint: it is not set", "workers (--workers) is 0"} {
+	for _, want := range []string{`cluster is missing`, "store (--store) is empty", "exporter.sink.endpoint: it is not set", "workers (--workers) is 0"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("an empty file: %v, want %q in it", err, want)
 		}
@@ -144,8 +144,8 @@ func TestProblemsAreNamed(t *testing.T) {
 
 func TestEndpoints(t *testing.T) {
 	for endpoint, want := range map[string]string{
-		"https://h:1/p?q=1": "", "http://h/p": "", "ftp://h": "no URL of https or http", "https://": "no URL of https or http",
-		"https://u:p@h": "it holds a user or password", "%": "no URL", "h": "no URL of https or http",
+		"https://h:1/p?q=1": "", "http://h/p": "", "ftp://h": "not an https or http", "https://": "not an https or http",
+		"https://u:p@h": "contains a user or password,", "%": "no URL", "h": "not an https or http",
 	} {
 		_, err := load(t, minimal, "--endpoint="+endpoint)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
@@ -192,9 +192,9 @@ func TestAWriterOfTheFileReadsNoSecret(t *testing.T) {
 		"metadata": {"[exporter.metadata]\ncluster = \"c\"\nleak = \"" + ref + "\"\n", `key "exporter.metadata.leak": ` + ref},
 		"endpoint": {"[exporter.metadata]\ncluster = \"c\"\n[exporter.sink]\nendpoint = \"http://evil/?q=" + ref + "\"\n", `key "exporter.sink.endpoint": ` + ref},
 		"client":   {"[exporter.oidc]\nclientID = \"" + ref + "\"\n", `key "exporter.oidc.clientID": ` + ref},
-		"token":    {"[exporter.metadata]\ncluster = \"c\"\n[exporter.sink]\nendpoint = \"https://evil\"\ntokenFile = \"" + uri + "\"\n", "exporter.sink.tokenFile: " + uri + " is the secret for key store"},
+		"token":    {"[exporter.metadata]\ncluster = \"c\"\n[exporter.sink]\nendpoint = \"https://evil\"\ntokenFile = \"" + uri + "\"\n", "exporter.sink.tokenFile: " + uri + " is already the secret for key store"},
 		"secret": {"[exporter.metadata]\ncluster = \"c\"\n[exporter.sink]\nendpoint = \"https://evil\"\n[exporter.oidc]\ntokenURL = \"https://evil\"\nclientID = \"i\"\nsecretFile = \"" + uri + "\"\n",
-			"exporter.oidc.secretFile: " + uri + " is the secret for key store"},
+			"exporter.oidc.secretFile: " + uri + " is already the secret for key store"},
 	} {
 		c, err := load(t, tt.more, "--store="+ref)
 		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "pl4nted") {

@@ -99,7 +99,7 @@ func (p *process) stop() {
 	}
 }
 
-var served = regexp.MustCompile(`serving probes and metrics.*"address":"([^"]+)"`)
+var served = regexp.MustCompile(`probe and metrics server started.*"address":"([^"]+)"`)
 
 // get asks the process's own server; an empty text means not yet.
 func (p *process) get(path string) (int, string) {

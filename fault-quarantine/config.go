@@ -31,27 +31,27 @@ type Config struct {
 	Budgets []budget.Limit `toml:"budgets" live:"true"`
 	// DefaultBudgets bounds the sessions open at once, as long as Budgets has no
 	// limits of the operator's own.
-	DefaultBudgets bool `toml:"defaultBudgets" live:"true" flag:"default-budgets" usage:"bound the nodes in quarantine at once, by 20 % of the GPU nodes and 64 nodes of a zone, unless the configuration file has budgets"`
+	DefaultBudgets bool `toml:"defaultBudgets" live:"true" flag:"default-budgets" usage:"If true, limits the nodes in quarantine to 20 % of the GPU nodes and 64 nodes per zone. It has no effect if the configuration file has budgets."`
 	// GPUNodeLabel chooses the nodes that percentages are taken of.
-	GPUNodeLabel string `toml:"gpuNodeLabel" live:"true" flag:"gpu-node-label" usage:"label selector of the nodes that budget percentages are taken of"`
+	GPUNodeLabel string `toml:"gpuNodeLabel" live:"true" flag:"gpu-node-label" usage:"Label selector of the nodes from which budget percentages are calculated."`
 	// RuleSets decide which faults quarantine a node; the built-in ones if the
 	// file has none.
 	RuleSets []ruling.Set `toml:"ruleSets" live:"true"`
 	// DryRun judges every event and quarantines no node.
-	DryRun bool `toml:"dryRun" flag:"dry-run" usage:"judge every event and quarantine no node; clearing and releasing go on"`
+	DryRun bool `toml:"dryRun" flag:"dry-run" usage:"If true, evaluates every event but quarantines no node. Clearing and releasing nodes continue."`
 	// AnyoneReleases has every uncordon and every removed taint release the node, also by a
 	// service account and while a repair is active.
-	AnyoneReleases bool `toml:"anyoneReleases" flag:"anyone-releases" usage:"let whoever uncordons a node in quarantine, or removes a taint of the session, release it, also a service account and while a repair is active; without it only a person does"`
+	AnyoneReleases bool `toml:"anyoneReleases" flag:"anyone-releases" usage:"If true, every uncordon of a node in quarantine, and every removal of a taint of its quarantine session, releases the node, even by a service account or while a remediation is active. If false, only a change by a user releases it."`
 	// Retention is how long a finished record is kept.
-	Retention time.Duration `toml:"retention" bounds:"at least 1h" flag:"retention" usage:"how long a finished record is kept"`
+	Retention time.Duration `toml:"retention" bounds:"at least 1h" flag:"retention" usage:"Time that a finished record is kept."`
 	// Workers is how many nodes are handled at once.
-	Workers int `toml:"workers" bounds:"at least 1" flag:"workers" usage:"nodes handled at once"`
+	Workers int `toml:"workers" bounds:"at least 1" flag:"workers" usage:"Maximum number of nodes that are processed concurrently."`
 }
 
 // Breaker bounds how many nodes may go into quarantine within a rolling window.
 type Breaker struct {
 	// Enabled switches this limit, not those of Budgets.
-	Enabled bool `toml:"enabled" flag:"circuit-breaker-enabled" usage:"bound the nodes that go into quarantine by circuitBreaker of the configuration file"`
+	Enabled bool `toml:"enabled" flag:"circuit-breaker-enabled" usage:"If true, applies the limit of circuitBreaker to nodes that enter quarantine."`
 	// Percentage of the GPU nodes, rounded up.
 	Percentage *int `toml:"percentage" bounds:"0 to 100"`
 	// Nodes is a number of nodes; without it only the percentage counts.
@@ -134,13 +134,13 @@ func (c Config) Validate() error {
 		problems = append(problems, err)
 	}
 	for _, why := range validation.IsQualifiedName(c.LabelPrefix + "cordon-timestamp") {
-		problems = append(problems, fmt.Errorf("labelPrefix %q makes no label key: %s", c.LabelPrefix, why))
+		problems = append(problems, fmt.Errorf("labelPrefix %q does not form a valid label key: %s", c.LabelPrefix, why))
 	}
 	if c.Workers < 1 {
-		problems = append(problems, fmt.Errorf("workers is %d; it must be at least 1", c.Workers))
+		problems = append(problems, fmt.Errorf("workers is %d: must be at least 1", c.Workers))
 	}
 	if c.Retention < time.Hour {
-		problems = append(problems, fmt.Errorf("retention is %s; it must be at least 1h", c.Retention))
+		problems = append(problems, fmt.Errorf("retention is %s: must be at least 1h", c.Retention))
 	}
 	return errors.Join(problems...)
 }
@@ -155,7 +155,7 @@ func (c Config) validateQuota() error {
 		at := fmt.Sprintf("budgets[%d]", i)
 		problems = append(problems, l.Validate(at))
 		if names[l.Name] {
-			problems = append(problems, fmt.Errorf("%s.name %q is given twice or is that of the circuit breaker", at, l.Name))
+			problems = append(problems, fmt.Errorf("%s.name %q is a duplicate or the name of the circuit breaker", at, l.Name))
 		}
 		names[l.Name] = true
 	}

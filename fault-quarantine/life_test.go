@@ -304,14 +304,14 @@ func TestBadConfigurationIsNamed(t *testing.T) {
 	}
 	for name, tt := range map[string]struct{ text, want string }{
 		"CEL that does not compile": {rule("event.isFatal &&"), `ruleSets[0] ("r").match.all[0].expression`},
-		"CEL that returns a number": {rule("1 + 2"), `ruleSets[0] ("r").match.all[0].expression: it returns int, not bool`},
+		"CEL that returns a number": {rule("1 + 2"), `ruleSets[0] ("r").match.all[0].expression: the result type is int, must be bool`},
 		"an unknown key":            {"[circuitBreaker]\npercent = 3\n", `unknown key "circuitBreaker.percent"`},
 		"an unknown table":          {"[circuit-breaker]\n", `unknown key "circuit-breaker"`},
 		"a percentage":              {"[circuitBreaker]\npercentage = 101\n", "circuitBreaker.percentage is 101"},
 		"a duration":                {"[circuitBreaker]\nduration = \"soon\"\n", "circuitBreaker.duration"},
 		"a budget of nothing":       {"[[budgets]]\nname = \"x\"\n", "budgets[0] limits nothing"},
 		"a budget twice":            {"[[budgets]]\nname = \"x\"\nnodes = 1\n[[budgets]]\nname = \"x\"\nnodes = 1\n", "budgets[1].name"},
-		"a reference in a label":    {rule("true") + "label.key = \"x\"\nlabel.value = \"${file:/etc/hostname}\"\n", `key "ruleSets[0].match.all[0].label.value": ${file:/etc/hostname}: a reference is for secrets only`},
+		"a reference in a label":    {rule("true") + "label.key = \"x\"\nlabel.value = \"${file:/etc/hostname}\"\n", `key "ruleSets[0].match.all[0].label.value": ${file:/etc/hostname}: a reference is allowed only in keys of type secret`},
 		"a selector":                {"gpuNodeLabel = \"a=b=c\"\n", "gpuNodeLabel"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -41,7 +41,7 @@ func TestRuleSetsChangeWhileItRuns(t *testing.T) {
 
 	mount.Change(strings.Replace(about("48", ""), "event.errorCode", "event.errorCode &&", 1))
 	p.awaitMetric("nvsentinel_config_reload_failed 1")
-	if code, text := p.get("/readyz"); code == 200 || !strings.Contains(text, "the one before it is in force") {
+	if code, text := p.get("/readyz"); code == 200 || !strings.Contains(text, "the previous configuration is active") {
 		t.Errorf("readiness %d with a bad file: %s", code, text)
 	}
 	s.await(s.fault(names[2], code("79")).ID, record.Matched, record.Quarantined)
@@ -53,7 +53,7 @@ func TestRuleSetsChangeWhileItRuns(t *testing.T) {
 	s.await(s.fault(names[3], code("79")).ID, record.NoRuleMatched, "")
 	s.awaitNode(names[0], quarantined) // what was judged before stands
 	p.stop()
-	for _, want := range []string{"the changed configuration is not used", `"keys":["retention"]`} {
+	for _, want := range []string{"changed configuration rejected, previous configuration", `"keys":["retention"]`} {
 		if !strings.Contains(p.said(), want) {
 			t.Errorf("the log does not say %q", want)
 		}

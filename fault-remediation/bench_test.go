@@ -21,7 +21,7 @@ import (
 )
 
 // BenchmarkRepairAfterDrain measures, one fault after the other, the time from
-// the drainer's stamp (made when the last pod is gone) to the repair object that
+// the drainer's stamp (made when the last pod is gone) to the maintenance object that
 // a watch sees, by the whole service on a real API server; and, on the same
 // store and API server before it, the physical floor: the stamp, its
 // notification, and a creation by hand. It reports the p50 and p99 of both in
@@ -73,7 +73,7 @@ func quantile(samples []time.Duration, percent int) time.Duration {
 	return s[(len(s)-1)*percent/100]
 }
 
-// drainBench is an API server, a store and a watch of repair objects.
+// drainBench is an API server, a store and a watch of maintenance objects.
 type drainBench struct {
 	*world
 	b     *testing.B
@@ -123,7 +123,7 @@ func (x *drainBench) once() time.Duration {
 				return time.Since(began)
 			}
 		case <-timeout:
-			x.b.Fatalf("no repair object of %s within a minute", node)
+			x.b.Fatalf("no maintenance object of %s within a minute", node)
 		}
 	}
 }

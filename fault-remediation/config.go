@@ -22,22 +22,22 @@ type Config struct {
 	lease.Cluster
 
 	// DryRun goes through every decision and writes nothing.
-	DryRun bool `toml:"dryRun" flag:"dry-run" usage:"decide and log, but write nothing to the cluster or the store"`
+	DryRun bool `toml:"dryRun" flag:"dry-run" usage:"If true, evaluates and logs every decision but writes nothing to the cluster or the store."`
 	// Workers is how many nodes are handled at once.
-	Workers int `toml:"workers" bounds:"at least 1" flag:"workers" usage:"nodes that are handled at once"`
+	Workers int `toml:"workers" bounds:"at least 1" flag:"workers" usage:"Maximum number of nodes that are processed concurrently."`
 	// RecoveryWithin is how long after a healthy repair the fault's recovery is
 	// waited for before a person is asked.
-	RecoveryWithin time.Duration `toml:"recoveryWithin" bounds:"above 0s" flag:"recovery-within" usage:"how long a recovery is waited for after a healthy repair before a person is asked"`
+	RecoveryWithin time.Duration `toml:"recoveryWithin" bounds:"above 0s" flag:"recovery-within" usage:"Time to wait for the recovery of a fault after a successful remediation. After it, manual intervention is required."`
 	// UnrepairedAfter is how long the recovery of a fault that asks for no repair (action
 	// NONE) is waited for before a person is asked; 0 asks nobody.
-	UnrepairedAfter time.Duration `toml:"unrepairedAfter" bounds:"at least 0s" flag:"unrepaired-after" usage:"how long the recovery of a fault that asks for no repair (action NONE) is waited for before a person is asked; 0s asks nobody"`
+	UnrepairedAfter time.Duration `toml:"unrepairedAfter" bounds:"at least 0s" flag:"unrepaired-after" usage:"Time to wait for the recovery of a fault without a remediation (recommended action NONE). After it, manual intervention is required. 0s waits without a limit."`
 	// OrphanedAfter is how long a Node's claim must have been seen without its
 	// repair object before it is dropped.
-	OrphanedAfter time.Duration `toml:"orphanedAfter" bounds:"above 0s" flag:"orphaned-after" usage:"how long a Node's claim must have been seen without its repair object before it is dropped"`
+	OrphanedAfter time.Duration `toml:"orphanedAfter" bounds:"above 0s" flag:"orphaned-after" usage:"Time for which the claim of a Node must be observed without its maintenance object before the claim is removed."`
 
 	// LeaseNamespace holds the leases of nodes that remediators share; empty takes
 	// none.
-	LeaseNamespace string `toml:"leaseNamespace" flag:"lease-namespace" usage:"namespace of the leases by which remediators, NodeHealthChecks among them, keep off each other's nodes; empty takes none"`
+	LeaseNamespace string `toml:"leaseNamespace" flag:"lease-namespace" usage:"Namespace of the leases that prevent concurrent remediation of a node by different remediators, including NodeHealthCheck. Empty uses no leases."`
 
 	// Lemon says which machines are lemons.
 	Lemon Lemon `toml:"lemon"`
@@ -75,16 +75,16 @@ func (c Config) policy() decision.Policy {
 func (c Config) Validate() error {
 	problems := []error{c.Location.Validate(), c.Cluster.Validate()}
 	if c.Workers < 1 {
-		problems = append(problems, fmt.Errorf("workers (--workers) %d is less than 1", c.Workers))
+		problems = append(problems, fmt.Errorf("workers (--workers) is %d: must be at least 1", c.Workers))
 	}
 	if c.RecoveryWithin <= 0 {
-		problems = append(problems, fmt.Errorf("recoveryWithin (--recovery-within) %s is not above 0", c.RecoveryWithin))
+		problems = append(problems, fmt.Errorf("recoveryWithin (--recovery-within) is %s: must be above 0", c.RecoveryWithin))
 	}
 	if c.UnrepairedAfter < 0 {
-		problems = append(problems, fmt.Errorf("unrepairedAfter (--unrepaired-after) %s is negative; 0s asks nobody", c.UnrepairedAfter))
+		problems = append(problems, fmt.Errorf("unrepairedAfter (--unrepaired-after) is %s: must not be negative, 0s requests no manual intervention", c.UnrepairedAfter))
 	}
 	if c.OrphanedAfter <= 0 {
-		problems = append(problems, fmt.Errorf("orphanedAfter (--orphaned-after) %s is not above 0", c.OrphanedAfter))
+		problems = append(problems, fmt.Errorf("orphanedAfter (--orphaned-after) is %s: must be above 0", c.OrphanedAfter))
 	}
 	problems = append(problems, c.Lemon.validate())
 	if err := c.Eviction.Validate(); err != nil {
@@ -99,13 +99,13 @@ func (c Config) Validate() error {
 func (l Lemon) validate() error {
 	switch {
 	case l.Repairs == 0 && l.Keep:
-		return errors.New("lemon.keep is true and lemon.repairs 0, which marks no lemon; say how many repairs make one, or leave keep out")
+		return errors.New("lemon.keep is true and lemon.repairs is 0: set lemon.repairs to 2 or more, or remove lemon.keep")
 	case l.Repairs == 0:
 		return nil
 	case l.Repairs < 2 || l.Repairs > nodemark.MaxLemonRepairs:
-		return fmt.Errorf("lemon.repairs is %d; it must be 0, which marks none, or 2 to %d", l.Repairs, nodemark.MaxLemonRepairs)
+		return fmt.Errorf("lemon.repairs is %d: must be 0 (disabled) or 2 to %d", l.Repairs, nodemark.MaxLemonRepairs)
 	case l.Window <= 0 || l.Window > record.Retention:
-		return fmt.Errorf("lemon.window is %s; it must be above 0 and at most %s, for which the store keeps a repair's record", l.Window, record.Retention)
+		return fmt.Errorf("lemon.window is %s: must be above 0 and at most %s, the retention of remediation records", l.Window, record.Retention)
 	}
 	return nil
 }
@@ -117,8 +117,8 @@ func (c Config) checkExtent(repairs action.Policy) error {
 	if !c.Eviction.PartialDrainEnabled || !certainly {
 		return nil
 	}
-	return fmt.Errorf("eviction.partialDrainEnabled is true, but remediationActions.%q acts on the whole node (%s) and would end the pods "+
-		"that were not drained: map it to an object that resets the GPU alone, or leave partialDrainEnabled false here and in node-drainer",
+	return fmt.Errorf("eviction.partialDrainEnabled is true, but remediationActions.%q acts on the complete node (%s) and would terminate the Pods "+
+		"that were not drained: map it to an object that resets only the GPU, or set partialDrainEnabled to false here and in node-drainer",
 		record.ActionComponentReset, why)
 }
 

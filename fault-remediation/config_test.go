@@ -110,11 +110,11 @@ func TestMistakesAreStartUpErrors(t *testing.T) {
 		"workers":                      {"workers = 0\n" + whole, "workers (--workers) 0"},
 		"recovery":                     {strings.Replace(whole, "45m", "0s", 1), "recoveryWithin"},
 		"eviction mode":                {strings.Replace(whole, "Immediate", "Sometimes", 1), "eviction: "},
-		"lemon of one":                 {whole + "\n[lemon]\nrepairs = 1\n", "lemon.repairs is 1; it must be 0, which marks none, or 2 to 10"},
+		"lemon of one":                 {whole + "\n[lemon]\nrepairs = 1\n", "lemon.repairs is 1: must be 0 (disabled) or 2 to 10"},
 		"too many":                     {whole + "\n[lemon]\nrepairs = 11\n", "lemon.repairs is 11"},
-		"longer than a record is kept": {whole + "\n[lemon]\nwindow = \"721h\"\n", "lemon.window is 721h0m0s; it must be above 0 and at most 720h0m0s"},
+		"longer than a record is kept": {whole + "\n[lemon]\nwindow = \"721h\"\n", "lemon.window is 721h0m0s: must be above 0 and at most 720h0m0s"},
 		"no window":                    {whole + "\n[lemon]\nwindow = \"0s\"\n", "lemon.window is 0s"},
-		"kept without":                 {whole + "\n[lemon]\nrepairs = 0\nkeep = true\n", "lemon.keep is true and lemon.repairs 0"},
+		"kept without":                 {whole + "\n[lemon]\nrepairs = 0\nkeep = true\n", "lemon.keep is true and lemon.repairs is"},
 		"file is missing":              {strings.Replace(whole, "reboot.yaml", "other.yaml", 1), "reading other.yaml"},
 		"no mount path":                {strings.Replace(whole, `mountPath = "MOUNT"`, "", 1), "template.mountPath is empty"},
 		"leaves no mount":              {strings.Replace(whole, "reboot.yaml", "../../secret.yaml", 1), "reading ../../secret.yaml"},
@@ -148,7 +148,7 @@ func TestAPartialDrainNeedsARepairOfTheGPUAlone(t *testing.T) {
 		"by default a reset reboots":     {partial, "kind RebootNode"},
 		"reboots":                        {resetBy(janitor, "RebootNode", "reset"), "kind RebootNode"},
 		"replaces":                       {resetBy(janitor, "TerminateNode", "reset"), "kind TerminateNode"},
-		"cures by the same as a restart": {resetBy("example.com", "Restart", "restart"), `equivalenceGroup "restart", which is that of RESTART_VM`},
+		"cures by the same as a restart": {resetBy("example.com", "Restart", "restart"), `equivalenceGroup "restart", the group of RESTART_VM`},
 		"resets the GPU":                 {resetBy("example.com", "GPUReset", "reset"), ""},
 		"the janitor resets the GPU":     {resetBy(janitor, "GPUReset", "reset"), ""},
 		"whole drains":                   {strings.Replace(resetBy(janitor, "RebootNode", "reset"), "partialDrainEnabled = true", "", 1), ""},
@@ -219,7 +219,7 @@ func TestTheExampleResetsTheGPUsOfAFault(t *testing.T) {
 
 func TestAnEntityScopeIsOfAResetOnly(t *testing.T) {
 	for want, text := range map[string]string{
-		"RESTART_VM is for the whole machine": strings.Replace(whole, `equivalenceGroup = "restart"`, `equivalenceGroup = "restart"
+		"RESTART_VM acts on the complete machine": strings.Replace(whole, `equivalenceGroup = "restart"`, `equivalenceGroup = "restart"
 impactedEntityScope = "GPU_UUID"`, 1),
 		`"PCI" is not GPU_UUID`: strings.Replace(resetBy("example.com", "GPUReset", "reset"), `equivalenceGroup = "reset"`, `equivalenceGroup = "reset"
 impactedEntityScope = "PCI"`, 1),

@@ -64,7 +64,7 @@ func build(ctx context.Context, d *daemon.Daemon, cfg Config) error {
 	service.Sources = []func(context.Context, func(string)) error{nodes.Source(reconciler.Relevant), objects.Source}
 	service.Tasks = []consume.Task{claims.Task()}
 	d.Ready("nodes", nodes.Ready)
-	d.Ready("repair kinds", objects.Ready)
+	d.Ready("maintenance kinds", objects.Ready)
 	consumer.Lead(d, consumer.Election{Lease: cfg.Lease, Kubeconfig: cfg.Kube.Kubeconfig, Task: "repairs", Caches: []consumer.Cache{nodes}}, service)
 	return nil
 }

@@ -191,7 +191,7 @@ func (w *world) reboot(o *unstructured.Unstructured) {
 
 func (w *world) waitForObject(node string) (found *unstructured.Unstructured) {
 	w.t.Helper()
-	w.eventually("a repair object of "+node, func(ctx context.Context) bool {
+	w.eventually("a maintenance object of "+node, func(ctx context.Context) bool {
 		list, err := w.cluster.Dynamic().Resource(rebootNodes).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return false

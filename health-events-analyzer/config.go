@@ -21,21 +21,21 @@ type Config struct {
 
 	// RulesPath is a file of rules that stands in for the built-in ones. It, and
 	// what is in it, is taken over while the service runs.
-	RulesPath string `toml:"rulesPath" live:"true" flag:"rules-path" usage:"file with the rules, read again when it changes; empty takes the built-in ones"`
+	RulesPath string `toml:"rulesPath" live:"true" flag:"rules-path" usage:"File with the rules, read again when it changes. Empty uses the built-in rules."`
 	// Publishers is a connector's configuration file. The check names that it gives to other
 	// agents are refused as names of rules; empty takes the connectors' built-in names.
-	Publishers string `toml:"publishersConfigPath" live:"true" flag:"publishers-config-path" usage:"the connectors' configuration file; check names that its [[publishers.agent]] give to other agents are refused in the rule file; empty takes the built-in ones"`
+	Publishers string `toml:"publishersConfigPath" live:"true" flag:"publishers-config-path" usage:"Configuration file of the connectors. Check names that its [[publishers.agent]] entries assign to other agents are rejected in the rule file. Empty uses the built-in entries."`
 	// Socket is the platform connector of the node.
-	Socket string `toml:"platformConnectorSocket" bounds:"not empty" flag:"socket" usage:"socket of the platform connector, for example unix:///var/run/nvsentinel.sock"`
+	Socket string `toml:"platformConnectorSocket" bounds:"not empty" flag:"socket" usage:"Address of the platform connector socket, for example unix:///var/run/nvsentinel.sock."`
 	// TokenPath is a projected service-account token; the connector takes events
 	// about other nodes only with one.
-	TokenPath string `toml:"platformConnectorTokenPath" flag:"socket-token-path" usage:"file with the bearer token for the platform connector; empty sends none"`
+	TokenPath string `toml:"platformConnectorTokenPath" flag:"socket-token-path" usage:"File with the bearer token for the platform connector. Empty sends no token."`
 	// Workers is how many nodes are judged at once.
-	Workers int `toml:"workers" bounds:"at least 1" flag:"workers" usage:"nodes judged at once"`
+	Workers int `toml:"workers" bounds:"at least 1" flag:"workers" usage:"Maximum number of nodes that are evaluated concurrently."`
 	// CachedEvents bounds the events of all nodes that are kept in memory between
 	// judgements; a node that is dropped is read from the store again. Up to half
 	// of them are in the window of rules with scope = "cluster", if there are any.
-	CachedEvents int `toml:"cachedEvents" bounds:"at least 0" flag:"cached-events" usage:"events kept in memory; nodes beyond it are read again when they have news; rules of the cluster hold at most half"`
+	CachedEvents int `toml:"cachedEvents" bounds:"at least 0" flag:"cached-events" usage:"Maximum number of events kept in memory. Events of other nodes are read from the store when a new event of the node arrives. Cluster-wide rules use at most half of it."`
 }
 
 // defaultConfig has the built-in rules.

@@ -113,7 +113,7 @@ terminateNodeController:
 	}
 	eventually(t, "the audience in the status", func() bool {
 		sent := look()
-		return sent != nil && strings.Contains(sent.Message, "invalid token (the token sent is meant for the audience "+pluginAudience)
+		return sent != nil && strings.Contains(sent.Message, "invalid token (the token has the audience "+pluginAudience)
 	})
 	put(t, secret, token(t, cluster, name, "janitor"))
 	eventually(t, "the reboot", func() bool { look(); return object.Status.CompletionTime != nil })

@@ -127,7 +127,7 @@ func TestCallersAreVerified(t *testing.T) {
 
 	denied := create(name + "-1")
 	eventually(t, "the denial", func() bool {
-		return says(denied, ":stranger\" is not admitted") && denied.Status.CompletionTime != nil
+		return says(denied, ":stranger\" is not an allowed identity") && denied.Status.CompletionTime != nil
 	})
 	if meta.IsStatusConditionTrue(denied.Status.Conditions, v1alpha1.ConditionSignalSent) || impl.signals.Load() != 0 {
 		t.Errorf("denied, but conditions are %v and %d signals took effect", denied.Status.Conditions, impl.signals.Load())

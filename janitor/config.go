@@ -25,7 +25,7 @@ type Config struct {
 // Global holds the defaults of all controllers.
 type Global struct {
 	// CSPPluginHost is the host:port of the provider plugin.
-	CSPPluginHost string `toml:"cspPluginHost" flag:"csp-plugin-host" usage:"host:port or unix:///path of the provider plugin of every controller that names none of its own"`
+	CSPPluginHost string `toml:"cspPluginHost" flag:"csp-plugin-host" usage:"Address of the provider plugin, as host:port or unix:///path, for every controller without a plugin of its own."`
 	// CSPPlugin says how the plugin is spoken to.
 	CSPPlugin Plugin `toml:"cspPlugin"`
 	// Nodes are those that are left alone.
@@ -35,40 +35,40 @@ type Global struct {
 	// ManualMode leaves the signals to people.
 	ManualMode bool `toml:"manualMode"`
 	// TTL is how long an object is kept after its end.
-	TTL time.Duration `toml:"ttl" bounds:"at least 0s" flag:"ttl" usage:"how long a repair object is kept after its end; 0 keeps it for ever"`
+	TTL time.Duration `toml:"ttl" bounds:"at least 0s" flag:"ttl" usage:"Time that a maintenance object is kept after it has ended. 0 keeps it without a limit."`
 }
 
 // Plugin says how a plugin is spoken to.
 type Plugin struct {
 	// CAFile holds the authorities of the plugin's certificate.
-	CAFile string `toml:"caFile" flag:"csp-plugin-ca-file" usage:"PEM file of the authorities of the plugin's certificate; read again for every connection; empty means those of the system"`
+	CAFile string `toml:"caFile" flag:"csp-plugin-ca-file" usage:"PEM file with the CA certificates that verify the plugin, read again for every connection. Empty uses the CA certificates of the system."`
 	// CertFile and KeyFile are the janitor's certificate.
-	CertFile string `toml:"certFile" flag:"csp-plugin-cert-file" usage:"PEM file of the janitor's certificate; read again for every connection"`
-	KeyFile  string `toml:"keyFile" flag:"csp-plugin-key-file" usage:"PEM file of the key of the janitor's certificate"`
+	CertFile string `toml:"certFile" flag:"csp-plugin-cert-file" usage:"PEM file with the client certificate of the janitor, read again for every connection. Empty sends none."`
+	KeyFile  string `toml:"keyFile" flag:"csp-plugin-key-file" usage:"PEM file with the private key of the client certificate."`
 	// ServerName is the name in the plugin's certificate.
-	ServerName string `toml:"serverName" flag:"csp-plugin-server-name" usage:"name in the plugin's certificate; empty means the host's"`
+	ServerName string `toml:"serverName" flag:"csp-plugin-server-name" usage:"Server name in the certificate of the plugin. Empty uses the host of the address."`
 	// TokenFile holds the projected service-account token.
-	TokenFile string `toml:"tokenFile" flag:"csp-plugin-token-file" usage:"file of the service-account token that goes with every call; read again for every call; empty sends the pod's own to a Unix socket or a loopback address and none over a network; none sends none at all"`
+	TokenFile string `toml:"tokenFile" flag:"csp-plugin-token-file" usage:"File with the service account token sent with every call, read again each time. Empty sends the token of the Pod to a Unix socket or loopback address, and no token over a network. The value none sends no token."`
 	// Plaintext gives up TLS over a network.
-	Plaintext bool `toml:"plaintext" flag:"csp-plugin-plaintext" usage:"speak to the plugin without TLS over a network; a Unix socket and a loopback address need no TLS"`
+	Plaintext bool `toml:"plaintext" flag:"csp-plugin-plaintext" usage:"If true, calls the plugin over a network without TLS. A Unix socket or loopback address needs no TLS."`
 }
 
 // PluginOverride is Plugin for one controller that names a plugin of its own.
 // What is empty is taken from Global, but plaintext is not.
 type PluginOverride struct {
-	CAFile     string `toml:"caFile" flag:"csp-plugin-ca-file" usage:"--csp-plugin-ca-file of this controller alone"`
-	CertFile   string `toml:"certFile" flag:"csp-plugin-cert-file" usage:"--csp-plugin-cert-file of this controller alone"`
-	KeyFile    string `toml:"keyFile" flag:"csp-plugin-key-file" usage:"--csp-plugin-key-file of this controller alone"`
-	ServerName string `toml:"serverName" flag:"csp-plugin-server-name" usage:"--csp-plugin-server-name of this controller alone"`
-	TokenFile  string `toml:"tokenFile" flag:"csp-plugin-token-file" usage:"--csp-plugin-token-file of this controller alone"`
-	Plaintext  bool   `toml:"plaintext" flag:"csp-plugin-plaintext" usage:"--csp-plugin-plaintext of this controller's own host"`
+	CAFile     string `toml:"caFile" flag:"csp-plugin-ca-file" usage:"Value of --csp-plugin-ca-file for this controller only."`
+	CertFile   string `toml:"certFile" flag:"csp-plugin-cert-file" usage:"Value of --csp-plugin-cert-file for this controller only."`
+	KeyFile    string `toml:"keyFile" flag:"csp-plugin-key-file" usage:"Value of --csp-plugin-key-file for this controller only."`
+	ServerName string `toml:"serverName" flag:"csp-plugin-server-name" usage:"Value of --csp-plugin-server-name for this controller only."`
+	TokenFile  string `toml:"tokenFile" flag:"csp-plugin-token-file" usage:"Value of --csp-plugin-token-file for this controller only."`
+	Plaintext  bool   `toml:"plaintext" flag:"csp-plugin-plaintext" usage:"Value of --csp-plugin-plaintext for the plugin of this controller."`
 }
 
 // Nodes are left alone.
 type Nodes struct {
 	// Exclusions are label selectors; a node that one of them matches is never
 	// repaired. A list in the file replaces the default; an empty one excludes no node.
-	Exclusions []string `toml:"exclusions" flag:"exclude-nodes" usage:"label selectors of nodes that are never repaired; an empty list excludes none"`
+	Exclusions []string `toml:"exclusions" flag:"exclude-nodes" usage:"Label selectors of nodes that the janitor never acts on. An empty list excludes no node."`
 }
 
 // NodesOverride is Nodes for one controller.
@@ -80,34 +80,34 @@ type NodesOverride struct {
 // RebootNode configures the reboot controller.
 type RebootNode struct {
 	// Enabled switches the controller on.
-	Enabled bool `toml:"enabled" flag:"reboot-enabled" usage:"carry out RebootNode objects"`
+	Enabled bool `toml:"enabled" flag:"reboot-enabled" usage:"If true, executes RebootNode objects."`
 	// CSPPluginHost overrides Global.CSPPluginHost.
-	CSPPluginHost string `toml:"cspPluginHost" flag:"reboot-csp-plugin-host" usage:"host:port or unix:///path of the plugin of RebootNode objects, if not --csp-plugin-host"`
+	CSPPluginHost string `toml:"cspPluginHost" flag:"reboot-csp-plugin-host" usage:"Address of the plugin for RebootNode objects, as host:port or unix:///path. Empty uses --csp-plugin-host."`
 	// CSPPlugin says how that plugin is spoken to.
 	CSPPlugin PluginOverride `toml:"cspPlugin" prefix:"reboot-"`
 	// Nodes are those that this controller leaves alone, besides the global ones.
 	Nodes NodesOverride `toml:"nodes"`
 	// Timeout overrides Global.Timeout; 0 keeps it.
-	Timeout time.Duration `toml:"timeout" flag:"reboot-timeout" usage:"time from the signal until the node must be back; 0 means global.timeout"`
+	Timeout time.Duration `toml:"timeout" flag:"reboot-timeout" usage:"Time from the reboot signal until the node must be Ready again. 0 uses global.timeout."`
 	// ManualMode leaves the signal to a person, for this controller.
 	ManualMode bool `toml:"manualMode"`
 	// ResendAfter is how long a signal without an answer gets to show itself.
-	ResendAfter time.Duration `toml:"resendAfter" flag:"resend-after" usage:"time after which a signal that got no answer is sent again with the same key"`
+	ResendAfter time.Duration `toml:"resendAfter" flag:"resend-after" usage:"Time after which a signal without a response is sent again with the same idempotency key."`
 	// PluginTimeout bounds one call of the plugin.
-	PluginTimeout time.Duration `toml:"pluginTimeout" flag:"plugin-timeout" usage:"time limit of one call of the plugin"`
+	PluginTimeout time.Duration `toml:"pluginTimeout" flag:"plugin-timeout" usage:"Timeout of one call to the plugin."`
 	// PollInterval is how often a node is looked at when nothing enqueues it.
-	PollInterval time.Duration `toml:"pollInterval" flag:"poll-interval" usage:"how often a node under repair is looked at when no watch tells of it"`
+	PollInterval time.Duration `toml:"pollInterval" flag:"poll-interval" usage:"Interval between two checks of a node under remediation, in addition to its watch."`
 	// Workers is how many objects are worked on at once.
-	Workers int `toml:"workers" bounds:"at least 1" flag:"workers" usage:"repairs that are worked on at once"`
+	Workers int `toml:"workers" bounds:"at least 1" flag:"workers" usage:"Maximum number of maintenance objects that are processed concurrently."`
 }
 
 // TerminateNode configures the termination controller. What is 0 is taken from
 // the reboot controller, or, for Timeout, from Global.
 type TerminateNode struct {
 	// Enabled switches the controller on.
-	Enabled bool `toml:"enabled" flag:"terminate-enabled" usage:"carry out TerminateNode objects"`
+	Enabled bool `toml:"enabled" flag:"terminate-enabled" usage:"If true, executes TerminateNode objects."`
 	// CSPPluginHost overrides Global.CSPPluginHost.
-	CSPPluginHost string `toml:"cspPluginHost" flag:"terminate-csp-plugin-host" usage:"host:port or unix:///path of the plugin of TerminateNode objects, if not --csp-plugin-host"`
+	CSPPluginHost string `toml:"cspPluginHost" flag:"terminate-csp-plugin-host" usage:"Address of the plugin for TerminateNode objects, as host:port or unix:///path. Empty uses --csp-plugin-host."`
 	// CSPPlugin says how that plugin is spoken to.
 	CSPPlugin PluginOverride `toml:"cspPlugin" prefix:"terminate-"`
 	// Nodes are those that this controller leaves alone, besides the global ones.
@@ -150,7 +150,7 @@ func leases() lease.Config {
 func (c Config) Validate() error {
 	problems := []error{c.Cluster.Validate()}
 	if c.Global.TTL < 0 {
-		problems = append(problems, fmt.Errorf("global.ttl (--ttl) %s is negative", c.Global.TTL))
+		problems = append(problems, fmt.Errorf("global.ttl (--ttl) is %s: must not be negative", c.Global.TTL))
 	}
 	for _, one := range []nodeController{c.reboot(), c.terminate()} {
 		if one.Enabled {
@@ -161,7 +161,7 @@ func (c Config) Validate() error {
 		problems = append(problems, c.validateReset())
 	}
 	if c.RebootNode.Workers < 1 {
-		problems = append(problems, fmt.Errorf("rebootNodeController.workers is %d; it must be at least 1", c.RebootNode.Workers))
+		problems = append(problems, fmt.Errorf("rebootNodeController.workers is %d: must be at least 1", c.RebootNode.Workers))
 	}
 	return errors.Join(problems...)
 }

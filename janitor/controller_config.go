@@ -123,14 +123,14 @@ func (c nodeController) validate(l lease.Config) error {
 		{c.key + ".pluginTimeout", call},
 	} {
 		if d.value <= 0 {
-			problems = append(problems, fmt.Errorf("%s is %s; it must be more than nothing", d.key, d.value))
+			problems = append(problems, fmt.Errorf("%s is %s: must be above 0", d.key, d.value))
 		}
 	}
 	if call >= c.Policy.ResendAfter {
-		problems = append(problems, fmt.Errorf("%s.pluginTimeout %s is not less than resendAfter %s", c.key, call, c.Policy.ResendAfter))
+		problems = append(problems, fmt.Errorf("%s.pluginTimeout is %s: must be less than resendAfter %s", c.key, call, c.Policy.ResendAfter))
 	}
 	if term := l.RenewDeadline - l.RetryPeriod; l.Enabled && call > term {
-		problems = append(problems, fmt.Errorf("%s.pluginTimeout %s is longer than the %s that a leader has for sure", c.key, call, term))
+		problems = append(problems, fmt.Errorf("%s.pluginTimeout is %s: must be at most %s, the guaranteed term of a leader", c.key, call, term))
 	}
 	return errors.Join(problems...)
 }

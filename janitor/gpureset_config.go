@@ -23,7 +23,7 @@ const gpuOperator = "gpu-operator"
 // GPUReset configures the controller of GPUReset objects.
 type GPUReset struct {
 	// Enabled switches the controller on.
-	Enabled bool `toml:"enabled" flag:"gpu-reset-enabled" usage:"carry out GPUReset objects"`
+	Enabled bool `toml:"enabled" flag:"gpu-reset-enabled" usage:"If true, executes GPUReset objects."`
 	// Nodes are those that this controller leaves alone, besides the global ones.
 	Nodes NodesOverride `toml:"nodes"`
 	// Timeout bounds the wait for the node, before its services are touched and while
@@ -44,7 +44,7 @@ type ServiceManager struct {
 	// Name is gpu-operator: the services are those of NVIDIA's GPU operator.
 	Name string `toml:"name"`
 	// Namespace of the services' pods.
-	Namespace string `toml:"namespace" flag:"gpu-reset-services-namespace" usage:"namespace of the pods of the GPU operator's services"`
+	Namespace string `toml:"namespace" flag:"gpu-reset-services-namespace" usage:"Namespace of the Pods of the GPU operator."`
 	// TeardownTimeout is how long the pods may take to go, RestoreTimeout to be Ready
 	// again.
 	TeardownTimeout time.Duration `toml:"teardownTimeout"`
@@ -54,13 +54,13 @@ type ServiceManager struct {
 // ResetJob is the Job that resets GPUs.
 type ResetJob struct {
 	// Image has the program gpu-reset as its entry point; there is no default.
-	Image string `toml:"image" flag:"gpu-reset-image" usage:"image of the program gpu-reset"`
+	Image string `toml:"image" flag:"gpu-reset-image" usage:"Image of the gpu-reset program."`
 	// ImagePullSecrets are Secrets of the Job's namespace.
 	ImagePullSecrets []string `toml:"imagePullSecrets"`
 	// Namespace of the Jobs; empty is that of the leases.
-	Namespace string `toml:"namespace" flag:"gpu-reset-job-namespace" usage:"namespace of the Jobs that reset GPUs; empty means that of the lease"`
+	Namespace string `toml:"namespace" flag:"gpu-reset-job-namespace" usage:"Namespace of the Jobs that reset GPUs. Empty uses the namespace of the lease."`
 	// DriverRoot is the folder of a node below which nvidia-smi and its libraries are.
-	DriverRoot string `toml:"driverRoot" flag:"gpu-reset-driver-root" usage:"folder of a node below which the driver's programs are: /run/nvidia/driver where the GPU operator installs the driver, / where the node has it"`
+	DriverRoot string `toml:"driverRoot" flag:"gpu-reset-driver-root" usage:"Root directory of the driver installation on a node: /run/nvidia/driver if the GPU operator installs the driver, / if the node provides it."`
 	// RuntimeClassName of the pod; empty is the cluster's.
 	RuntimeClassName string `toml:"runtimeClassName"`
 	// Timeout of the whole Job.
@@ -107,19 +107,19 @@ func (c Config) validateReset() error {
 	_, err := c.resetExcluded()
 	problems := []error{err}
 	if own.ServiceManager.Name != gpuOperator {
-		problems = append(problems, fmt.Errorf("%s.serviceManager.name is %q; the only one is %s", resetKey, own.ServiceManager.Name, gpuOperator))
+		problems = append(problems, fmt.Errorf("%s.serviceManager.name is %q: must be %s", resetKey, own.ServiceManager.Name, gpuOperator))
 	}
 	for _, text := range []struct{ key, value, right string }{
-		{"serviceManager.namespace", own.ServiceManager.Namespace, "it is that of the GPU services' pods"},
-		{"resetJob.image", tool.Image, "name the image of gpu-reset that you have built (docs/concepts/remediation.md)"},
-		{"resetJob.namespace", tool.Namespace, "name the janitor's own namespace, or --leader-elect-namespace"},
+		{"serviceManager.namespace", own.ServiceManager.Namespace, "set the namespace of the Pods of the GPU services"},
+		{"resetJob.image", tool.Image, "set the image of gpu-reset that you have built (docs/concepts/remediation.md)"},
+		{"resetJob.namespace", tool.Namespace, "set the namespace of the janitor, or --leader-elect-namespace"},
 	} {
 		if text.value == "" {
 			problems = append(problems, fmt.Errorf("%s.%s is empty: %s", resetKey, text.key, text.right))
 		}
 	}
 	if root := tool.DriverRoot; !path.IsAbs(root) || path.Clean(root) != root || strings.Contains(root, "..") {
-		problems = append(problems, fmt.Errorf("%s.resetJob.driverRoot is %q; it must be a clean absolute path", resetKey, root))
+		problems = append(problems, fmt.Errorf("%s.resetJob.driverRoot is %q: must be a clean absolute path", resetKey, root))
 	}
 	for _, d := range []struct {
 		key   string
@@ -133,7 +133,7 @@ func (c Config) validateReset() error {
 		{"resetJob.timeout", policy.JobTimeout, time.Second},
 	} {
 		if d.value < d.least {
-			problems = append(problems, fmt.Errorf("%s.%s is %s; it must be at least %s", resetKey, d.key, d.value, d.least))
+			problems = append(problems, fmt.Errorf("%s.%s is %s: must be at least %s", resetKey, d.key, d.value, d.least))
 		}
 	}
 	return errors.Join(problems...)

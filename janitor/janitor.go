@@ -20,7 +20,7 @@ func Controller() daemon.Controller { return daemon.NewController(name, defaultC
 
 func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 	if !cfg.RebootNode.Enabled && !cfg.TerminateNode.Enabled && !cfg.GPUReset.Enabled {
-		d.Log.Info("no controller is enabled")
+		d.Log.Info("no controller enabled")
 		d.Go("idle", func(ctx context.Context) error { <-ctx.Done(); return nil })
 		return nil
 	}

@@ -16,15 +16,15 @@ type Config struct {
 	report.Connector
 
 	// DryRun decides and tells, and begins and removes nothing.
-	DryRun bool `toml:"dryRun" flag:"dry-run" usage:"decide and tell, but begin and remove no remediation"`
+	DryRun bool `toml:"dryRun" flag:"dry-run" usage:"If true, evaluates and reports every decision but creates and deletes no remediation."`
 	// LeaseNamespace holds the leases of nodes; it has to be that of every other
 	// remediator of the cluster.
-	LeaseNamespace string `toml:"leaseNamespace" flag:"lease-namespace" usage:"namespace of the leases by which remediators keep off each other's nodes"`
+	LeaseNamespace string `toml:"leaseNamespace" flag:"lease-namespace" usage:"Namespace of the leases that prevent concurrent remediation of a node by different remediators."`
 	// Workers is how many objects are created, changed or removed at once.
-	Workers int `toml:"workers" bounds:"at least 1" flag:"workers" usage:"remediations that are created, changed or removed at once"`
+	Workers int `toml:"workers" bounds:"at least 1" flag:"workers" usage:"Maximum number of remediations that are created, updated or deleted concurrently."`
 
 	// Bridge reports the nodes of HealthEventRemediations as health events.
-	Bridge bool `toml:"bridge" flag:"bridge" usage:"report the nodes of HealthEventRemediations as health events and mirror what comes of them"`
+	Bridge bool `toml:"bridge" flag:"bridge" usage:"If true, reports the nodes of HealthEventRemediation objects as health events and mirrors the result to the objects."`
 }
 
 // defaultConfig is the configuration without a file.
@@ -42,10 +42,10 @@ func (c Config) Validate() error {
 		problems = append(problems, errors.New("leaseNamespace (--lease-namespace) is empty"))
 	}
 	if c.Workers < 1 {
-		problems = append(problems, fmt.Errorf("workers (--workers) is %d; it must be at least 1", c.Workers))
+		problems = append(problems, fmt.Errorf("workers (--workers) is %d: must be at least 1", c.Workers))
 	}
 	if c.Bridge && c.Socket == "" {
-		problems = append(problems, errors.New("platformConnectorSocket (--platform-connector-socket) is empty, and --bridge reports through it"))
+		problems = append(problems, errors.New("platformConnectorSocket (--platform-connector-socket) is empty, but required by --bridge"))
 	}
 	return errors.Join(problems...)
 }

@@ -51,7 +51,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 		Clock: now, Log: d.Log, Metrics: reconciler.NewMetrics(d.Registry),
 	})
 	if cfg.DryRun {
-		d.Log.Info("dry run: remediations are decided about and told of, and none is begun or removed")
+		d.Log.Info("dry run enabled, remediations are reported but not started or removed")
 	}
 	d.Ready("checks", w.Synced)
 	cfg.Lease.Lead(d, cfg.Kube.Kubeconfig, "checks", w.Run)

@@ -215,7 +215,7 @@ func (r *running) text() string {
 // metrics is the page of the process, empty while it does not serve one.
 func (r *running) metrics(t *testing.T) string {
 	t.Helper()
-	found := regexp.MustCompile(`serving probes and metrics.*"address":"([^"]+)"`).FindStringSubmatch(r.text())
+	found := regexp.MustCompile(`probe and metrics server started.*"address":"([^"]+)"`).FindStringSubmatch(r.text())
 	if found == nil {
 		return ""
 	}

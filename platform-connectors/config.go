@@ -30,7 +30,7 @@ const (
 // Config is the configuration of a platform connector.
 type Config struct {
 	// Role is what this connector is for; required.
-	Role string `toml:"role" bounds:"gateway, cluster" flag:"role" usage:"what this connector is for: gateway (between the nodes' connectors and the store) or cluster (the conditions of cluster-wide publishers' faults); required; the connector of a node is the program node-connector"`
+	Role string `toml:"role" bounds:"gateway, cluster" flag:"role" usage:"Role of this connector: gateway (between the node connectors and the store) or cluster (Node conditions for the faults of cluster-wide publishers). Required. The connector of a node is the program node-connector."`
 	nodeconnector.Shared
 	storeopen.Location
 	// Gateway is what role gateway listens with.
@@ -44,37 +44,37 @@ type Config struct {
 // Gateway is what role gateway listens with.
 type Gateway struct {
 	// Listen is host:port.
-	Listen string `toml:"listen" flag:"gateway-listen" usage:"host:port where role gateway takes the connectors of nodes; port 0 takes a free one"`
+	Listen string `toml:"listen" flag:"gateway-listen" usage:"Address on which role gateway accepts node connectors, as host:port. Port 0 selects a free port."`
 	// CertFile and KeyFile are its certificate, read again for each connection.
-	CertFile string `toml:"certFile" flag:"gateway-cert-file" usage:"PEM file with the gateway's certificate; read again for each connection"`
-	KeyFile  string `toml:"keyFile" flag:"gateway-key-file" usage:"PEM file with the key of that certificate"`
+	CertFile string `toml:"certFile" flag:"gateway-cert-file" usage:"PEM file with the certificate of the gateway, read again for each connection."`
+	KeyFile  string `toml:"keyFile" flag:"gateway-key-file" usage:"PEM file with the private key of the gateway's certificate."`
 	// ClientCAFile signs the connectors' certificates; empty asks for none.
-	ClientCAFile string `toml:"clientCAFile" flag:"gateway-client-ca-file" usage:"PEM file with the authority of the connectors' certificates; empty asks for none: a connector proves itself by its token"`
+	ClientCAFile string `toml:"clientCAFile" flag:"gateway-client-ca-file" usage:"PEM file with the CA certificates that verify the client certificates of node connectors. Empty does not request client certificates, and connectors authenticate by token."`
 	// Accounts are the service accounts of the nodes' connectors; required.
-	Accounts []string `toml:"accounts" flag:"gateway-accounts" usage:"service accounts of the nodes' connectors, with commas: system:serviceaccount:nvsentinel:platform-connectors"`
+	Accounts []string `toml:"accounts" flag:"gateway-accounts" usage:"Service accounts of the node connectors, separated by commas, for example system:serviceaccount:nvsentinel:platform-connectors."`
 	// Audience is the one that the connectors' tokens must be for.
-	Audience string `toml:"audience" flag:"gateway-token-audience" usage:"audience of the connectors' tokens"`
+	Audience string `toml:"audience" flag:"gateway-token-audience" usage:"Audience that the tokens of the node connectors must contain."`
 	// VerdictLife is how long a positive verdict about a token is remembered.
-	VerdictLife time.Duration `toml:"verdictLife" bounds:"above 0s, at most 10m" flag:"gateway-token-verdict-life" usage:"how long a token that was found valid is not asked about again, 10m at most"`
+	VerdictLife time.Duration `toml:"verdictLife" bounds:"above 0s, at most 10m" flag:"gateway-token-verdict-life" usage:"Time that a valid token is cached before the next TokenReview, at most 10m."`
 	// Reviews bounds the questions to the API server in flight.
-	Reviews int `toml:"reviews" bounds:"at least 1" flag:"gateway-token-reviews" usage:"questions to the API server about tokens at the same time, at most"`
+	Reviews int `toml:"reviews" bounds:"at least 1" flag:"gateway-token-reviews" usage:"Maximum number of concurrent TokenReview requests to the API server."`
 	// PerNode bounds the calls of one node.
-	PerNode int `toml:"perNode" bounds:"at least 1" flag:"gateway-calls-per-node" usage:"calls of one node at the same time, at most; more are told to send again"`
+	PerNode int `toml:"perNode" bounds:"at least 1" flag:"gateway-calls-per-node" usage:"Maximum number of concurrent calls per node. Further calls are rejected with a request to retry."`
 	// NodeBytes bounds what one node brings in the long run, per second.
-	NodeBytes int64 `toml:"nodeBytes" bounds:"at least 1 byte" flag:"gateway-bytes-per-node" usage:"bytes a second that one node may bring in the long run; more are told to send again"`
+	NodeBytes int64 `toml:"nodeBytes" bounds:"at least 1 byte" flag:"gateway-bytes-per-node" usage:"Sustained limit of bytes per second per node. Further calls are rejected with a request to retry."`
 	// DayBytes and DayRecords are the quota of one node for a day; 0 is none.
-	DayBytes   int64 `toml:"dayBytes" bounds:"0, or at least 1048576 bytes" flag:"gateway-day-bytes-per-node" usage:"bytes that one node may bring in a day (UTC) before its PERSIST_ONLY events and repeats are counted instead of stored; 0 is no bound"`
-	DayRecords int64 `toml:"dayRecords" bounds:"0, or at least 1000" flag:"gateway-day-records-per-node" usage:"records that one node may bring in a day (UTC), likewise; 0 is no bound"`
+	DayBytes   int64 `toml:"dayBytes" bounds:"0, or at least 1048576 bytes" flag:"gateway-day-bytes-per-node" usage:"Bytes that a node may send per day (UTC). Beyond it, PERSIST_ONLY and repeated events are counted and not stored. 0 disables the limit."`
+	DayRecords int64 `toml:"dayRecords" bounds:"0, or at least 1000" flag:"gateway-day-records-per-node" usage:"Records that a node may send per day (UTC). Beyond it, PERSIST_ONLY and repeated events are counted and not stored. 0 disables the limit."`
 	// MaxBytes bounds the requests that are received and worked on.
-	MaxBytes int64 `toml:"maxBytes" flag:"gateway-max-bytes" usage:"bytes of requests that are received and worked on at the same time, at most; others wait before they are received"`
+	MaxBytes int64 `toml:"maxBytes" flag:"gateway-max-bytes" usage:"Maximum size in bytes of all requests that are received and processed at the same time. Further requests wait before they are received."`
 	// Connections bounds all connections, NodeConnections those of one node, PerAddress
 	// those of one address on which no token was verified yet.
-	Connections     int `toml:"connections" bounds:"at least 1" flag:"gateway-connections" usage:"connections at the same time, at most; more are closed"`
-	NodeConnections int `toml:"nodeConnections" bounds:"at least 1" flag:"gateway-connections-per-node" usage:"connections of one node, by its token, at the same time, at most; more are told so and closed"`
-	PerAddress      int `toml:"perAddress" bounds:"at least 1" flag:"gateway-connections-per-address" usage:"connections of one address on which no token was verified yet, at most; more are told so and closed; raise it to the number of nodes behind one address, if a NAT hides theirs"`
+	Connections     int `toml:"connections" bounds:"at least 1" flag:"gateway-connections" usage:"Maximum number of connections. Further connections are closed."`
+	NodeConnections int `toml:"nodeConnections" bounds:"at least 1" flag:"gateway-connections-per-node" usage:"Maximum number of connections per node, identified by its token. Further connections are closed with an error."`
+	PerAddress      int `toml:"perAddress" bounds:"at least 1" flag:"gateway-connections-per-address" usage:"Maximum number of connections per address without a verified token. Further connections are closed with an error. If a NAT hides nodes, set it to the number of nodes behind one address."`
 	// InspectAddress is where the store can be read, by whoever reaches it; empty is
 	// nowhere.
-	InspectAddress string `toml:"inspectAddress" bounds:"of the loopback interface, or empty" enforced:"validateInspect" flag:"inspect-address" usage:"host:port of the loopback interface where role gateway lets the store be read, for nvsentinel of who may forward a port into its pod; nobody is asked who he is there; empty turns it off"`
+	InspectAddress string `toml:"inspectAddress" bounds:"of the loopback interface, or empty" enforced:"validateInspect" flag:"inspect-address" usage:"Address of the read-only store API of role gateway on the loopback interface, as host:port. The nvsentinel CLI reads it through a forwarded port. Requests are not authenticated: access requires the right to forward ports into the Pod. Empty disables it."`
 }
 
 // defaultConfig is the configuration without a file.
@@ -110,10 +110,10 @@ func (c Config) Validate() error {
 func (c Config) validateCluster() error {
 	var problems []error
 	if !c.Kubernetes {
-		problems = append(problems, errors.New("kubernetes (--kubernetes) is off: role cluster has nothing else to do"))
+		problems = append(problems, errors.New("kubernetes (--kubernetes) is off, and role cluster requires it: enable it"))
 	}
 	if len(c.clusterAgents()) == 0 {
-		problems = append(problems, errors.New("publishers.agent has no agent with clusterWide = true, and coverage (--coverage) is off: role cluster has nothing to show"))
+		problems = append(problems, errors.New("publishers.agent has no agent with clusterWide = true and coverage (--coverage) is off, so role cluster has no work: configure one of them"))
 	}
 	if c.Coverage.Enabled {
 		problems = append(problems, c.Coverage.Validate())
@@ -142,10 +142,10 @@ func (c Config) validateGateway() error {
 	g := c.Gateway
 	var problems []error
 	if !c.Kubernetes {
-		problems = append(problems, errors.New("kubernetes (--kubernetes) is off: role gateway cannot verify a token"))
+		problems = append(problems, errors.New("kubernetes (--kubernetes) is off, and role gateway requires it to verify tokens: enable it"))
 	}
 	if _, _, err := net.SplitHostPort(g.Listen); err != nil {
-		problems = append(problems, fmt.Errorf("gateway.listen (--gateway-listen) %q is not host:port", g.Listen))
+		problems = append(problems, fmt.Errorf("gateway.listen (--gateway-listen) %q is not of the form host:port", g.Listen))
 	}
 	problems = append(problems, g.validateInspect())
 	for _, f := range []struct{ key, value string }{
@@ -157,10 +157,10 @@ func (c Config) validateGateway() error {
 		}
 	}
 	if len(g.Accounts) == 0 {
-		problems = append(problems, errors.New("gateway.accounts (--gateway-accounts) is empty: nobody could call"))
+		problems = append(problems, errors.New("gateway.accounts (--gateway-accounts) is empty, so no connector could connect: name at least one service account"))
 	}
 	if g.VerdictLife <= 0 || g.VerdictLife > maxVerdictLife {
-		problems = append(problems, fmt.Errorf("gateway.verdictLife (--gateway-token-verdict-life) %s is not between 0 and %s", g.VerdictLife, maxVerdictLife))
+		problems = append(problems, fmt.Errorf("gateway.verdictLife (--gateway-token-verdict-life) %s is not in the range of 0 to %s", g.VerdictLife, maxVerdictLife))
 	}
 	if g.NodeBytes < 1 {
 		problems = append(problems, fmt.Errorf("gateway.nodeBytes (--gateway-bytes-per-node) %d is less than 1", g.NodeBytes))
@@ -196,11 +196,11 @@ func (g Gateway) validateInspect() error {
 	}
 	host, _, err := net.SplitHostPort(g.InspectAddress)
 	if err != nil {
-		return fmt.Errorf("gateway.inspectAddress (--inspect-address) %q is not host:port", g.InspectAddress)
+		return fmt.Errorf("gateway.inspectAddress (--inspect-address) %q is not of the form host:port", g.InspectAddress)
 	}
 	if ip, err := netip.ParseAddr(host); err != nil || !ip.IsLoopback() {
-		return fmt.Errorf("gateway.inspectAddress (--inspect-address) %q is not an address of the loopback interface, such as 127.0.0.1:%d: nobody is asked there who he is, "+
-			"and only who may forward a port into the pod, or execute something in it, may read all records", g.InspectAddress, remote.Port)
+		return fmt.Errorf("gateway.inspectAddress (--inspect-address) %q is not an address of the loopback interface, such as 127.0.0.1:%d: requests there are not authenticated, "+
+			"so that only accounts that can forward a port into the Pod, or execute a command in it, can read the records", g.InspectAddress, remote.Port)
 	}
 	return nil
 }

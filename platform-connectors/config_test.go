@@ -133,13 +133,13 @@ func TestInspectAddress(t *testing.T) {
 		"127.0.0.1:9446":  "",
 		"127.0.0.2:0":     "",
 		"[::1]:9446":      "",
-		"127.0.0.1":       "is not host:port",
-		":9446":           "nobody is asked there who he is",
-		"0.0.0.0:9446":    "nobody is asked there who he is",
-		"[::]:9446":       "nobody is asked there who he is",
-		"10.0.0.7:9446":   "nobody is asked there who he is",
-		"localhost:9446":  "nobody is asked there who he is", // whatever it resolves to
-		"127.0.0.1.a:446": "nobody is asked there who he is",
+		"127.0.0.1":       "is not of the form host:port",
+		":9446":           "requests there are not authenticated",
+		"0.0.0.0:9446":    "requests there are not authenticated",
+		"[::]:9446":       "requests there are not authenticated",
+		"10.0.0.7:9446":   "requests there are not authenticated",
+		"localhost:9446":  "requests there are not authenticated", // whatever it resolves to
+		"127.0.0.1.a:446": "requests there are not authenticated",
 	} {
 		c := goodGateway()
 		c.Gateway.InspectAddress = address

@@ -43,7 +43,7 @@ func buildGateway(ctx context.Context, d *daemon.Daemon, cfg Config) error {
 	d.OnStop("store", func(context.Context) error { return opened.Close() })
 	store, ok := opened.(gateway.Store)
 	if !ok {
-		return fmt.Errorf("the store cannot tell servers apart: it is a %T", opened)
+		return fmt.Errorf("the store cannot distinguish servers: it is a %T", opened)
 	}
 	review := func(of, audience string) *authn.Review {
 		return authn.NewReview(cluster.Clientset.AuthenticationV1().TokenReviews(), authn.Verification{
@@ -70,12 +70,12 @@ func buildGateway(ctx context.Context, d *daemon.Daemon, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("listening for connectors: %w", err)
 	}
-	d.Log.Info("taking the connectors of nodes", "address", l.Addr().String())
+	d.Log.Info("gateway listening for connectors", "address", l.Addr().String())
 	certificates := gateway.Certificates{Cert: cfg.Gateway.CertFile, Key: cfg.Gateway.KeyFile, ClientCA: cfg.Gateway.ClientCAFile}
 	limits := gateway.Limits{Connections: cfg.Gateway.Connections, PerNode: cfg.Gateway.NodeConnections, PerAddress: cfg.Gateway.PerAddress}
 	d.Go("gateway", func(ctx context.Context) error { return gateway.Serve(ctx, l, g, certificates, limits) })
 	if err := inspection(ctx, d, cfg); err != nil { // looking must not keep events from the store
-		d.Log.Error("the store cannot be read through this gateway until it is started again; connectors are served", "error", err)
+		d.Log.Error("store reading through this gateway disabled until it restarts, connectors are served", "error", err)
 	}
 	return nil
 }
@@ -104,9 +104,9 @@ func inspection(ctx context.Context, d *daemon.Daemon, cfg Config) error {
 	var listen net.ListenConfig
 	l, err := listen.Listen(ctx, "tcp", cfg.Gateway.InspectAddress)
 	if err != nil {
-		return fmt.Errorf("listening for readers of the store (--inspect-address; empty turns it off): %w", err)
+		return fmt.Errorf("listening for store readers (--inspect-address, empty disables it): %w", err)
 	}
-	d.Log.Info("letting the store be read", "address", l.Addr().String())
+	d.Log.Info("gateway listening for store readers", "address", l.Addr().String())
 	d.Go("inspection", func(ctx context.Context) error { return remote.Serve(ctx, l, records, d.Log) })
 	return nil
 }

@@ -230,7 +230,7 @@ func TestAGatewayBelievesTokensOnly(t *testing.T) {
 		}
 	})
 	for _, bad := range []struct{ name, token, says string }{
-		{"another account", a.site.token(namespace, "train", nodeName, gateway.Audience), "no account of connectors"},
+		{"another account", a.site.token(namespace, "train", nodeName, gateway.Audience), "not an account of connectors"},
 		{"no pod", a.site.token(namespace, "connectors", "", gateway.Audience), "not bound to a pod"},
 		{"another audience", a.site.token(namespace, "connectors", nodeName, authn.Audience), "refuses the token"},
 	} {
@@ -252,7 +252,7 @@ func TestAGatewayBelievesTokensOnly(t *testing.T) {
 	foreign.Id = uuid.Must(uuid.NewV7()).String()
 	a.send(foreign)
 	await(t, func() (bool, string) { // and not sent again, by a token that may speak for gpu-7
-		return strings.Contains(connector.log.String(), "the event is a dead letter now"), "the record is not refused for good"
+		return strings.Contains(connector.log.String(), "dead-lettered"), "the record is not refused for good"
 	})
 	a.show(string(good))
 	own := event("own", 1)

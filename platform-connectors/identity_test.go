@@ -155,9 +155,9 @@ func TestAPodOfOneNodeCannotSpeakForAnother(t *testing.T) {
 
 	fault := event("b", 1)
 	for _, e := range []*protos.HealthEvent{healthy("a", 2), fault} {
-		elsewhere.refused(elsewhere.publisher(theirs), e, codes.PermissionDenied, `nodeName: is "gpu-7", this is the connector of "gpu-8"`)
-		elsewhere.refused(elsewhere.publisher(""), e, codes.PermissionDenied, `nodeName: is "gpu-7", this is the connector of "gpu-8"`)
-		s.refused(s.publisher(theirs), e, codes.PermissionDenied, `belongs to a pod of node "gpu-8" and this is the connector of "gpu-7"`)
+		elsewhere.refused(elsewhere.publisher(theirs), e, codes.PermissionDenied, `nodeName: is "gpu-7", and this is the connector of node "gpu-8"`)
+		elsewhere.refused(elsewhere.publisher(""), e, codes.PermissionDenied, `nodeName: is "gpu-7", and this is the connector of node "gpu-8"`)
+		s.refused(s.publisher(theirs), e, codes.PermissionDenied, `belongs to a Pod of node "gpu-8", and this is the connector of "gpu-7"`)
 	}
 	s.accepted(s.publisher(mine), event("a", 1)) // the door is still open for its own
 	s.stands("a", 1)
@@ -185,7 +185,7 @@ func TestAnAgentCannotSpeakAboutAnotherAgentsCheck(t *testing.T) {
 		belongs := fmt.Sprintf("check %q belongs to agent %q", check, agent)
 		s.refused(rival, asRival, codes.PermissionDenied, belongs)
 		s.refused(rival, healthy("a", 2), codes.PermissionDenied, "is that of system:serviceaccount:"+namespace+":owner, not of")
-		s.refused(s.publisher(""), healthy("a", 2), codes.PermissionDenied, "send the account's token")
+		s.refused(s.publisher(""), healthy("a", 2), codes.PermissionDenied, "send the token of that account")
 		s.refused(owner, ownersOfRival, codes.PermissionDenied, `check "RivalCheck" belongs to agent "rival"`)
 		s.stands("a", 2)
 	}
@@ -210,14 +210,14 @@ func TestTokensAreVerifiedAndFailClosed(t *testing.T) {
 	good := s.publisher(s.token(namespace, "monitor", nodeName, authn.Audience))
 	s.accepted(good, event("a", 1))
 
-	s.refused(s.publisher(""), event("a", 2), codes.Unauthenticated, "takes events only with a service account token")
-	s.refused(s.publisher("garbage"), event("a", 2), codes.Unauthenticated, "refuses the token for the audience "+authn.Audience)
+	s.refused(s.publisher(""), event("a", 2), codes.Unauthenticated, "accepts events only with a service account token")
+	s.refused(s.publisher("garbage"), event("a", 2), codes.Unauthenticated, "rejected the token for the audience "+authn.Audience)
 	wrong := s.publisher(s.token(namespace, "monitor", nodeName, "another-audience"))
-	s.refused(wrong, event("a", 2), codes.Unauthenticated, "refuses the token for the audience "+authn.Audience)
+	s.refused(wrong, event("a", 2), codes.Unauthenticated, "rejected the token for the audience "+authn.Audience)
 
 	late := s.publisher(s.token(namespace, "monitor", nodeName, authn.Audience))
 	s.cluster.StopAPIServer()
-	s.refused(late, event("a", 2), codes.Unavailable, "nothing was taken, send again")
+	s.refused(late, event("a", 2), codes.Unavailable, "nothing was accepted, retry")
 	s.accepted(good, event("a", 3)) // its verdict is remembered
 	if err := s.cluster.StartAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
@@ -242,7 +242,7 @@ func TestAClusterWidePublisherSpeaksForOtherNodes(t *testing.T) {
 	wide := s.publisher(s.token(namespace, "wide", nodeName, authn.Audience))
 
 	// It is acknowledged when the store has it, not before.
-	s.refused(wide, e, codes.Unavailable, "asking the gateway")
+	s.refused(wide, e, codes.Unavailable, "sending to the gateway")
 	connector.kill()
 	s.makeStoreReachable()
 	s.start()
@@ -252,7 +252,7 @@ func TestAClusterWidePublisherSpeaksForOtherNodes(t *testing.T) {
 		t.Errorf("stored: %v, %v", all, err)
 	}
 
-	s.refused(s.publisher(s.token(namespace, "wide", "", authn.Audience)), e, codes.PermissionDenied, "is not bound to a pod of this node")
+	s.refused(s.publisher(s.token(namespace, "wide", "", authn.Audience)), e, codes.PermissionDenied, "is not bound to a Pod of this node")
 	s.refused(s.publisher(s.token(namespace, "narrow", nodeName, authn.Audience)), e, codes.PermissionDenied, `nodeName: is "gpu-99"`)
 	own := event("a", 2)
 	own.Agent = "wide"
@@ -272,8 +272,8 @@ func TestOnlyListedUsersMayUseTheSocket(t *testing.T) {
 	allow(os.Getuid() + 1)
 	connector := p.start()
 	await(t, func() (bool, string) { _, err := os.Stat(p.socket); return err == nil, "no socket" })
-	p.refused(p.publisher(""), event("a", 1), codes.PermissionDenied, fmt.Sprintf("user %d may not use this socket", os.Getuid()))
-	p.refused(p.publisher("a.b.c"), event("a", 1), codes.Unauthenticated, "runs without Kubernetes and cannot verify a token")
+	p.refused(p.publisher(""), event("a", 1), codes.PermissionDenied, fmt.Sprintf("user %d is not allowed to use this socket", os.Getuid()))
+	p.refused(p.publisher("a.b.c"), event("a", 1), codes.Unauthenticated, "runs without Kubernetes and cannot verify tokens")
 	connector.stop()
 	allow(os.Getuid())
 	p.start()

@@ -133,7 +133,7 @@ func (s *said) String() string {
 	return s.text.String()
 }
 
-var served = regexp.MustCompile(`serving probes and metrics.* address=(\S+)`)
+var served = regexp.MustCompile(`probe and metrics server started.* address=(\S+)`)
 
 // url is a page of the process's own server, which takes a free port itself.
 func (c *process) url(t *testing.T, page string) string {

@@ -104,7 +104,7 @@ func TestAnEventOfTheNodeNamesWhatWasRejected(t *testing.T) {
 	}
 	for _, want := range []string{
 		`check "GpuBroken" belongs to agent "gpu-health-monitor", not to "kubernetes-object-monitor"`,
-		"use another check name (that of an object-monitor policy or an analyzer rule is its name)", `or give it to "kubernetes-object-monitor" in publishers.agent of the connector`,
+		"use another check name (the check name of an object-monitor policy or an analyzer rule is its name)", `or assign it to "kubernetes-object-monitor" in publishers.agent of the connector`,
 	} {
 		if !strings.Contains(e.Message, want) {
 			t.Errorf("message %q has no %q", e.Message, want)

@@ -189,7 +189,7 @@ func TestAFullDiskAcknowledgesNothingAndIsSurvived(t *testing.T) {
 	for err == nil && seq < 10_000 {
 		err = one()
 	}
-	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "spool could not make the records durable") {
+	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "write-ahead log could not make the records durable") {
 		t.Fatalf("with a full disk, after %d events: %v", seq, err)
 	}
 	before := len(acked)
@@ -306,7 +306,7 @@ func TestAFullSpoolIsSaidAndDrained(t *testing.T) {
 			accepted += len(batch.Events)
 		}
 	}
-	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "spool is full") {
+	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "write-ahead log is full") {
 		t.Fatalf("after %d events: %v", accepted, err)
 	}
 	if ready := get(t, connector.url(t, "/readyz")); !strings.Contains(ready, "of 16777216 bytes wait") || !strings.Contains(ready, `"ready":false`) {

@@ -14,9 +14,9 @@ type Config struct {
 
 	// LeaseNamespace holds the leases of nodes that remediators share; empty takes
 	// none.
-	LeaseNamespace string `toml:"leaseNamespace" flag:"lease-namespace" usage:"namespace of the leases by which remediators, and runs of repair chains, keep off each other's nodes; empty takes none"`
+	LeaseNamespace string `toml:"leaseNamespace" flag:"lease-namespace" usage:"Namespace of the leases that prevent concurrent remediation of a node by remediators and repair chain runs. Empty uses no leases."`
 	// Keep is how long a run that has ended is kept, with the objects of its steps.
-	Keep time.Duration `toml:"keepRuns" bounds:"at least 0s" flag:"keep-runs" usage:"how long a run that has ended is kept with its objects; 0s is for ever"`
+	Keep time.Duration `toml:"keepRuns" bounds:"at least 0s" flag:"keep-runs" usage:"Time that a finished run is kept with its objects. 0s keeps it without a limit."`
 }
 
 // defaultConfig is the configuration without a file.
@@ -28,7 +28,7 @@ func defaultConfig() Config {
 func (c Config) Validate() error {
 	problems := []error{c.Cluster.Validate()}
 	if c.Keep < 0 {
-		problems = append(problems, fmt.Errorf("keepRuns (--keep-runs) is %s; it must not be negative", c.Keep))
+		problems = append(problems, fmt.Errorf("keepRuns (--keep-runs) is %s: must not be negative", c.Keep))
 	}
 	return errors.Join(problems...)
 }

@@ -55,7 +55,7 @@ func TestTOML(t *testing.T) {
 		{"present spelling", "fault-quarantine", "# mine\ndryRun = true\n", `# mine
 dryRun = true
 
-# convert-config: changes made: 0; nothing is left to do by hand
+# convert-config: changes made: 0, and no manual change is left
 `},
 		{"keys, tables and lists", "fault-quarantine", `label-prefix = "x/" # why
 single-host = true
@@ -78,7 +78,7 @@ all = [
   {expression = "dry-run = 1"},
 ]
 
-# convert-config: changes made: 4; nothing is left to do by hand
+# convert-config: changes made: 4, and no manual change is left
 `},
 		{"names in another place", "janitor", "[global]\ncspProviderHost = 'h:1'\nexclusions = 1\n[terminateNodeController]\nexclusions = [\n  \"a=b\",\n]\n", `[global]
 # convert-config: global.cspProviderHost is now cspPluginHost
@@ -90,7 +90,7 @@ exclusions = 1
 #   "a=b",
 # ]
 
-# convert-config: changes made: 2; not converted, see docs/tasks/migrate-from-nvsentinel.md:
+# convert-config: changes made: 2, and these need a manual change, see docs/tasks/migrate-from-nvsentinel.md:
 #   - terminateNodeController.exclusions: use terminateNodeController.nodes.exclusions; a list of label selectors as texts
 `},
 		{"a table without a counterpart", "node-drainer", "[customDrain]\nenabled = true\n[customDrain.api]\nname = 'x'\n[[userNamespaces]]\nname = '*'\n", `# convert-config: customDrain: no counterpart: NOTE
@@ -102,7 +102,7 @@ exclusions = 1
 [[userNamespaces]]
 name = '*'
 
-# convert-config: changes made: 2; not converted, see docs/tasks/migrate-from-nvsentinel.md:
+# convert-config: changes made: 2, and these need a manual change, see docs/tasks/migrate-from-nvsentinel.md:
 #   - customDrain: no counterpart: NOTE
 #   - customDrain.api: no counterpart: NOTE
 `},
@@ -113,26 +113,26 @@ maxBackoff = '1m'
 # convert-config: exporter.failure_handling.max_retries: use exporter.failureHandling.poisonStatus; nothing is given up; what blames the event is set aside
 # max_retries = 3
 
-# convert-config: changes made: 3; not converted, see docs/tasks/migrate-from-nvsentinel.md:
+# convert-config: changes made: 3, and these need a manual change, see docs/tasks/migrate-from-nvsentinel.md:
 #   - exporter.failure_handling.max_retries: use exporter.failureHandling.poisonStatus; nothing is given up; what blames the event is set aside
 `},
-		{"a store in parts", "node-drainer", "[datastore]\nprovider = \"postgresql\"\nhost = \"a,b\"\nport = 5433\ndatabase = \"d\"\nuser = \"u@x\"\npasswordFile = \"/pw\"\nsslMode = \"verify-full\"\nmaxConnections = 7\n[[userNamespaces]]\nname = '*'\n", `# convert-config: the parts of the store are one address now
+		{"a store in parts", "node-drainer", "[datastore]\nprovider = \"postgresql\"\nhost = \"a,b\"\nport = 5433\ndatabase = \"d\"\nuser = \"u@x\"\npasswordFile = \"/pw\"\nsslMode = \"verify-full\"\nmaxConnections = 7\n[[userNamespaces]]\nname = '*'\n", `# convert-config: the parts of the store are now one address
 store = "postgres://u%40x:PASSWORD@a:5433,b:5433/d?sslmode=verify-full&pool_max_conns=7"
 
 [[userNamespaces]]
 name = '*'
 
-# convert-config: changes made: 1; not converted, see docs/tasks/migrate-from-nvsentinel.md:
-#   - store: put the password in the place of PASSWORD (it was in /pw); best keep the whole address in a file, and name it: store = "${file:/path}" (docs/tasks/choose-a-store.md)
+# convert-config: changes made: 1, and these need a manual change, see docs/tasks/migrate-from-nvsentinel.md:
+#   - store: replace PASSWORD (it was in /pw), and preferably keep the whole address in a file and reference it: store = "${file:/path}" (docs/tasks/choose-a-store.md)
 `},
-		{"a store by its address", "node-drainer", "[datastore]\nuri = \"mongodb://u:secret@h:1,i:2/?replicaSet=r\"\ndatabase = \"d\"\nsslMode = \"prefer\"\nidleTime = '1m'\nconnectionLifetime = '1h'\nmine = 1\n", `# convert-config: the parts of the store are one address now
+		{"a store by its address", "node-drainer", "[datastore]\nuri = \"mongodb://u:secret@h:1,i:2/?replicaSet=r\"\ndatabase = \"d\"\nsslMode = \"prefer\"\nidleTime = '1m'\nconnectionLifetime = '1h'\nmine = 1\n", `# convert-config: the parts of the store are now one address
 store = "mongodb://u:PASSWORD@h:1,i:2/d?replicaSet=r&maxIdleTimeMS=60000"
 
-# convert-config: changes made: 1; not converted, see docs/tasks/migrate-from-nvsentinel.md:
-#   - store: put the password in the place of PASSWORD; best keep the whole address in a file, and name it: store = "${file:/path}" (docs/tasks/choose-a-store.md)
+# convert-config: changes made: 1, and these need a manual change, see docs/tasks/migrate-from-nvsentinel.md:
+#   - store: replace PASSWORD, and preferably keep the whole address in a file and reference it: store = "${file:/path}" (docs/tasks/choose-a-store.md)
 #   - datastore.sslMode = prefer: a store of this kind has no such option (docs/tasks/choose-a-store.md)
 #   - datastore.connectionLifetime = 1h: a store of this kind has no such option (docs/tasks/choose-a-store.md)
-#   - datastore.mine: no address has it (docs/tasks/choose-a-store.md)
+#   - datastore.mine: the address has no such option (docs/tasks/choose-a-store.md)
 `},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -247,15 +247,15 @@ AUDIT_ENABLED=true
 UPLOAD_URL_BASE=x
 `)
 	want := `LOG_LEVEL=info
-# convert-config: DATASTORE_PROVIDER is a part of --store now
-# convert-config: DATASTORE_HOST is a part of --store now
-# convert-config: DATASTORE_DATABASE is a part of --store now
-# convert-config: DATASTORE_USERNAME is a part of --store now
-# convert-config: DATASTORE_PASSWORD is a part of --store now
-# convert-config: MONGODB_CA_CERT_PATH is a part of --store now
+# convert-config: DATASTORE_PROVIDER is now a part of --store
+# convert-config: DATASTORE_HOST is now a part of --store
+# convert-config: DATASTORE_DATABASE is now a part of --store
+# convert-config: DATASTORE_USERNAME is now a part of --store
+# convert-config: DATASTORE_PASSWORD is now a part of --store
+# convert-config: MONGODB_CA_CERT_PATH is now a part of --store
 # convert-config: AUDIT_ENABLED: no counterpart: there is no audit log of writes: the API server's own has them, by account, and the records say why
 UPLOAD_URL_BASE=x
-# convert-config: the parts of the store are one address now
+# convert-config: the parts of the store are now one address
 --store=mongodb://u:PASSWORD@h/d?tlsCAFile=%2Fca
 `
 	if diff := cmp.Diff(want, got.Text); diff != "" {

@@ -22,7 +22,7 @@ func Variables(program, text string) Result {
 		switch {
 		case ofStore:
 			store.set(part, strings.Trim(value, `"'`))
-			out = append(out, mark+name+" is a part of --store now")
+			out = append(out, mark+name+" is now a part of --store")
 			r.Changed++
 		case !listed:
 			out = append(out, line)

@@ -84,7 +84,7 @@ func (n Name) Instead() string {
 	case n.Here == "":
 		return "no counterpart: " + n.Note
 	case n.Note != "":
-		return "use " + n.Here + "; " + n.Note
+		return "use " + n.Here + ", " + n.Note
 	default:
 		return "use " + n.Here
 	}

@@ -24,10 +24,10 @@ func (r Result) String() string {
 	var b strings.Builder
 	b.WriteString(strings.TrimRight(r.Text, "\n") + "\n\n")
 	if len(r.Left) == 0 {
-		fmt.Fprintf(&b, "%schanges made: %d; nothing is left to do by hand\n", mark, r.Changed)
+		fmt.Fprintf(&b, "%schanges made: %d, and no manual change is left\n", mark, r.Changed)
 		return b.String()
 	}
-	fmt.Fprintf(&b, "%schanges made: %d; not converted, see %s:\n", mark, r.Changed, Page)
+	fmt.Fprintf(&b, "%schanges made: %d, and these need a manual change, see %s:\n", mark, r.Changed, Page)
 	for _, left := range r.Left {
 		fmt.Fprintf(&b, "#   - %s\n", left)
 	}

@@ -116,10 +116,10 @@ func (s *storeParts) why(r *Result) string {
 		if file := s.said["passwordFile"]; file != "" {
 			from = " (it was in " + file + ")"
 		}
-		r.Left = append(r.Left, "store: put the password in the place of "+password+from+
-			"; best keep the whole address in a file, and name it: store = \"${file:/path}\" (docs/tasks/choose-a-store.md)")
+		r.Left = append(r.Left, "store: replace "+password+from+
+			", and preferably keep the whole address in a file and reference it: store = \"${file:/path}\" (docs/tasks/choose-a-store.md)")
 	}
-	return "the parts of the store are one address now"
+	return "the parts of the store are now one address"
 }
 
 // address puts the parts together. It holds no password.
@@ -127,7 +127,7 @@ func (s *storeParts) address(r *Result) string {
 	base, provider := s.base()
 	query := s.query(provider, r)
 	for _, wrong := range s.wrong {
-		r.Left = append(r.Left, "datastore."+wrong+": no address has it (docs/tasks/choose-a-store.md)")
+		r.Left = append(r.Left, "datastore."+wrong+": the address has no such option (docs/tasks/choose-a-store.md)")
 	}
 	if len(query) == 0 {
 		return base

@@ -36,7 +36,7 @@ func TOML(program, text string) (Result, error) {
 	}
 	f.result.Text = body
 	if _, err := toml.Decode(body, &map[string]any{}); err != nil {
-		return Result{}, fmt.Errorf("the converted file is no TOML, which is a mistake of this command: %w", err)
+		return Result{}, fmt.Errorf("the converted file is not valid TOML, which is a defect of this command, report it: %w", err)
 	}
 	return f.result, nil
 }

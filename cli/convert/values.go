@@ -22,7 +22,7 @@ func Values(text string) (Result, error) {
 	}
 	root := document.Content[0]
 	if root.Kind != yaml.MappingNode {
-		return Result{}, errors.New("reading values: they are no map")
+		return Result{}, errors.New("reading values: the file is not a YAML map")
 	}
 	var r Result
 	list := of(Value, "")
@@ -43,7 +43,7 @@ func Values(text string) (Result, error) {
 		}
 		key.HeadComment = strings.TrimLeft(key.HeadComment+"\n"+mark+n.Name+" is now "+n.To, "\n")
 		if !put(root, strings.Split(n.To, "."), key, value) {
-			r.Left = append(r.Left, fmt.Sprintf("%s: use %s, which the file has already with another value", n.Name, n.To))
+			r.Left = append(r.Left, fmt.Sprintf("%s: use %s, which the file already sets to another value", n.Name, n.To))
 		}
 	}
 	var out bytes.Buffer

@@ -82,7 +82,7 @@ func ofLeases(f Facts) (out []Item) {
 				item.Note = "held by " + *holder
 			}
 		case strings.HasPrefix(*holder, "NodeHealthCheck-"): // medik8s' own operator has the same name
-			item.Remove, item.Reason, item.Note = false, Uncertain, "held by "+*holder+", which may be medik8s'"
+			item.Remove, item.Reason, item.Note = false, Uncertain, "held by "+*holder+", which may belong to medik8s"
 		default:
 			continue
 		}
@@ -132,7 +132,7 @@ func ofEvents(n int) []Item {
 	if n == 0 {
 		return nil
 	}
-	return []Item{{Kind: EventKind, Name: strconv.Itoa(n) + " of them", Reason: Expires}}
+	return []Item{{Kind: EventKind, Name: strconv.Itoa(n) + " Events", Reason: Expires}}
 }
 
 // Folders are where the chart has connectors and monitors write on a node, unless its
@@ -141,7 +141,7 @@ var Folders = []string{"/var/run/nvsentinel", "/var/lib/nvsentinel"}
 
 func folders() (out []Item) {
 	for i, value := range []string{"hostPaths.run", "hostPaths.state"} {
-		out = append(out, Item{Kind: Folder, Name: Folders[i], Reason: OnTheNode, Note: value + " of the chart, where you set no other"})
+		out = append(out, Item{Kind: Folder, Name: Folders[i], Reason: OnTheNode, Note: value + " of the chart, unless you set another one"})
 	}
 	return out
 }

@@ -223,37 +223,37 @@ func (r Reason) Text() string {
 	case Ours:
 		return ""
 	case Released:
-		return "as --release-nodes asks"
+		return "because of --release-nodes"
 	case Asked:
-		return "as --crds asks"
+		return "because of --crds"
 	case InQuarantine:
-		return "in quarantine, not repaired; --release-nodes takes the node out"
+		return "in quarantine and not repaired, use --release-nodes to release the node"
 	case PreExisting:
-		return "it was there before the quarantine, and is somebody else's"
+		return "it existed before the quarantine and is not managed by NVSentinel"
 	case OfAPerson:
-		return "people write it, no service does"
+		return "users write it, no service does"
 	case Uncertain:
-		return "it looks like ours, and is not as the services write it: look at it yourself"
+		return "it resembles an object of NVSentinel but does not have the written form: check it manually"
 	case ServicesOff:
-		return "GPU services are off the node: set their labels as status.services of the GPUReset says, then remove it by hand"
+		return "GPU services are stopped on the node: set their labels as in status.services of the GPUReset, then remove it manually"
 	case InUse:
-		return "it is held and renewed"
+		return "it is held and being renewed"
 	case NotEnded:
-		return "the repair has not ended; --release-nodes gives it up"
+		return "the repair has not ended, use --release-nodes to abandon it"
 	case ForeignFinalizer:
-		return "somebody else's finalizer holds it"
+		return "another controller's finalizer blocks it"
 	case NotAsked:
-		return "--crds removes it, with all objects of the kind"
+		return "use --crds to remove it with all objects of the kind"
 	case ObjectsStay:
-		return "objects of the kind stay"
+		return "objects of the kind remain"
 	case Shared:
-		return "the kind is medik8s', another operator may use it"
+		return "the kind belongs to medik8s, and another operator may use it"
 	case Going:
-		return "it is being removed"
+		return "it is terminating"
 	case Expires:
-		return "they expire by themselves, within the API server's --event-ttl"
+		return "they expire within the --event-ttl of the API server"
 	case OnTheNode:
-		return "no client of the API server reaches it"
+		return "it is not reachable through the API server"
 	}
 	return string(r)
 }
@@ -265,7 +265,7 @@ func (p Plan) Write(w io.Writer) error {
 		fmt.Fprintf(&b, "! not read: %s\n", x)
 	}
 	for _, x := range p.Running {
-		fmt.Fprintf(&b, "! still runs: %s\n", x)
+		fmt.Fprintf(&b, "! still running: %s\n", x)
 	}
 	kind, left := "", 0
 	for _, i := range p.Items {
@@ -278,16 +278,16 @@ func (p Plan) Write(w io.Writer) error {
 		}
 		fmt.Fprintf(&b, "  %s\n", i.text())
 	}
-	fmt.Fprintf(&b, "%d to remove, %d left\n", p.Removes(), left)
+	fmt.Fprintf(&b, "%d to remove, %d to leave\n", p.Removes(), left)
 	b.WriteString(foldersText)
 	if _, err := io.WriteString(w, b.String()); err != nil {
-		return fmt.Errorf("writing the answer: %w", err)
+		return fmt.Errorf("writing the output: %w", err)
 	}
 	return nil
 }
 
 // foldersText is how the folders are removed, which this program cannot.
-var foldersText = `The folders, node by node (it needs a privileged pod, which you remove afterwards):
+var foldersText = `Directories, to be removed on each node (this needs a privileged Pod, which you delete afterwards):
   kubectl debug node/<node> --profile=sysadmin --image=busybox -- chroot /host rm -rf ` + strings.Join(Folders, " ") + "\n"
 
 func (i Item) text() string {

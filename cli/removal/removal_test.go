@@ -113,7 +113,7 @@ func TestNodes(t *testing.T) {
 			"remove Node label n k8saas.nvidia.com/uncordon-by=NVSentinel Ours", "remove Node label n k8saas.nvidia.com/uncordon-reason=fatal-removed Ours",
 			"remove Node label n k8saas.nvidia.com/uncordon-timestamp=2026-03-01T12-00-00Z Ours",
 		}},
-		"GPU services are off": {with(nil, map[string]string{nodemark.ResetAnnotation: "u"}), true, []string{"leave Node annotation n dgxc.nvidia.com/nvsentinel-reset ServicesOff"}},
+		"GPU services are stopped": {with(nil, map[string]string{nodemark.ResetAnnotation: "u"}), true, []string{"leave Node annotation n dgxc.nvidia.com/nvsentinel-reset ServicesOff"}},
 		"of people": {with(map[string]string{nodemark.ManagedLabel: "false", nodemark.LemonLabel: "true", nodemark.FormerManagedLabel: "false"}, nil), true, []string{
 			"leave Node label n dgxc.nvidia.com/nvsentinel-lemon=true OfAPerson", "leave Node label n k8saas.nvidia.com/ManagedByNVSentinel=false OfAPerson",
 			"leave Node label n nvsentinel.dgxc.nvidia.com/managed=false OfAPerson",
@@ -186,7 +186,7 @@ func TestObjects(t *testing.T) {
 		"ended, its node is not repaired":      {repairs("RebootNode", of("s", object("u", done))), crds, []string{"leave InQuarantine", "leave ObjectsStay"}},
 		"ended, its node is to be released":    {repairs("RebootNode", of("s", object("u", done))), release, []string{"remove Ours", "leave NotAsked"}},
 		"ended, in a session that is over":     {repairs("RebootNode", of("before", object("u", done))), removal.Options{}, []string{"remove Ours", "leave NotAsked"}},
-		"services are off":                     {repairs("GPUReset", object("off", done)), removal.Options{ReleaseNodes: true, Definitions: true}, []string{"leave ServicesOff", "leave ObjectsStay"}},
+		"services are stopped":                 {repairs("GPUReset", object("off", done)), removal.Options{ReleaseNodes: true, Definitions: true}, []string{"leave ServicesOff", "leave ObjectsStay"}},
 		"a run that failed":                    {repairs("RepairRun", object("u", succeeded("False"))), removal.Options{}, []string{"remove Ours", "leave NotAsked"}},
 		"a run that goes on":                   {repairs("RepairRun", object("u", succeeded("Unknown"))), removal.Options{}, []string{"leave NotEnded", "leave NotAsked"}},
 		"what people wrote":                    {repairs("RepairChain", object("u", nil)), release, []string{"leave OfAPerson", "leave NotAsked"}},

@@ -100,14 +100,14 @@ var lineAgents = map[string]bool{"syslog-health-monitor": true}
 func report(e record.Event, id string, at time.Time) []Step {
 	text := e.Message
 	if !lineAgents[e.Agent] {
-		text = e.Agent + " says: " + text
+		text = e.Agent + " reports: " + text
 	}
 	var about []string
 	if e.BootID() != "" {
 		about = append(about, "boot "+e.BootID())
 	}
 	if n, since := e.Repeats(); n > 1 {
-		about = append(about, fmt.Sprintf("the last of %d like it within %s", n, e.GeneratedTimestamp.Sub(since).Round(100*time.Millisecond)))
+		about = append(about, fmt.Sprintf("newest of %d repeats within %s", n, e.GeneratedTimestamp.Sub(since).Round(100*time.Millisecond)))
 	}
 	return []Step{
 		{Kind: Line, At: e.GeneratedTimestamp, Text: text},
@@ -300,18 +300,18 @@ func underway(runs []v1alpha1.RepairRun) (out []Underway) {
 // runs lists the runs that are under way, and what no run can begin with.
 func (p *page) runs(f Fleet) {
 	for _, r := range f.Refused {
-		p.line("%s", p.paint(Alert, "! "+plain(fmt.Sprintf("%s %s cannot be used: %s", r.Kind, r.Name, brief(r.Message)))))
+		p.line("%s", p.paint(Alert, "! "+plain(fmt.Sprintf("%s %s is not accepted: %s", r.Kind, r.Name, brief(r.Message)))))
 	}
 	for _, m := range f.Misconfigured {
-		text := fmt.Sprintf("RepairRun %s has not repaired node %s: RepairChain %s is misconfigured: %s", m.Run, m.Node, m.Chain, brief(m.Message))
+		text := fmt.Sprintf("RepairRun %s did not repair node %s: RepairChain %s is misconfigured: %s", m.Run, m.Node, m.Chain, brief(m.Message))
 		p.line("%s", p.paint(Alert, "! "+plain(text)))
 	}
 	for _, u := range f.OutcomeUnknown {
-		text := fmt.Sprintf("what RepairRun %s did to node %s is unknown: %s", u.Run, u.Node, brief(u.Message))
+		text := fmt.Sprintf("RepairRun %s ended with an unknown outcome on node %s: %s", u.Run, u.Node, brief(u.Message))
 		p.line("%s", p.paint(Alert, "! "+plain(text)))
 	}
 	list(p, []string{"RUN", "NODE", "CHAIN", "FOR", "STEP", "WHY"}, f.Runs, func(r Underway) (Mood, []string) {
-		step := "not looked at yet; does repair-chain run?"
+		step := "not reconciled yet, check that repair-chain is running"
 		if r.Step != "" {
 			step = fmt.Sprintf("%d of %d: %s %s", r.Nth, r.Steps, r.Step, r.State)
 		}

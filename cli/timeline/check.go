@@ -63,10 +63,10 @@ func (c Check) mood() Mood {
 func (p *page) head(c Check, at time.Time) string {
 	text := "NodeHealthCheck " + plain(c.Name) + ": " + plain(c.Phase)
 	if c.Phase == "" {
-		return text + "not looked at yet; does node-health-check run?"
+		return text + "not reconciled yet, check that node-health-check is running"
 	}
 	if !c.Storm.IsZero() {
-		text += fmt.Sprintf(", storm recovery since %s (%s): nothing begins", p.moment(c.Storm), span(at.Sub(c.Storm)))
+		text += fmt.Sprintf(", storm recovery since %s (%s): no remediation begins", p.moment(c.Storm), span(at.Sub(c.Storm)))
 	}
 	// Its reason begins with its phase.
 	reason := strings.TrimPrefix(strings.TrimPrefix(c.Reason, c.Phase), ": ")
@@ -94,7 +94,7 @@ func (p *page) checks(f Fleet) {
 		}
 	}
 	if quiet > 0 {
-		p.line("  NodeHealthChecks with nothing to do: %d", quiet)
+		p.line("  NodeHealthChecks without unhealthy nodes: %d", quiet)
 	}
 }
 
@@ -103,12 +103,12 @@ func (p *page) watched(s Timeline) {
 	for _, c := range s.Checks {
 		p.line("  %s", p.paint(c.mood(), p.head(c, s.At)))
 		if c.Phase == Unreadable {
-			p.line("    nobody knows whether it watches this node: correct the object")
+			p.line("    unknown whether it selects this node: correct the object")
 			continue
 		}
 		i := slices.IndexFunc(c.Patients, func(x Patient) bool { return x.Node == s.Node })
 		if i < 0 {
-			p.line("    it watches this node and does not hold it unhealthy")
+			p.line("    it selects this node and does not report it as unhealthy")
 			continue
 		}
 		p.line("    this node: %s", p.tries(c.Patients[i], s.At))
@@ -121,11 +121,11 @@ func (p *page) tries(n Patient, at time.Time) string {
 	for _, t := range n.Tries {
 		text := fmt.Sprintf("%s/%s since %s (%s)", plain(t.Kind), plain(t.Name), p.moment(t.Began), span(at.Sub(t.Began)))
 		if !t.GivenUp.IsZero() {
-			text += ", given up at " + p.moment(t.GivenUp)
+			text += ", abandoned at " + p.moment(t.GivenUp)
 		}
 		all = append(all, text)
 	}
-	text := strings.Join(all, "; then ")
+	text := strings.Join(all, ", then ")
 	if len(all) == 0 {
 		text = "unhealthy, no remediation"
 	}
@@ -133,7 +133,7 @@ func (p *page) tries(n Patient, at time.Time) string {
 		text += ": " + brief(n.Waiting)
 	}
 	if !n.Recovered.IsZero() {
-		text += "; healthy again since " + p.moment(n.Recovered)
+		text += ", healthy again since " + p.moment(n.Recovered)
 	}
 	return text
 }

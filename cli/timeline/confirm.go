@@ -70,15 +70,15 @@ func (w Wait) text(now time.Time, moment func(time.Time) string) string {
 	}
 	switch {
 	case w.Confirmed != "":
-		return "confirmed: acted upon as record " + w.Confirmed
+		return "confirmed and processed as record " + w.Confirmed
 	case w.Confirms != "":
-		return "it confirmed another, which was acted upon as record " + w.Confirms
+		return "confirmed another fault, which was processed as record " + w.Confirms
 	case w.Recovered != "":
-		return "it recovered, and waits no more"
+		return "recovered, no longer pending"
 	case w.Until.IsZero() || now.Before(w.Until):
-		return "waits for " + w.For + until
+		return "waiting for " + w.For + until
 	}
-	return "waited for " + w.For + until + ": that did not come"
+	return "waited for " + w.For + until + ": not received"
 }
 
 // confirmed has the signals that a confirmation cites among the steps of its report.
@@ -96,9 +96,9 @@ func (b builder) confirmed(c record.Record, report []Step) (out []Step) {
 		}
 		out = append(out, s)
 	}
-	signal(of, ", not acted upon alone (Unconfirmed)")
+	signal(of, ", not processed on its own (Unconfirmed)")
 	if by := e.Metadata[record.MetadataConfirmedBy]; by != of {
-		signal(by, ", which confirms it")
+		signal(by, ", which confirms the fault")
 	}
 	out = append(out, Step{
 		Kind: Confirmed, At: c.CreatedAt,

@@ -33,7 +33,7 @@ func verdictOfRepair(r record.Record, rem *record.Remediation) (Step, bool) {
 		return s, len(rem.Attempts) == 0
 	case record.OutcomeCovered:
 		if rem.Cause != r.ID {
-			s.Text, s.Record = "Covered by the repair of another record: "+joined(rem.Reason, rem.Message), rem.Cause
+			s.Text, s.Record = "Superseded by the repair of another record: "+joined(rem.Reason, rem.Message), rem.Cause
 		}
 		return s, true
 	case record.OutcomeNeedsHuman:
@@ -50,7 +50,7 @@ func (b builder) attempt(a record.Attempt) []Step {
 	name := a.Kind + "/" + a.Name
 	made := Step{Kind: Repair, At: a.SubmittedAt, Object: name, Text: fmt.Sprintf("attempt %d (%s, group %s)", a.Ordinal, a.Action, a.Group)}
 	if a.UID == "" {
-		made.Text += ", name reserved, not known to exist"
+		made.Text += ", name reserved, object not confirmed"
 	} else {
 		made.Text += ", uid " + a.UID
 	}
@@ -60,7 +60,7 @@ func (b builder) attempt(a record.Attempt) []Step {
 	case seen:
 		steps = append(steps, progress(o)...)
 	case underWay && a.Chain != "":
-		steps = append(steps, Step{Kind: Progress, Object: name, Text: "a run of chain " + a.Chain + "; its steps: nvsentinel trace " + a.Name})
+		steps = append(steps, Step{Kind: Progress, Object: name, Text: "run of chain " + a.Chain + ", for its steps run nvsentinel trace " + a.Name})
 	case underWay && b.facts.Cluster.Whole():
 		steps = append(steps, Step{Kind: Progress, Object: name, Mood: Alert, Text: "not found in the cluster"})
 	}
@@ -132,7 +132,7 @@ func (b builder) end(r record.Record) []Step {
 	}
 	for id := range told {
 		if b.byID[id].Status.NodeQuarantined == record.UnQuarantined && b.byID[id].Status.Session == r.Status.Session {
-			s.Text += "; no fault left, the node is released"
+			s.Text += ", no fault left, the node is released"
 		}
 	}
 	return append(steps, s)
@@ -140,8 +140,8 @@ func (b builder) end(r record.Record) []Step {
 
 // causes are clearings that no record stands behind.
 var causes = map[string]string{
-	record.ClearedManual:   "a person took our marks off the Node",
-	record.ClearedNodeGone: "the machine is gone",
+	record.ClearedManual:   "the node marks were removed manually",
+	record.ClearedNodeGone: "the machine no longer exists",
 }
 
 // cause is what cleared an entry.
@@ -155,7 +155,7 @@ func (b builder) cause(f record.Fault) []Step {
 	}
 	text := fmt.Sprintf("%s reports %s healthy: %s", r.Event.Agent, gist(r.Event), r.Event.Message)
 	if boot := r.Event.BootID(); boot != "" {
-		text += "; boot " + boot
+		text += ", boot " + boot
 	}
 	return []Step{{Kind: Recovery, At: r.CreatedAt, Record: r.ID, Text: text}}
 }
@@ -176,7 +176,7 @@ func (b builder) waiting(r record.Record) []Step {
 	case Draining:
 		st.Reason = "node-drainer is evicting pods"
 	case NeedsHuman:
-		st.Reason, s.Mood = "a person has to go on", Bad
+		st.Reason, s.Mood = "manual intervention required", Bad
 	}
 	s.Text = joined(s.Text, st.Reason)
 	return []Step{s}

@@ -189,23 +189,23 @@ func explain(r record.Reason) string {
 	case record.Matched:
 		return "" // its rules and effects stand beside it
 	case record.NoRuleMatched:
-		return "no enabled rule set asks for anything"
+		return "no enabled rule set matches"
 	case record.Held:
-		return "a budget or the emergency brake holds it back; it is served when there is room"
+		return "throttled by a budget or the emergency stop, processed when capacity is available"
 	case record.Skipped:
-		return "the event says quarantineOverrides.skip"
+		return "the event sets quarantineOverrides.skip"
 	case record.OptedOut:
-		return "the Node is opted out by its label"
+		return "the Node opts out by its label"
 	case record.CoveredByReboot:
-		return "it is of a boot that is over, and a reboot cures it"
+		return "the fault belongs to an earlier boot and is fixed by a reboot"
 	case record.Superseded:
-		return "a later recovery named all of it, or its machine is gone"
+		return "a later recovery covers it completely, or its machine no longer exists"
 	case record.Cleared:
 		return "a recovery that ended open faults"
 	case record.NoOpenFault:
 		return "a recovery that found no open fault to end"
 	case record.DryRun:
-		return "it would have been acted upon; fault-quarantine runs dry"
+		return "would have been processed, fault-quarantine runs in dry-run mode"
 	}
 	return ""
 }
@@ -217,11 +217,11 @@ func undecidable(s observation, r record.Record) string {
 	case !r.IsFault():
 		return ""
 	case s.node == nil && s.read:
-		return "NodeMissing: there is no such Node; it is judged when the Node is back or another machine has the name"
+		return "NodeMissing: the Node does not exist, the fault is evaluated when the Node returns or another machine gets its name"
 	case s.node == nil || fault.Compare(fault.Of(r), s.node.Identity) != fault.Undecidable:
 		return ""
 	case fault.Machine(fault.Of(r)) == "" && s.node.Created.Before(r.CreatedAt):
 		return ""
 	}
-	return "MachineUndecidable: nobody can say whether it is about the machine that bears the name now; a recovery of its check ends it"
+	return "MachineUndecidable: unknown whether the fault belongs to the machine that has the node name now, a recovery of its check ends it"
 }

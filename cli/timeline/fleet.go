@@ -224,7 +224,7 @@ func UncoveredOf(reports []record.Record) (out []Uncovered) {
 
 // uncovered names the nodes of which nobody would report a fault.
 func (p *page) uncovered(f Fleet) {
-	const text = "! %d GPU nodes without a live publisher, no fault of theirs would be seen: %s"
+	const text = "! %d GPU nodes without a live publisher, their faults would not be reported: %s"
 	alert(p, text, f.Uncovered, uncoveredNodes, func(u Uncovered) string {
 		return fmt.Sprintf("%s (reported %s ago)", plain(u.Node), span(f.At.Sub(u.Since)))
 	})
@@ -252,7 +252,7 @@ const countedNodes, undeliveredNodes = 8, 8
 
 // counted names the nodes that bring more than their quota.
 func (p *page) counted(f Fleet) {
-	const text = "! %d nodes beyond their quota of the day, events counted and not stored: %s; see docs/concepts/stores-and-gateway.md"
+	const text = "! %d nodes above their daily quota, events counted and not stored: %s, see docs/concepts/stores-and-gateway.md"
 	alert(p, text, f.Counted, countedNodes, func(c Counted) string {
 		return fmt.Sprintf("%s %d (%.1f MB, from %s to %s ago)", plain(c.Node), c.Records, float64(c.Bytes)/1e6, span(f.At.Sub(c.First)), span(f.At.Sub(c.Last)))
 	})
@@ -273,7 +273,7 @@ func undeliveredOf(nodes []Node) (out []Undelivered) {
 
 // undelivered names the nodes whose events wait.
 func (p *page) undelivered(f Fleet) {
-	const text = "! %d nodes whose events do not reach the store and wait on the node: %s"
+	const text = "! %d nodes with pending events that do not reach the store: %s"
 	alert(p, text, f.Undelivered, undeliveredNodes, func(u Undelivered) string {
 		return fmt.Sprintf("%s (for %s)", plain(u.Node), span(f.At.Sub(u.Since)))
 	})
@@ -301,14 +301,14 @@ type Brake struct {
 func (p *page) brake(b Brake, sources []Source, at time.Time, always bool) {
 	switch {
 	case !b.Read && !sources[1].Read: // why is said there
-		p.line("%s", p.paint(Bad, "! emergency brake UNREAD"))
+		p.line("%s", p.paint(Bad, "! emergency stop UNREADABLE"))
 	case !b.Read:
-		p.line("%s", p.paint(Bad, "! emergency brake UNREAD: "+brief(b.Problem)))
+		p.line("%s", p.paint(Bad, "! emergency stop UNREADABLE: "+brief(b.Problem)))
 	case b.On:
-		p.line("%s", p.paint(Bad, "! emergency brake ON"+p.switched(b, at)))
-		p.line("  nothing is cordoned, evicted, repaired or signalled; recoveries and releases go on (docs/tasks/pause-remediation.md)")
+		p.line("%s", p.paint(Bad, "! emergency stop ON"+p.switched(b, at)))
+		p.line("  nothing is cordoned, evicted, repaired, rebooted or replaced. Recoveries and releases continue (docs/tasks/pause-remediation.md)")
 	case always:
-		p.line("  emergency brake OFF%s", p.switched(b, at))
+		p.line("  emergency stop OFF%s", p.switched(b, at))
 	}
 }
 

@@ -32,7 +32,7 @@ func (p *page) changes(s, before Timeline) {
 		if source != before.Sources[i] {
 			p.sources([]Source{source})
 			if source.Whole() {
-				p.line("  %s is read again", source.Name)
+				p.line("  %s readable again", source.Name)
 			}
 		}
 	}

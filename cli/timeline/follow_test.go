@@ -28,8 +28,8 @@ func TestWhatFollowTells(t *testing.T) {
 		{"another verdict", with(func(*Group) {}), with(func(g *Group) { g.Reason = "NoRuleMatched" }), "NoRuleMatched"},
 		{"another phase", Timeline{Standing: Standing{Phase: Held, Reason: "x"}}, Timeline{Standing: Standing{Phase: Draining, Reason: "x"}}, "draining: x"},
 		{"another reason", Timeline{Standing: Standing{Phase: Held, Reason: "x"}}, Timeline{Standing: Standing{Phase: Held, Reason: "y"}}, "held: y"},
-		{"the brake is on", Timeline{Brake: Brake{Read: true}}, Timeline{Brake: brake}, "emergency brake ON"},
-		{"the brake is off again", Timeline{Brake: brake}, Timeline{Brake: Brake{Read: true}}, "emergency brake OFF"},
+		{"the brake is on", Timeline{Brake: Brake{Read: true}}, Timeline{Brake: brake}, "emergency stop ON"},
+		{"the brake is off again", Timeline{Brake: brake}, Timeline{Brake: Brake{Read: true}}, "emergency stop OFF"},
 	} {
 		var b strings.Builder
 		if err := tt.now.WriteChanges(&b, tt.before, Style{}); err != nil {

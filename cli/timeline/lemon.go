@@ -46,7 +46,7 @@ func lemons(nodes []Node, now time.Time) (out []Lemon) {
 
 // repairs says how many repairs it needed, the last one when, and what becomes of it.
 func (l Lemon) repairs(last string) string {
-	text := "marked by hand"
+	text := "marked manually"
 	if !l.Last.IsZero() {
 		text = fmt.Sprintf("needed %d repairs", l.Repairs)
 		if window, err := time.ParseDuration(l.Window); err == nil {
@@ -55,7 +55,7 @@ func (l Lemon) repairs(last string) string {
 		text += ", the last " + last
 	}
 	if l.Kept {
-		text += "; kept in quarantine until a person releases it"
+		text += ", kept in quarantine until manual release"
 	}
 	return text
 }
@@ -63,7 +63,7 @@ func (l Lemon) repairs(last string) string {
 // text says it of one node. It tells no ages: who follows is told what changes.
 func (l Lemon) text() string {
 	at := func(t time.Time) string { return t.UTC().Format(time.DateTime) + " UTC" }
-	text := "the Node is marked as a lemon"
+	text := "the Node is marked as a repeat offender"
 	if !l.Since.IsZero() {
 		text += " since " + at(l.Since)
 	}
@@ -72,7 +72,7 @@ func (l Lemon) text() string {
 
 // lemons lists them.
 func (p *page) lemons(f Fleet) {
-	list(p, []string{"LEMON", "FOR", "WHY"}, f.Lemons, func(l Lemon) (Mood, []string) {
+	list(p, []string{"REPEAT OFFENDER", "FOR", "WHY"}, f.Lemons, func(l Lemon) (Mood, []string) {
 		return Alert, []string{plain(l.Node), age(f.At, l.Since), l.repairs(span(f.At.Sub(l.Last)) + " ago")}
 	})
 }

@@ -85,12 +85,12 @@ func standing(s observation, storeRead bool, records []record.Record) Standing {
 	}
 	if newer := only(records, func(r record.Record) bool { return record.NeedsNewer(r) != "" }); len(newer) > 0 {
 		return behind(Standing{Phase: NeedsHuman, Reason: "NewerVersion: record " + newer[0].ID + ": " + record.NeedsNewer(newer[0]) +
-			"; programs of this version leave it alone; see docs/tasks/upgrade.md"}, newer)
+			", this version does not process it, see docs/tasks/upgrade.md"}, newer)
 	}
 	if len(open) > 0 {
 		st := ofOpen(open)
 		if s.node == nil && s.read {
-			st.Phase, st.Reason = Gone, "the Node is deleted; its session waits for the machine ("+st.Reason+")"
+			st.Phase, st.Reason = Gone, "the Node is deleted, its quarantine session waits for the machine ("+st.Reason+")"
 		}
 		return st
 	}
@@ -103,14 +103,14 @@ func standing(s observation, storeRead bool, records []record.Record) Standing {
 // ofUnknown is the standing of a node of which the store knows less than the
 // Node: emptied, restored to an older state, or exchanged.
 func ofUnknown(n *Node, open []record.Record) (Standing, bool) {
-	const see = "; see docs/tasks/back-up-and-restore.md"
+	const see = ", see docs/tasks/back-up-and-restore.md"
 	switch {
 	case n == nil:
 	case len(n.Unknown) > 0:
-		return Standing{Phase: NeedsHuman, Session: n.Session, Reason: "SessionUnknown: the store cannot tell whether " + strings.Join(n.Unknown, ", ") +
-			" is over; nothing is drained, repaired or released until it can, or until a person releases the node" + see}, true
+		return Standing{Phase: NeedsHuman, Session: n.Session, Reason: "SessionUnknown: the store has no information whether " + strings.Join(n.Unknown, ", ") +
+			" has ended, so nothing is drained, repaired or released until it does, or until manual release of the node" + see}, true
 	case len(open) > 0 && n.Session == "" && !n.Unschedulable && len(n.Taints) == 0 && !slices.ContainsFunc(open, func(r record.Record) bool { return unmarked(n, r) }):
-		return Standing{Phase: NeedsHuman, Reason: "SessionUnknown: the Node was marked for open faults and bears no marks; nothing is done for them until its checks tell" + see}, true
+		return Standing{Phase: NeedsHuman, Reason: "SessionUnknown: the Node had marks for open faults and has none now, so nothing is done for them until their checks report again" + see}, true
 	}
 	return Standing{}, false
 }
@@ -126,13 +126,13 @@ func ofOpen(open []record.Record) Standing {
 		for _, r := range open {
 			if st, ok := find(r); ok {
 				if st.Phase == Quarantined && !slices.ContainsFunc(open, keepsPodsAway) {
-					st.Reason = "no rule asked for a cordon or a taint that keeps pods away: such a stay is never drained or repaired, and ends with its recovery"
+					st.Reason = "no rule requests a cordon or a taint that blocks scheduling: the node is not drained or repaired, and the quarantine session ends with the recovery"
 				}
 				return behind(st, open)
 			}
 		}
 	}
-	return behind(Standing{Phase: Recovering, Reason: "repaired; waiting for the monitor to report the recovery"}, open)
+	return behind(Standing{Phase: Recovering, Reason: "repaired, waiting for the monitor to report the recovery"}, open)
 }
 
 // keepsPodsAway says whether a fault's verdict asks for what a drain needs.
@@ -170,16 +170,16 @@ func evicting(r record.Record) (Standing, bool) {
 func undrained(r record.Record) (Standing, bool) {
 	reason := "waiting for node-drainer"
 	if r.Status.NodeQuarantined == record.NotQuarantined {
-		reason = "waiting for fault-quarantine to mark the Node"
+		reason = "waiting for fault-quarantine to set the node marks"
 	}
 	st := r.Status.UserPodsEvictionStatus.Status
 	return Standing{Phase: Quarantined, Reason: reason}, st == record.EvictionUnset
 }
 
 func unrepaired(r record.Record) (Standing, bool) {
-	reason := "drained; waiting for fault-remediation"
+	reason := "drained, waiting for fault-remediation"
 	if w := waits(r); w != "" {
-		reason = "drained; " + w
+		reason = "drained, " + w
 	}
 	return Standing{Phase: Quarantined, Reason: reason}, r.Status.FaultRemediated == nil && !asksNothing(r)
 }
@@ -187,9 +187,9 @@ func unrepaired(r record.Record) (Standing, bool) {
 // unrepairable is a fault that asks for no repair, which no configuration changes, whether
 // fault-remediation has looked at it or not.
 func unrepairable(r record.Record) (Standing, bool) {
-	reason := "drained; no repair is configured for this fault (action NONE); waiting for its recovery"
+	reason := "drained, no remediation is configured for this fault (action NONE), waiting for its recovery"
 	if w := waits(r); w != "" {
-		reason = "drained; " + w
+		reason = "drained, " + w
 	}
 	return Standing{Phase: Quarantined, Reason: reason}, r.Status.FaultRemediated == nil && asksNothing(r)
 }
@@ -208,7 +208,7 @@ func waits(r record.Record) string {
 	}
 	text := joined(rem.Waiting.Reason, rem.Waiting.Message)
 	if rem.Waiting.Until != nil {
-		text += "; until " + rem.Waiting.Until.UTC().Format(time.DateTime) + " UTC at the latest"
+		text += ", until " + rem.Waiting.Until.UTC().Format(time.DateTime) + " UTC at the latest"
 	}
 	return text
 }
@@ -218,10 +218,10 @@ func ofBacklog(s observation, records []record.Record) (Standing, bool) {
 	held := only(records, func(r record.Record) bool { return r.Reason() == record.Held })
 	if len(held) > 0 {
 		first := slices.MinFunc(held, func(a, b record.Record) int { return cmp.Compare(a.Append, b.Append) })
-		return behind(Standing{Phase: Held, turn: first.Append, Reason: cmp.Or(held[0].Status.QuarantineVerdict.Detail, "the budget for quarantined nodes is used up")}, held), true
+		return behind(Standing{Phase: Held, turn: first.Append, Reason: cmp.Or(held[0].Status.QuarantineVerdict.Detail, "the budget for quarantined nodes is exhausted")}, held), true
 	}
 	waiting := only(records, record.Pending)
-	st := Standing{Phase: Unjudged, Reason: "waiting for fault-quarantine's verdict"}
+	st := Standing{Phase: Unjudged, Reason: "waiting for the evaluation by fault-quarantine"}
 	for _, r := range waiting {
 		if why := undecidable(s, r); why != "" {
 			st.Reason = why
@@ -242,21 +242,21 @@ func ofNode(s observation, storeRead bool) Standing {
 	n := s.node
 	switch {
 	case n == nil && s.read:
-		return Standing{Phase: Gone, Reason: "there is no such Node"}
+		return Standing{Phase: Gone, Reason: "the Node does not exist"}
 	case n == nil && storeRead:
-		return Standing{Phase: Unknown, Reason: "the store knows no open fault; the Node was not read"}
+		return Standing{Phase: Unknown, Reason: "the store has no open fault, and the Node was not read"}
 	case n == nil:
-		return Standing{Phase: Unknown, Reason: "nothing could be read"}
+		return Standing{Phase: Unknown, Reason: "no source could be read"}
 	case n.Session != "":
 		return ofMarks(n, storeRead)
 	case n.Claim != "" && n.OurCordon:
-		return Standing{Phase: Releasing, Reason: "no fault is open; our marks stay until the repair object with uid " + n.Claim + ", which claims the Node, has ended"}
+		return Standing{Phase: Releasing, Reason: "no fault is open, and the node marks remain until the maintenance object with uid " + n.Claim + ", which claims the Node, has ended"}
 	case n.Unschedulable:
 		return Standing{Phase: Cordoned, Reason: "cordoned, but not by fault-quarantine"}
 	case n.Ready != "True":
 		return Standing{Phase: NotReady, Reason: "the Node is not Ready"}
 	case !storeRead:
-		return Standing{Phase: InService, Reason: "the Node bears no mark of ours; faults that wait were not read"}
+		return Standing{Phase: InService, Reason: "the Node has no marks of NVSentinel, pending faults were not read"}
 	}
 	return Standing{Phase: InService}
 }
@@ -265,11 +265,11 @@ func ofNode(s observation, storeRead bool) Standing {
 // record is known.
 func ofMarks(n *Node, storeRead bool) Standing {
 	if storeRead {
-		return Standing{Phase: Releasing, Session: n.Session, Reason: "the Node bears session " + n.Session + ", of which the store has no open record"}
+		return Standing{Phase: Releasing, Session: n.Session, Reason: "the Node has quarantine session " + n.Session + ", for which the store has no open record"}
 	}
-	st := Standing{Phase: Quarantined, Session: n.Session, Reason: "by the Node's marks; the store was not read"}
+	st := Standing{Phase: Quarantined, Session: n.Session, Reason: "according to the node marks, the store was not read"}
 	if p, ok := states[n.State]; ok {
-		st.Phase, st.Reason = p, "by the Node's label "+string(n.State)+"; the store was not read"
+		st.Phase, st.Reason = p, "according to the node label "+string(n.State)+", the store was not read"
 	}
 	for _, c := range n.Calls {
 		st.Phase, st.Reason = NeedsHuman, joined(c.Reason, c.Message)

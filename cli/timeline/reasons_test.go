@@ -34,16 +34,16 @@ func TestClaimant(t *testing.T) {
 		ending  bool
 	}{
 		{"nothing claims", "", object, nil, "", false},
-		{"nobody asked", "u1", object, nil, "RebootNode/x, which no open fault asked for", false},
+		{"nobody asked", "u1", object, nil, "RebootNode/x, which no open fault requested", false},
 		{"asked for by uid", "u1", object, []record.Record{attempted(record.Attempt{Name: "x", UID: "u1"})}, "", false},
 		{"asked for by name", "u1", object, []record.Record{attempted(record.Attempt{Name: "x"})}, "", false},
-		{"another was asked for", "u1", object, []record.Record{attempted(record.Attempt{Name: "y", UID: "u2"})}, "RebootNode/x, which no open fault asked for", false},
+		{"another was asked for", "u1", object, []record.Record{attempted(record.Attempt{Name: "y", UID: "u2"})}, "RebootNode/x, which no open fault requested", false},
 		{"an object that is not there was asked for", "u1", nil, []record.Record{attempted(record.Attempt{Name: "x", UID: "u1"})}, "", false},
-		{"an attempt has no name yet, and the object is not there", "u1", nil, []record.Record{attempted(record.Attempt{})}, "the repair object with uid u1, which no open fault asked for", false},
-		{"an attempt has a name, and the object is not there", "u1", nil, []record.Record{attempted(record.Attempt{Name: "x"})}, "the repair object with uid u1, which no open fault asked for", false},
-		{"the fault that asked is over", "u1", object, []record.Record{over("x")}, "RebootNode/x, which is not over yet; the fault that asked for it is", true},
-		{"so is the object", "u1", ended, []record.Record{over("x")}, "RebootNode/x, which no open fault asked for", false},
-		{"the object is not there", "u1", nil, []record.Record{over("x")}, "the repair object with uid u1, which no open fault asked for", false},
+		{"an attempt has no name yet, and the object is not there", "u1", nil, []record.Record{attempted(record.Attempt{})}, "the maintenance object with uid u1, which no open fault requested", false},
+		{"an attempt has a name, and the object is not there", "u1", nil, []record.Record{attempted(record.Attempt{Name: "x"})}, "the maintenance object with uid u1, which no open fault requested", false},
+		{"the fault that asked is over", "u1", object, []record.Record{over("x")}, "RebootNode/x, which has not ended yet although the fault that requested it has", true},
+		{"so is the object", "u1", ended, []record.Record{over("x")}, "RebootNode/x, which no open fault requested", false},
+		{"the object is not there", "u1", nil, []record.Record{over("x")}, "the maintenance object with uid u1, which no open fault requested", false},
 	} {
 		f := Facts{Store: Source{Read: true}, Sighting: &Node{Claim: tt.claim}, Objects: tt.objects, Records: tt.records}
 		if got, ending := claimant(f); got != tt.want || ending != tt.ending {
@@ -71,7 +71,7 @@ func TestWhyAConditionStands(t *testing.T) {
 	observed := func(r *record.Record) { r.Event.ProcessingStrategy = record.PersistOnly }
 	another := func(r *record.Record) { r.Event.CheckName = "another" }
 	unjudged := func(r *record.Record) { r.Status.QuarantineVerdict = nil }
-	const waits = "fault-quarantine has not judged it yet"
+	const waits = "not evaluated by fault-quarantine yet"
 	for _, tt := range []struct {
 		name    string
 		records []record.Record
@@ -85,7 +85,7 @@ func TestWhyAConditionStands(t *testing.T) {
 		{"a fault of another check after it", []record.Record{skipped, judged(record.NoRuleMatched, another)}, "Skipped", true},
 		{"another fault after it", []record.Record{skipped, judged(record.NoRuleMatched)}, "NoRuleMatched", true},
 		{"a dry run", []record.Record{judged(record.DryRun)}, "DryRun", true},
-		{"the Node is opted out", []record.Record{judged(record.OptedOut)}, "OptedOut", true},
+		{"the Node opts out", []record.Record{judged(record.OptedOut)}, "OptedOut", true},
 		{"a boot that is over", []record.Record{judged(record.CoveredByReboot)}, "CoveredByReboot", false},
 		{"it is held", []record.Record{judged(record.Held)}, "Held", false},
 		{"a dry run, then it is held", []record.Record{judged(record.DryRun), judged(record.Held)}, "Held", false},
@@ -150,7 +150,7 @@ func TestTheEndOfAFault(t *testing.T) {
 		session  string
 		want     string
 	}{
-		{"the recovery released the node", record.UnQuarantined, "s", "2 of 2 faults; no fault left, the node is released"},
+		{"the recovery released the node", record.UnQuarantined, "s", "2 of 2 faults, no fault left, the node is released"},
 		{"another fault of the session is left", record.NotQuarantined, "s", "2 of 2 faults"},
 		{"the recovery released a later stay", record.UnQuarantined, "s9", "2 of 2 faults"},
 	} {

@@ -19,7 +19,7 @@ func TestWhyNamesWhoLiftsAMark(t *testing.T) {
 		notes := strings.Join(timeline.Tell(timeline.Facts{
 			Node: "gpu-1", Now: at, Sighting: n, Cluster: timeline.Source{Name: "API server", Read: true},
 		}).Notes, "\n")
-		if !strings.Contains(notes, "restored 3 times, the last at 2026-01-02 03:04:05 UTC, "+want) || !strings.Contains(notes, "nvsentinel release gpu-1") {
+		if !strings.Contains(notes, "restored 3 times, the last time at 2026-01-02 03:04:05 UTC, "+want) || !strings.Contains(notes, "nvsentinel release gpu-1") {
 			t.Errorf("lifted by %q: %s", by, notes)
 		}
 	}

@@ -65,14 +65,14 @@ func TestWhatIsLeftOutIsCounted(t *testing.T) {
 		{"records that cannot be decoded", undecodableRecords, " and %d more; see", false, func(n int) func(Style) string {
 			return status(Fleet{Undecodable: listed(n, func(id string) string { return id })})
 		}},
-		{"stays in quarantine", shownStays, "\n%d earlier in quarantine; --all shows them.\n", true, func(n int) func(Style) string {
+		{"stays in quarantine", shownStays, "\n%d earlier quarantine sessions, use --all to show them.\n", true, func(n int) func(Style) string {
 			return why(Timeline{Stays: listed(n, func(id string) Stay { return Stay{Session: id} })})
 		}},
-		{"faults of a stay", shownFaults, "  and %d more faults; --all shows them\n", true, func(n int) func(Style) string {
+		{"faults of a stay", shownFaults, "  and %d more faults, use --all to show them\n", true, func(n int) func(Style) string {
 			chain := func(id string) Chain { return Chain{Steps: []Step{{Kind: Line, Text: id}}} }
 			return why(Timeline{Stays: []Stay{{Chains: listed(n, chain)}}})
 		}},
-		{"kinds of other records", shownGroups, "  and %d more kinds; --all shows them\n", true, func(n int) func(Style) string {
+		{"kinds of other records", shownGroups, "  and %d more kinds, use --all to show them\n", true, func(n int) func(Style) string {
 			return why(Timeline{Others: listed(n, func(id string) Group { return Group{Text: id} })})
 		}},
 		{"things of an event", 4, " and %d more", false, func(n int) func(Style) string {

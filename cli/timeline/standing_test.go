@@ -54,7 +54,7 @@ func TestStanding(t *testing.T) {
 	asks := func(e record.Effects) func(*record.Record) {
 		return func(r *record.Record) { r.Status.QuarantineVerdict.Effects = e }
 	}
-	const unmarked, never = "bears no marks", "no rule asked for a cordon or a taint that keeps pods away"
+	const unmarked, never = "and has none now", "no rule requests a cordon or a taint that blocks scheduling"
 	for _, tt := range []struct {
 		name    string
 		node    *Node
@@ -67,7 +67,7 @@ func TestStanding(t *testing.T) {
 		{"an open fault and a Node that is tainted", node(tainted), []record.Record{open("r")}, Quarantined, "node-drainer"},
 		{"an open fault for which the Node was never marked", node(), []record.Record{open("r", func(r *record.Record) {
 			r.Status.QuarantineFinishTimestamp, r.Status.NodeQuarantined = nil, record.NotQuarantined
-		})}, Quarantined, "fault-quarantine to mark"},
+		})}, Quarantined, "fault-quarantine to set the node marks"},
 		{"an open fault of the machine before", node(), []record.Record{open("r", func(r *record.Record) { r.Node.ProviderID = "m0" })}, Quarantined, "node-drainer"},
 		{"a rule that asks for a cordon", node(inSession), []record.Record{open("r")}, Quarantined, "node-drainer"},
 		{"a rule that asks for NoSchedule", node(inSession), []record.Record{open("r", asks(record.Effects{Taints: taints("NoSchedule")}))}, Quarantined, "node-drainer"},
@@ -77,7 +77,7 @@ func TestStanding(t *testing.T) {
 		{"a drain that failed", node(inSession), []record.Record{open("r", func(r *record.Record) {
 			r.Status.UserPodsEvictionStatus = record.EvictionStatus{Status: record.EvictionFailed, Message: "a pod stays"}
 		})}, NeedsHuman, "the drain failed: a pod stays"},
-		{"a repair that a person has to go on with", node(inSession), []record.Record{open("r", func(r *record.Record) {
+		{"a repair that manual intervention required with", node(inSession), []record.Record{open("r", func(r *record.Record) {
 			r.Status.Remediation = &record.Remediation{Outcome: record.OutcomeNeedsHuman, Reason: "AttemptsUsedUp"}
 		})}, NeedsHuman, "AttemptsUsedUp"},
 		{"a repair that failed", node(inSession), []record.Record{open("r", func(r *record.Record) {

@@ -51,7 +51,7 @@ func (p *page) paint(m Mood, text string) string {
 
 func (p *page) writeTo(w io.Writer) error {
 	if _, err := io.WriteString(w, p.out.String()); err != nil {
-		return fmt.Errorf("writing the answer: %w", err)
+		return fmt.Errorf("writing the output: %w", err)
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ func (p *page) sources(sources []Source) {
 		}
 		what := "not read"
 		if s.Read {
-			what = "read in part"
+			what = "read partially"
 		}
 		p.line("%s", p.paint(Bad, fmt.Sprintf("! %s %s: %s", s.Name, what, brief(s.Problem))))
 	}
@@ -189,7 +189,7 @@ func (p *page) sighting(n Node) {
 	if n.State != "" {
 		marks += ", state " + string(n.State)
 	}
-	p.line("  Node: %s, %s; boot %s", ready, plain(marks), plain(n.Identity.BootID))
+	p.line("  Node: %s, %s, boot %s", ready, plain(marks), plain(n.Identity.BootID))
 	for _, c := range n.Conditions {
 		p.line("  condition %s=%s: %s", plain(c.Type), c.Status, brief(c.Message))
 	}
@@ -197,11 +197,11 @@ func (p *page) sighting(n Node) {
 
 func (p *page) stays(s Timeline) {
 	if len(s.Stays) == 0 && s.Sources[0].Read {
-		p.line("\nNo stay in quarantine is stored.")
+		p.line("\nNo quarantine session is stored.")
 	}
 	for i, stay := range s.Stays {
 		if i == shownStays && !p.All {
-			p.line("\n%d earlier in quarantine; --all shows them.", len(s.Stays)-i)
+			p.line("\n%d earlier quarantine sessions, use --all to show them.", len(s.Stays)-i)
 			return
 		}
 		p.stay(stay, s.At)
@@ -223,7 +223,7 @@ func (p *page) stay(s Stay, now time.Time) {
 	dated := p.dated(s)
 	for i, c := range s.Chains {
 		if i == shownFaults && !p.All {
-			p.line("  and %d more faults; --all shows them", len(s.Chains)-i)
+			p.line("  and %d more faults, use --all to show them", len(s.Chains)-i)
 			return
 		}
 		if len(s.Chains) > 1 {
@@ -281,10 +281,10 @@ func (p *page) groups(groups []Group, now time.Time) {
 	if len(groups) == 0 {
 		return
 	}
-	p.line("\nOther records (nothing was taken out of service for them):")
+	p.line("\nOther records (they led to no quarantine):")
 	for i, g := range groups {
 		if i == shownGroups && !p.All {
-			p.line("  and %d more kinds; --all shows them", len(groups)-i)
+			p.line("  and %d more kinds, use --all to show them", len(groups)-i)
 			return
 		}
 		when := p.moment(g.Last)

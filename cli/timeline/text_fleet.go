@@ -136,11 +136,11 @@ func (p *page) dry(f Fleet) {
 	if d == nil {
 		return
 	}
-	says := "fault-quarantine ran dry until " + p.moment(d.At)
+	says := "fault-quarantine ran in dry-run mode until " + p.moment(d.At)
 	if d.Now {
-		says = "fault-quarantine runs dry (its newest verdict, " + span(f.At.Sub(d.At)) + " ago)"
+		says = "fault-quarantine runs in dry-run mode (its newest evaluation, " + span(f.At.Sub(d.At)) + " ago)"
 	}
-	p.line("%s", p.paint(Alert, plain(fmt.Sprintf("! %s: of the nodes of the newest %d faults, %d held and %d skipped; %d would have been quarantined, the budget aside: %s",
+	p.line("%s", p.paint(Alert, plain(fmt.Sprintf("! %s: for the nodes of the newest %d faults, %d held and %d skipped, %d would have been quarantined without the budget: %s",
 		says, d.Of, d.Held, d.Skipped, len(d.Nodes), firstOf(d.Nodes, dryNodes, itself)))))
 }
 
@@ -152,26 +152,26 @@ func (p *page) undecodable(ids []string) {
 	if len(ids) == 0 {
 		return
 	}
-	p.line("%s", p.paint(Alert, "! "+plain(fmt.Sprintf("%d stored records cannot be decoded, and everybody goes on without them: %s; see docs/tasks/choose-a-store.md",
+	p.line("%s", p.paint(Alert, "! "+plain(fmt.Sprintf("%d stored records cannot be decoded and are skipped by all services: %s, see docs/tasks/choose-a-store.md",
 		len(ids), firstOf(ids, undecodableRecords, itself)))))
 }
 
 // text says what became of the record, and where to read on.
 func (s SetAside) text(now time.Time) string {
 	if s.Record == "" {
-		return fmt.Sprintf("%s died %d times in a row while it handled %s, as of %s ago: others go first; see docs/concepts/quarantine.md",
+		return fmt.Sprintf("%s crashed %d times in a row while it processed %s, as of %s ago: other items are processed first, see docs/concepts/quarantine.md",
 			s.Consumer, s.Deaths, s.Key, span(now.Sub(s.At)))
 	}
-	left := "nobody handles it"
+	left := "no service processes it"
 	switch s.Consumer {
 	case "event-exporter":
 		left = "it is not exported"
 	case record.AnalyzerAgent:
-		left = "no rule sees it"
+		left = "no rule evaluates it"
 	case NodesConnector:
 		left = "it is not stored"
 	}
-	return fmt.Sprintf("record %s killed %s each time it looked at it, and has been passed over for %s: %s; see docs/concepts/quarantine.md",
+	return fmt.Sprintf("record %s killed %s each time it was processed, and has been skipped for %s: %s, see docs/concepts/quarantine.md",
 		s.Record, s.Consumer, span(now.Sub(s.At)), left)
 }
 
@@ -179,7 +179,7 @@ func (s SetAside) text(now time.Time) string {
 func (p *page) stranded(f Fleet) {
 	list(p, []string{"NODE", "AGENT", "SINCE", "FAULT"}, f.Stranded, func(s Stranded) (Mood, []string) {
 		return Alert, []string{plain(s.Node), plain(s.Agent), span(f.At.Sub(s.At)), plain(s.Check) + tags(s.Record, "")}
-	}, fmt.Sprintf("! %d open faults of publishers that say PERSIST_ONLY by now: only a PROCESS recovery, or releasing the node, lifts them", len(f.Stranded)))
+	}, fmt.Sprintf("! %d open faults of publishers that are now PERSIST_ONLY: they end only with a PROCESS recovery or with a release of the node", len(f.Stranded)))
 }
 
 func (p *page) consumers(f Fleet) {
@@ -199,7 +199,7 @@ func (p *page) consumers(f Fleet) {
 		}
 		note := c.Problem
 		if c.Lost != "" {
-			note = joined("reads again after a lost position ("+c.Lost+")", note)
+			note = joined("reading again after a lost position ("+c.Lost+")", note)
 		}
 		return mood, []string{plain(c.Name), waiting, oldest, commit, brief(note)}
 	})

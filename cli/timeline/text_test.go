@@ -61,7 +61,7 @@ func TestAnAnswerThatCannotBeWritten(t *testing.T) {
 	for name, err := range map[string]error{
 		"why": s.Write(full{}, Style{}), "status": Fleet{Sources: s.Sources}.Write(full{}, Style{}), "trace": Trace{}.Write(full{}, Style{}),
 	} {
-		if err == nil || !strings.Contains(err.Error(), "writing the answer: no space left") {
+		if err == nil || !strings.Contains(err.Error(), "writing the output: no space left") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

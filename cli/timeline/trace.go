@@ -144,7 +144,7 @@ func (t Trace) Write(w io.Writer, style Style) error {
 		t.run(p, run)
 	}
 	if len(t.Runs) == 0 {
-		p.line("no run of a repair chain knows of %s", plain(t.Query))
+		p.line("no repair chain run found for %s", plain(t.Query))
 	}
 	for _, s := range t.Sources {
 		if !s.Whole() {

@@ -13,9 +13,9 @@ const tracedRuns = `
 - metadata: {name: run-1, creationTimestamp: "2026-03-01T12:00:00Z"}
   spec: {nodeName: gpu-1, chain: reboot-and-validate, fault: {record: 0190-r1, action: RESTART_VM, checkName: SysLogsXIDError, errorCode: ["79"], message: "GPU has fallen off the bus"}}
   status:
-    conditions: [{type: Succeeded, status: "True", reason: Done, message: every step is over}]
+    conditions: [{type: Succeeded, status: "True", reason: Done, message: every step has ended}]
     steps:
-    - {name: collect, state: Failed, reason: UnknownTimeout, message: "no verdict within 10m0s", finishedAt: "2026-03-01T12:10:00Z", object: {apiVersion: batch/v1, kind: Job, namespace: nvsentinel, name: gpu-1-aa, uid: u1}}
+    - {name: collect, state: Failed, reason: UnknownTimeout, message: "no result within 10m0s", finishedAt: "2026-03-01T12:10:00Z", object: {apiVersion: batch/v1, kind: Job, namespace: nvsentinel, name: gpu-1-aa, uid: u1}}
     - name: reboot
       state: Done
       reason: MatchedCondition
@@ -51,7 +51,7 @@ func TestTrace(t *testing.T) {
 	}
 	const want = `run run-1, chain reboot-and-validate, node gpu-1: succeeded
   for record 0190-r1, RESTART_VM SysLogsXIDError 79: GPU has fallen off the bus
-  collect: Failed 2026-03-01 12:10:00, Job nvsentinel/gpu-1-aa (UnknownTimeout: no verdict within 10m0s)
+  collect: Failed 2026-03-01 12:10:00, Job nvsentinel/gpu-1-aa (UnknownTimeout: no result within 10m0s)
   reboot: Done 2026-03-01 12:14:00, RebootNode gpu-1-bb
     > boot  sha256:111111111111  b2
   validate: Done 2026-03-01 12:40:00, Job nvsentinel/gpu-1-cc
@@ -79,7 +79,7 @@ func TestTrace(t *testing.T) {
 		t.Errorf("%d runs", len(all))
 	}
 	out.Reset()
-	if err := Follow("nothing", runs(t), Source{Name: "API server", Problem: "away"}).Write(&out, Style{}); err != nil || out.String() != "no run of a repair chain knows of nothing\n! API server not read: away\n" {
+	if err := Follow("nothing", runs(t), Source{Name: "API server", Problem: "away"}).Write(&out, Style{}); err != nil || out.String() != "no repair chain run found for nothing\n! API server not read: away\n" {
 		t.Errorf("%s, %v", &out, err)
 	}
 }

@@ -78,7 +78,7 @@ func Tell(f Facts) Timeline {
 	s := Timeline{Node: f.Node, At: f.Now, Sources: []Source{f.Store, f.Cluster}, Brake: f.Brake, Sighting: f.Sighting, Checks: f.Checks}
 	s.Standing = standing(observation{f.Sighting, f.Cluster.Read}, f.Store.Read, f.Records)
 	if f.Absent() {
-		s.Standing.Reason = "there is no such Node, and the store has no record of one"
+		s.Standing.Reason = "the Node does not exist, and the store has no record of it"
 	}
 	if f.Store.Read {
 		s.Stays, s.Others = stays(f), others(f.Records)
@@ -230,12 +230,12 @@ func notes(f Facts) (out, settled []string) {
 	for _, a := range f.SetAside {
 		add(true, "%s", a.text(f.Now))
 	}
-	add(f.Older, "the store holds older records of this node that were not read; raise --limit to see them")
+	add(f.Older, "the store has older records of this node that were not read, raise --limit to include them")
 	if n := f.Sighting; n != nil {
 		open := only(f.Records, record.Open)
-		add(n.OptedOut, "the Node is opted out by its label: new faults are not acted upon")
+		add(n.OptedOut, "the Node opts out by its label: new faults are not processed")
 		add(n.Ready == "True" && !n.Heartbeat.IsZero() && f.Now.Sub(n.Heartbeat) > unconfirmedAfter,
-			"the Node says Ready, and its kubelet has not confirmed that since %s UTC: it may be dead", n.Heartbeat.Format(time.DateTime))
+			"the Node reports Ready, but its kubelet has not confirmed it since %s UTC and may be down", n.Heartbeat.Format(time.DateTime))
 		l, lemon := lemonOf(*n, f.Now)
 		add(lemon, "%s", l.text())
 		by, ending := claimant(f)
@@ -247,14 +247,14 @@ func notes(f Facts) (out, settled []string) {
 			}
 		}
 		for _, r := range open {
-			add(n.Session != "" && r.Status.Session != n.Session, "record %s belongs to session %s, the Node bears %s", r.ID, r.Status.Session, n.Session)
-			add(fault.Compare(fault.Of(r), n.Identity) == fault.AnotherMachine, "record %s is about another machine than the one that bears the name now", r.ID)
+			add(n.Session != "" && r.Status.Session != n.Session, "record %s belongs to quarantine session %s, and the Node has %s", r.ID, r.Status.Session, n.Session)
+			add(fault.Compare(fault.Of(r), n.Identity) == fault.AnotherMachine, "record %s is about another machine than the one that has the node name now", r.ID)
 		}
-		add(len(open) > 0 && n.Session == "", "the Node bears no session although a fault is open")
+		add(len(open) > 0 && n.Session == "", "the Node has no quarantine session although a fault is open")
 		add(len(open) > 0 && !n.Unschedulable && len(n.Taints) == 0, "the Node is schedulable although a fault is open")
-		add(n.Unschedulable && !n.OurCordon, "the Node's cordon is not ours")
+		add(n.Unschedulable && !n.OurCordon, "the cordon of the Node was not set by NVSentinel")
 		if r := n.Restored; r != nil {
-			add(true, "marks of the session were lifted and restored %d times, the last at %s UTC, lifted by %s; a person releases the node with nvsentinel release %s",
+			add(true, "the node marks of the quarantine session were removed and restored %d times, the last time at %s UTC, removed by %s. To release the node, run nvsentinel release %s",
 				r.Count, r.At.UTC().Format(time.DateTime), cmp.Or(r.By, "an unknown user"), n.Name)
 		}
 	}
@@ -266,7 +266,7 @@ func notes(f Facts) (out, settled []string) {
 // for a fault that is over.
 func claimant(f Facts) (by string, ending bool) {
 	claim := f.Sighting.Claim
-	by = "the repair object with uid " + claim
+	by = "the maintenance object with uid " + claim
 	name, atWork := "", false
 	if i := slices.IndexFunc(f.Objects, func(o Object) bool { return o.UID == claim }); i >= 0 {
 		name, atWork = f.Objects[i].Name, f.Objects[i].Completed.IsZero()
@@ -278,9 +278,9 @@ func claimant(f Facts) (by string, ending bool) {
 	case claim == "" || slices.ContainsFunc(only(f.Records, record.Open), asking):
 		return "", false
 	case atWork && slices.ContainsFunc(f.Records, asking):
-		return by + ", which is not over yet; the fault that asked for it is", true
+		return by + ", which has not ended yet although the fault that requested it has", true
 	case f.Store.Read:
-		return by + ", which no open fault asked for", false
+		return by + ", which no open fault requested", false
 	}
 	return by, false
 }
@@ -312,10 +312,10 @@ func unacted(conditions []Condition, f Facts) map[standingFor][]Condition {
 
 const (
 	unexplained = ", and the store has no open fault"
-	unread      = ", and the store has no open fault; what was decided about them is not among the records that were read"
+	unread      = ", and the store has no open fault, their evaluation is not among the records that were read"
 	// The connectors write a condition after the recovery was stored, within
 	// followsIn.
-	onItsWay  = ", whose recovery was just stored: they follow"
+	onItsWay  = ", whose recovery was stored recently and updates them shortly"
 	followsIn = time.Minute
 )
 
@@ -323,19 +323,19 @@ const (
 func leftAlone(r record.Record, now time.Time) standingFor {
 	switch reason := r.Reason(); reason {
 	case "":
-		return standingFor{text: "; fault-quarantine has not judged it yet"}
+		return standingFor{text: ", not evaluated by fault-quarantine yet"}
 	case record.Held:
-		return standingFor{text: "; nothing is done about it yet: Held (" + explain(reason) + ")"}
+		return standingFor{text: ", no action yet: Held (" + explain(reason) + ")"}
 	case record.CoveredByReboot:
-		return standingFor{text: "; nothing is done about it: " + string(reason) + " (" + explain(reason) + ")"}
+		return standingFor{text: ", no action: " + string(reason) + " (" + explain(reason) + ")"}
 	case record.DryRun, record.NoRuleMatched, record.Skipped, record.OptedOut:
-		return standingFor{"; nothing is done about it: " + string(reason) + " (" + explain(reason) + ")", true}
+		return standingFor{", no action: " + string(reason) + " (" + explain(reason) + ")", true}
 	default:
 	}
 	for _, f := range r.Status.Faults {
 		switch at := instant(f.ClearedTimestamp); {
 		case f.ClearedBy == record.ClearedManual:
-			return standingFor{"; nothing is done about it: a person released the node", true}
+			return standingFor{", no action: the node was released manually", true}
 		case !at.IsZero() && now.Sub(at) < followsIn:
 			return standingFor{text: onItsWay}
 		}

@@ -30,7 +30,7 @@ const callLimit = 20 * time.Second
 func New(ctx context.Context, c Config) (*Provider, error) {
 	found, err := config.LoadDefaultConfig(ctx, config.WithRegion(c.Region))
 	if err != nil {
-		return nil, fmt.Errorf("finding the configuration of EC2: %w", err)
+		return nil, fmt.Errorf("finding the EC2 configuration: %w", err)
 	}
 	return &Provider{ec2: ec2.NewFromConfig(found, func(o *ec2.Options) {
 		if c.Endpoint != "" {
@@ -160,9 +160,9 @@ type Config struct {
 	cloud.Config
 	cloud.Proof
 	// Region of the instances; empty is what the SDK finds.
-	Region string `toml:"region" flag:"region" usage:"region of the instances; empty is that of AWS_REGION, the profile or the instance"`
+	Region string `toml:"region" flag:"region" usage:"Region of the instances. Empty uses AWS_REGION, the profile or the region of the instance that runs the plugin."`
 	// Endpoint replaces EC2's address.
-	Endpoint string `toml:"endpoint" flag:"ec2-endpoint" usage:"URL of the EC2 API, for a VPC endpoint; empty is that of the region"`
+	Endpoint string `toml:"endpoint" flag:"ec2-endpoint" usage:"URL of the EC2 API, for a VPC endpoint. Empty uses the endpoint of the region."`
 }
 
 // Default is the configuration without a file.

@@ -45,7 +45,7 @@ func New(c Config) (*Provider, error) {
 		ClientOptions: azcore.ClientOptions{Cloud: where, Retry: never}, DisableInstanceDiscovery: c.Authority != "",
 	})
 	if err != nil {
-		return nil, fmt.Errorf("finding the credentials of Azure: %w", err)
+		return nil, fmt.Errorf("finding the Azure credentials: %w", err)
 	}
 	return With(found, azcore.ClientOptions{Cloud: where}), nil
 }
@@ -92,7 +92,7 @@ func parse(machine string) (resource, error) {
 func (p *Provider) clients(subscription string) (*armcompute.ClientFactory, error) {
 	made, err := armcompute.NewClientFactory(subscription, p.credential, &p.options)
 	if err != nil {
-		return nil, status.Errorf(codes.FailedPrecondition, "making a client of subscription %q: %v", subscription, err)
+		return nil, status.Errorf(codes.FailedPrecondition, "creating a client for subscription %q: %v", subscription, err)
 	}
 	return made, nil
 }
@@ -258,11 +258,11 @@ type Config struct {
 	csp.Config
 	csp.Proof
 	// Cloud is one of clouds.
-	Cloud string `toml:"cloud" bounds:"public, china, government" flag:"cloud" usage:"which Azure: public, china or government"`
+	Cloud string `toml:"cloud" bounds:"public, china, government" flag:"cloud" usage:"Azure cloud: public, china or government."`
 	// Endpoint replaces the address of Azure Resource Manager.
-	Endpoint string `toml:"endpoint" flag:"arm-endpoint" usage:"https URL of Azure Resource Manager, for a private cloud; empty is that of --cloud"`
+	Endpoint string `toml:"endpoint" flag:"arm-endpoint" usage:"HTTPS URL of Azure Resource Manager in a private cloud. Empty uses the endpoint of --cloud."`
 	// Authority says who gives tokens, in a private cloud.
-	Authority string `toml:"authority" flag:"authority" usage:"https URL of the authority that gives tokens, for a private cloud; Microsoft is not asked about it. Empty is AZURE_AUTHORITY_HOST, else that of --cloud"`
+	Authority string `toml:"authority" flag:"authority" usage:"HTTPS URL of the authority that issues tokens in a private cloud. If set, it is not verified with Microsoft. Empty uses AZURE_AUTHORITY_HOST, or else the authority of --cloud."`
 }
 
 // clouds are Azure's own.
@@ -277,11 +277,11 @@ func Default() Config {
 func (c Config) Validate() error {
 	problems := []error{c.Config.Validate(), c.Proof.Validate(Kinds)}
 	if _, ok := clouds[c.Cloud]; !ok {
-		problems = append(problems, fmt.Errorf("cloud (--cloud) is %q, want public, china or government", c.Cloud))
+		problems = append(problems, fmt.Errorf("cloud (--cloud) is %q, use public, china or government", c.Cloud))
 	}
 	for name, value := range map[string]string{"endpoint (--arm-endpoint)": c.Endpoint, "authority (--authority)": c.Authority} {
 		if u, err := url.Parse(value); value != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
-			problems = append(problems, fmt.Errorf("%s is %q, want https://HOST", name, value))
+			problems = append(problems, fmt.Errorf("%s is %q, use the form https://HOST", name, value))
 		}
 	}
 	return errors.Join(problems...)

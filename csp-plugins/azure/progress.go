@@ -31,7 +31,7 @@ func (p *Provider) Progress(ctx context.Context, machine, operation string) (csp
 		return "", err
 	}
 	if !p.ours(operation) {
-		return "", status.Errorf(codes.FailedPrecondition, "the operation that was written down for machine %q is not at Azure Resource Manager", machine)
+		return "", status.Errorf(codes.FailedPrecondition, "the recorded operation of machine %q does not exist at Azure Resource Manager", machine)
 	}
 	c, err := p.clients(at.subscription)
 	if err != nil {

@@ -38,7 +38,7 @@ const scope = "https://www.googleapis.com/auth/compute"
 func New(ctx context.Context, c Config) (*Provider, error) {
 	found, err := credentials.DetectDefault(&credentials.DetectOptions{Scopes: []string{scope}, UseSelfSignedJWT: true})
 	if err != nil {
-		return nil, fmt.Errorf("finding Google's application default credentials: %w", err)
+		return nil, fmt.Errorf("finding the application default credentials of Google: %w", err)
 	}
 	options := []option.ClientOption{option.WithAuthCredentials(auth.NewCredentials(&auth.CredentialsOptions{TokenProvider: signer{found}}))}
 	if c.Endpoint != "" {
@@ -46,11 +46,11 @@ func New(ctx context.Context, c Config) (*Provider, error) {
 	}
 	instances, err := compute.NewInstancesRESTClient(ctx, options...)
 	if err != nil {
-		return nil, fmt.Errorf("making a client of Compute Engine: %w", err)
+		return nil, fmt.Errorf("creating a Compute Engine client: %w", err)
 	}
 	operations, err := compute.NewZoneOperationsRESTClient(ctx, options...)
 	if err != nil {
-		return nil, fmt.Errorf("making a client of Compute Engine: %w", err)
+		return nil, fmt.Errorf("creating a Compute Engine client: %w", err)
 	}
 	// The janitor repeats; a client that repeats by itself hides that it has to.
 	instances.CallOptions.Get, operations.CallOptions.Get = nil, nil
@@ -200,7 +200,7 @@ type Config struct {
 	cloud.Config
 	cloud.Proof
 	// Endpoint replaces the address of the Compute Engine API.
-	Endpoint string `toml:"endpoint" flag:"compute-endpoint" usage:"URL of the Compute Engine API, for Private Service Connect: scheme and host alone; empty is the public one"`
+	Endpoint string `toml:"endpoint" flag:"compute-endpoint" usage:"URL of the Compute Engine API, for Private Service Connect, with scheme and host only. Empty uses the public API."`
 }
 
 // Default is the configuration without a file.

@@ -29,7 +29,7 @@ var privileges = []string{"OPERATOR", "ADMINISTRATOR"}
 type Config struct {
 	bmc.Config
 	// Program is ipmitool, by its path or by its name in PATH.
-	Program string `toml:"ipmitool" flag:"ipmitool" usage:"path of ipmitool, or its name in PATH"`
+	Program string `toml:"ipmitool" flag:"ipmitool" usage:"Path of the ipmitool program, or its name in PATH."`
 	// Defaults hold for each BMC that does not say otherwise.
 	Defaults BMC `toml:"defaults"`
 	// BMCs are the machines.
@@ -88,7 +88,7 @@ func (c Config) Validate() error {
 	for i, b := range c.All() {
 		found := b.problems()
 		if first, twice := addresses[b.Address]; twice {
-			found = append(found, fmt.Sprintf("bmc[%d] has the same address: want another machine", first))
+			found = append(found, fmt.Sprintf("bmc[%d] has the same address: use the address of another machine", first))
 		}
 		addresses[b.Address] = i
 		for _, text := range found {
@@ -102,13 +102,13 @@ func (c Config) Validate() error {
 func (b BMC) problems() []string {
 	var found []string
 	if _, _, ok := b.endpoint(); !ok {
-		found = append(found, fmt.Sprintf("address = %q, want HOST or HOST:PORT", b.Address))
+		found = append(found, fmt.Sprintf("address = %q must be HOST or HOST:PORT", b.Address))
 	}
 	if b.CipherSuite != 3 && b.CipherSuite != 17 {
-		found = append(found, fmt.Sprintf("cipherSuite = %d, want 17, or 3 for a BMC that has no SHA-256", b.CipherSuite))
+		found = append(found, fmt.Sprintf("cipherSuite = %d must be 17, or 3 for a BMC without SHA-256", b.CipherSuite))
 	}
 	if !slices.Contains(privileges, b.Privilege) {
-		found = append(found, fmt.Sprintf("privilege = %q, want %s", b.Privilege, strings.Join(privileges, " or ")))
+		found = append(found, fmt.Sprintf("privilege = %q must be %s", b.Privilege, strings.Join(privileges, " or ")))
 	}
 	return found
 }

@@ -89,7 +89,7 @@ func (d *Driver) Reset(ctx context.Context, machine string, _ bool) error {
 	}
 	if power == bmc.Off {
 		if !b.PowerOn {
-			return status.Error(codes.Aborted, "the machine is off, and somebody may work on it: switch it on, or set powerOn in its [[bmc]]")
+			return status.Error(codes.Aborted, "the machine is off and may be under maintenance: switch it on, or set powerOn in its [[bmc]]")
 		}
 		_, err := d.send(ctx, machine, powerOn)
 		return err
@@ -106,7 +106,7 @@ func (d *Driver) Reset(ctx context.Context, machine string, _ bool) error {
 func (d *Driver) send(ctx context.Context, machine string, c command) ([]byte, error) {
 	b, known := d.bmcs[machine]
 	if !known {
-		return nil, status.Errorf(codes.FailedPrecondition, "the plugin's configuration has no [[bmc]] of %s", machine)
+		return nil, status.Errorf(codes.FailedPrecondition, "the plugin configuration has no [[bmc]] of %s", machine)
 	}
 	who, err := credentials(b.Credentials)
 	if err != nil {
@@ -146,9 +146,9 @@ func credentials(folder string) (bmc.Credentials, error) {
 	case err != nil:
 		return who, err
 	case len(who.Username) > maxUser:
-		return who, fmt.Errorf("reading credentials: %s has more than the %d bytes of IPMI", filepath.Join(folder, "username"), maxUser)
+		return who, fmt.Errorf("reading credentials: %s exceeds the %d bytes of IPMI", filepath.Join(folder, "username"), maxUser)
 	case len(who.Password) > maxPassword:
-		return who, fmt.Errorf("reading credentials: %s has more than the %d bytes of IPMI", filepath.Join(folder, "password"), maxPassword)
+		return who, fmt.Errorf("reading credentials: %s exceeds the %d bytes of IPMI", filepath.Join(folder, "password"), maxPassword)
 	}
 	return who, nil
 }

@@ -258,9 +258,9 @@ func TestConfig(t *testing.T) {
 		t.Fatalf("valid: %v", err)
 	}
 	for want, change := range map[string]func(*Config){
-		"there is no [[bmc]]":              func(c *Config) { c.BMCs = nil },
+		"[[bmc]] is missing":               func(c *Config) { c.BMCs = nil },
 		`bmc[0] (node://gpu-1): address =`: func(c *Config) { c.BMCs[0].Address = "https://10.0.0.1" },
-		"want HOST or HOST:PORT":           func(c *Config) { c.BMCs[0].Address = "-H evil" },
+		"must be HOST or HOST:PORT":        func(c *Config) { c.BMCs[0].Address = "-H evil" },
 		`"10.0.0.1:0"`:                     func(c *Config) { c.BMCs[0].Address = "10.0.0.1:0" },
 		"bmc[0] has the same address":      func(c *Config) { c.BMCs[1].Address = c.BMCs[0].Address },
 		"cipherSuite = 1,":                 func(c *Config) { c.BMCs[0].CipherSuite = 1 },

@@ -117,13 +117,13 @@ func answered(c command, o outcome) ([]byte, error) {
 	said := c.name + ": " + bmc.Shorten(o.stderr)
 	switch {
 	case o.notStarted != nil:
-		return nil, status.Error(codes.Aborted, c.name+": ipmitool was not started: "+o.notStarted.Error())
+		return nil, status.Error(codes.Aborted, c.name+": starting ipmitool: "+o.notStarted.Error())
 	case o.killed:
-		return nil, status.Error(codes.DeadlineExceeded, c.name+": ipmitool was killed before it ended: "+bmc.Shorten(o.stderr))
+		return nil, status.Error(codes.DeadlineExceeded, c.name+": ipmitool timed out and was killed: "+bmc.Shorten(o.stderr))
 	case o.exit == 0:
 		answer, ok := parse(o.stdout)
 		if !ok {
-			return nil, status.Error(codes.Unavailable, c.name+": ipmitool wrote no bytes: "+bmc.Shorten(o.stdout))
+			return nil, status.Error(codes.Unavailable, c.name+": ipmitool returned no bytes: "+bmc.Shorten(o.stdout))
 		}
 		return answer, nil
 	}
@@ -132,7 +132,7 @@ func answered(c command, o outcome) ([]byte, error) {
 	}
 	for _, text := range before {
 		if strings.Contains(o.stderr, text) {
-			return nil, status.Error(codes.Aborted, said+" (no such BMC at the address, a wrong user name or password, or another cipherSuite)")
+			return nil, status.Error(codes.Aborted, said+" (no BMC at this address, invalid user name or password, or another cipherSuite)")
 		}
 	}
 	return nil, status.Error(codes.Unavailable, said)
@@ -156,7 +156,7 @@ func completed(code, said string) error {
 func nothingSent(err error) error {
 	switch status.Code(err) { //nolint:exhaustive // the others say it themselves
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Unknown, codes.Internal:
-		return status.Error(codes.Aborted, "asking before the signal: "+status.Convert(err).Message())
+		return status.Error(codes.Aborted, "verifying before the request: "+status.Convert(err).Message())
 	}
 	return err
 }

@@ -21,7 +21,7 @@ func main() { daemon.Main(name, Default(), build) }
 
 func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 	if _, err := exec.LookPath(cfg.Program); err != nil {
-		return fmt.Errorf("finding ipmitool (--ipmitool; Debian's package has that name): %w", err)
+		return fmt.Errorf("finding ipmitool (set --ipmitool, or install the package ipmitool): %w", err)
 	}
 	return bmc.Serve(d, name, cfg.Config, cfg.Entries(), New(cfg))
 }

@@ -258,7 +258,7 @@ func TestIPMISim(t *testing.T) {
 // unless it is told so.
 func TestSafeByDefault(t *testing.T) {
 	err := Default().Validate()
-	for _, want := range []string{"--tls-cert-file", "there is no [[bmc]]"} {
+	for _, want := range []string{"--tls-cert-file", "[[bmc]] is missing"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the default configuration: %v, want it to ask for %s", err, want)
 		}

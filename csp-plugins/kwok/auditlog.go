@@ -75,7 +75,7 @@ type AuditLog struct {
 // that a crash cut short is removed: nothing has followed from it.
 func OpenAuditLog(path string) (*AuditLog, []Entry, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, nil, fmt.Errorf("making the folder of the audit log: %w", err)
+		return nil, nil, fmt.Errorf("creating the directory of the audit log: %w", err)
 	}
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -112,10 +112,10 @@ func parse(text []byte) ([]Entry, error) {
 // cut removes what stands behind the last whole entry.
 func (l *AuditLog) cut() error {
 	if err := l.file.Truncate(l.size); err != nil {
-		return fmt.Errorf("cutting the audit log: %w", err)
+		return fmt.Errorf("truncating the audit log: %w", err)
 	}
 	if _, err := l.file.Seek(l.size, io.SeekStart); err != nil {
-		return fmt.Errorf("cutting the audit log: %w", err)
+		return fmt.Errorf("truncating the audit log: %w", err)
 	}
 	return nil
 }

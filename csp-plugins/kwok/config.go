@@ -14,15 +14,15 @@ type Config struct {
 
 	// RebootTime is how long a machine has no power, and how long one that is
 	// terminated is still there.
-	RebootTime time.Duration `toml:"rebootTime" bounds:"at least 0s" flag:"reboot-time" usage:"how long a rebooting machine has no power, and one that is terminated is still there"`
+	RebootTime time.Duration `toml:"rebootTime" bounds:"at least 0s" flag:"reboot-time" usage:"Time that a simulated machine is off during a reboot, and time until a terminated machine is gone."`
 	// Books is the file of everything that was asked and done; required.
-	Books string `toml:"books" bounds:"not empty" flag:"books" usage:"append-only file of all that was asked and done; also what a restarted plugin goes on from"`
+	Books string `toml:"books" bounds:"not empty" flag:"books" usage:"Append-only file that records every request and its result. A restarted plugin resumes from it."`
 	// BootIDDir holds <node>/boot_id of machines that have a folder.
-	BootIDDir string `toml:"bootIDDir" flag:"boot-id-dir" usage:"folder where a reboot writes <node>/boot_id; empty writes none"`
+	BootIDDir string `toml:"bootIDDir" flag:"boot-id-dir" usage:"Directory in which a reboot writes <node>/boot_id. Empty writes no file."`
 	// RebootHook is run as HOOK NODE BOOTID when a machine comes up.
-	RebootHook string `toml:"rebootHook" flag:"reboot-hook" usage:"program that is run with a node's name and its new boot id when its machine comes up"`
+	RebootHook string `toml:"rebootHook" flag:"reboot-hook" usage:"Program that runs with the node name and the new boot ID as arguments after a machine has started. Empty runs none."`
 	// Faults is a JSON file that maps nodes (or *) to faults.
-	Faults string `toml:"faults" flag:"faults" usage:"JSON file that maps a node or * to fail=CODE, hang, mute, stall or lie; the node's annotation goes first"`
+	Faults string `toml:"faults" flag:"faults" usage:"JSON file that maps a node name, or * for all nodes, to an injected fault: fail=CODE, hang, mute, stall or lie. The annotation of a node takes precedence."`
 }
 
 // Default is the configuration without a file; it lacks the books.
@@ -34,7 +34,7 @@ func Default() Config {
 func (c Config) Validate() error {
 	problems := []error{config.CheckBounds(c), c.Server.Validate()}
 	if (c.Audience == "") != (len(c.Callers) == 0) {
-		problems = append(problems, errors.New("audience (--audience) and callers (--callers) belong together"))
+		problems = append(problems, errors.New("audience (--audience) and callers (--callers) must be set together"))
 	}
 	return errors.Join(problems...)
 }

@@ -35,7 +35,7 @@ const (
 const hookLimit = time.Minute
 
 // errGone means that the Node certainly does not exist.
-var errGone = errors.New("node is gone")
+var errGone = errors.New("node not found")
 
 // Machines are the simulated machines: their Nodes and, where they have one,
 // their folders.
@@ -111,10 +111,10 @@ func wrap(err error, doing, node string) error {
 // writeBootID replaces the file in one step, as a reader expects of /proc.
 func writeBootID(dir, bootID string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("making a machine's folder: %w", err)
+		return fmt.Errorf("creating the directory of a machine: %w", err)
 	}
 	if err := durable.Replace(filepath.Join(dir, "boot_id"), []byte(bootID+"\n"), 0o644); err != nil {
-		return fmt.Errorf("writing a boot id: %w", err)
+		return fmt.Errorf("writing a boot ID: %w", err)
 	}
 	return nil
 }
@@ -154,7 +154,7 @@ func ParseFault(text string) (Fault, error) {
 	switch f.Kind {
 	case NoFault, Hang, Mute, Stall, Lie:
 		if given {
-			return Fault{}, fmt.Errorf("fault %q: only fail has a code", text)
+			return Fault{}, fmt.Errorf("fault %q: only fail takes a code", text)
 		}
 		return f, nil
 	case Fail:
@@ -164,7 +164,7 @@ func ParseFault(text string) (Fault, error) {
 				return f, nil
 			}
 		}
-		return Fault{}, fmt.Errorf("fault %q: %q is no gRPC code such as ResourceExhausted", text, code)
+		return Fault{}, fmt.Errorf("fault %q: %q is not a gRPC code such as ResourceExhausted", text, code)
 	}
 	return Fault{}, fmt.Errorf("fault %q is not fail=CODE, hang, mute, stall or lie", text)
 }
@@ -183,11 +183,11 @@ func faultOf(node *corev1.Node, file string) (Fault, error) {
 		return Fault{}, nil
 	}
 	if err != nil {
-		return Fault{}, fmt.Errorf("reading the file of faults: %w", err)
+		return Fault{}, fmt.Errorf("reading the fault file: %w", err)
 	}
 	faults := map[string]string{}
 	if err := json.Unmarshal(b, &faults); err != nil {
-		return Fault{}, fmt.Errorf("reading the file of faults: %w", err)
+		return Fault{}, fmt.Errorf("reading the fault file: %w", err)
 	}
 	text, ok := faults[node.Name]
 	if !ok {

@@ -149,7 +149,7 @@ func (p *Plugin) signal(ctx context.Context, e Entry) (string, error) {
 		if err := p.enter(e); err != nil {
 			return "", err
 		}
-		return "", status.Error(fault.Code, "a failure was asked for")
+		return "", status.Error(fault.Code, "simulated failure")
 	case Hang:
 		e.Effect = Hung
 		return "", silence(ctx, p.enter(e))
@@ -192,7 +192,7 @@ func (p *Plugin) simulated(ctx context.Context, name string) (*corev1.Node, erro
 	node, err := p.Machines.node(ctx, name)
 	switch {
 	case errors.Is(err, errGone):
-		return nil, status.Errorf(codes.NotFound, "there is no node %q", name)
+		return nil, status.Errorf(codes.NotFound, "node %q does not exist", name)
 	case err != nil:
 		return nil, status.Error(codes.Aborted, err.Error())
 	case node.Annotations[simulatedAnnotation] != simulatedValue:
@@ -221,7 +221,7 @@ func (p *Plugin) repeated(e Entry) (id string, known bool, err error) {
 // repeat is the answer to the repetition of a job. The caller holds the lock.
 func (p *Plugin) repeat(j *job, e Entry) (string, error) {
 	if j.Node != e.Node || j.Verb != e.Verb {
-		return "", status.Errorf(codes.InvalidArgument, "the key was used for %s of node %q", j.Verb, j.Node)
+		return "", status.Errorf(codes.InvalidArgument, "the key was already used for %s of node %q", j.Verb, j.Node)
 	}
 	e.Effect, e.RequestID = Duplicate, j.RequestID
 	return j.RequestID, p.write(&e)

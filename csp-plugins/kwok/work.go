@@ -84,7 +84,7 @@ func (p *Plugin) carryOut(ctx context.Context, j *job) bool {
 				return true
 			}
 		}
-		p.Log.Warn("a request is held up", "node", j.Node, "request", j.RequestID, "error", err)
+		p.Log.Warn("request blocked, retrying", "node", j.Node, "request", j.RequestID, "error", err)
 		if !retry.Sleep(ctx, p.Clock, retryAfter) {
 			return false
 		}
@@ -128,7 +128,7 @@ func (p *Plugin) reboot(ctx context.Context, j *job) error {
 		}
 		hook, err := p.Machines.boot(ctx, j.Node, j.BootID)
 		if hook != nil {
-			p.Log.Warn("hook failed", "node", j.Node, "error", hook)
+			p.Log.Warn("reboot hook failed", "node", j.Node, "error", hook)
 		}
 		if err != nil {
 			return err

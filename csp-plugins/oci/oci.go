@@ -35,17 +35,17 @@ const callLimit = 20 * time.Second
 func New(c Config) (*Provider, error) {
 	identity, err := identify(c)
 	if err != nil {
-		return nil, fmt.Errorf("finding the credentials of OCI (auth is %s): %w", c.Auth, err)
+		return nil, fmt.Errorf("finding the OCI credentials (auth is %s): %w", c.Auth, err)
 	}
 	p := &Provider{}
 	if p.compute, err = core.NewComputeClientWithConfigurationProvider(identity); err != nil {
-		return nil, fmt.Errorf("making a client of OCI: %w", err)
+		return nil, fmt.Errorf("creating an OCI client: %w", err)
 	}
 	if p.network, err = core.NewVirtualNetworkClientWithConfigurationProvider(identity); err != nil {
-		return nil, fmt.Errorf("making a client of OCI: %w", err)
+		return nil, fmt.Errorf("creating an OCI client: %w", err)
 	}
 	if p.work, err = workrequests.NewWorkRequestClientWithConfigurationProvider(identity); err != nil {
-		return nil, fmt.Errorf("making a client of OCI: %w", err)
+		return nil, fmt.Errorf("creating an OCI client: %w", err)
 	}
 	// The janitor repeats; a client that repeats by itself, or holds requests back,
 	// hides what was done.
@@ -247,7 +247,7 @@ func (p *Provider) Progress(ctx context.Context, _, operation string) (cloud.Pro
 func (p *Provider) why(ctx context.Context, operation string) (words string) {
 	list, err := p.work.ListWorkRequestErrors(shown(ctx), workrequests.ListWorkRequestErrorsRequest{WorkRequestId: &operation})
 	if err != nil {
-		return fmt.Sprintf(": and asking why: %v", err)
+		return fmt.Sprintf(": reading the cause: %v", err)
 	}
 	for _, one := range list.Items {
 		if one.Code != nil && one.Message != nil {
@@ -272,12 +272,12 @@ type Config struct {
 	cloud.Config
 	cloud.Proof
 	// Auth is one of the ways above.
-	Auth string `toml:"auth" flag:"auth" usage:"how the plugin proves who it is: workload-identity (OKE), instance-principal or config-file"`
+	Auth string `toml:"auth" flag:"auth" usage:"Authentication of the plugin: workload-identity (OKE), instance-principal or config-file."`
 	// ConfigFile and Profile are for config-file.
-	ConfigFile string `toml:"configFile" flag:"oci-config-file" usage:"configuration file of the OCI command line, for --auth=config-file; its key_file is read as well"`
-	Profile    string `toml:"profile" flag:"oci-profile" usage:"profile of the configuration file"`
+	ConfigFile string `toml:"configFile" flag:"oci-config-file" usage:"Configuration file of the OCI CLI, for --auth=config-file. The file that its key_file names is read too."`
+	Profile    string `toml:"profile" flag:"oci-profile" usage:"Profile in the configuration file of the OCI CLI."`
 	// Endpoint replaces the address of the APIs.
-	Endpoint string `toml:"endpoint" flag:"oci-endpoint" usage:"URL that serves the Core Services and Work Requests APIs; empty is those of the region"`
+	Endpoint string `toml:"endpoint" flag:"oci-endpoint" usage:"URL of the Core Services and Work Requests APIs. Empty uses the endpoints of the region."`
 }
 
 // Default is the configuration without a file.
@@ -292,10 +292,10 @@ func (c Config) Validate() error {
 	case Workload, Instance:
 	case File:
 		if c.ConfigFile == "" {
-			problems = append(problems, errors.New("configFile (--oci-config-file) is empty, and auth (--auth) is config-file"))
+			problems = append(problems, errors.New("configFile (--oci-config-file) is empty, and auth (--auth) config-file requires it"))
 		}
 	default:
-		problems = append(problems, fmt.Errorf("auth (--auth) is %q, want %s, %s or %s", c.Auth, Workload, Instance, File))
+		problems = append(problems, fmt.Errorf("auth (--auth) is %q, use %s, %s or %s", c.Auth, Workload, Instance, File))
 	}
 	return errors.Join(problems...)
 }

@@ -75,14 +75,14 @@ var (
 func (c Config) Validate() error {
 	problems := []error{c.Config.Validate(), bmc.ValidateDefaults(c.Defaults.Entry), bmc.ValidateEntries(c.Entries(), ways)}
 	if c.Defaults.System != "" || c.Defaults.Pin != "" || c.Defaults.ServerName != "" {
-		problems = append(problems, errors.New("[defaults]: system, pin and serverName belong to one [[bmc]] each"))
+		problems = append(problems, errors.New("[defaults]: system, pin and serverName are set only in a [[bmc]]"))
 	}
 	systems := map[string]int{}
 	for i, b := range c.All() {
 		found := b.problems()
 		where := b.Address + " " + b.System
 		if first, twice := systems[where]; twice {
-			found = append(found, fmt.Sprintf("bmc[%d] has the same address and system: want another machine", first))
+			found = append(found, fmt.Sprintf("bmc[%d] has the same address and system: use those of another machine", first))
 		}
 		systems[where] = i
 		for _, text := range found {
@@ -97,19 +97,19 @@ func (b BMC) problems() []string {
 	var found []string
 	u, err := url.Parse(b.Address)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.TrimSuffix(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
-		found = append(found, fmt.Sprintf("address = %q, want https://HOST or https://HOST:PORT", b.Address))
+		found = append(found, fmt.Sprintf("address = %q must be https://HOST or https://HOST:PORT", b.Address))
 	}
 	if b.System != "" && !systemForm.MatchString(b.System) {
-		found = append(found, fmt.Sprintf("system = %q, want the id of a member of /redfish/v1/Systems, such as System.Embedded.1", b.System))
+		found = append(found, fmt.Sprintf("system = %q must be the ID of a member of /redfish/v1/Systems, such as System.Embedded.1", b.System))
 	}
 	if b.Pin != "" && !pinForm.MatchString(b.Pin) {
-		found = append(found, fmt.Sprintf("pin = %q, want 64 hexadecimal digits: openssl x509 -noout -fingerprint -sha256, without colons", b.Pin))
+		found = append(found, fmt.Sprintf("pin = %q must have 64 hexadecimal digits: openssl x509 -noout -fingerprint -sha256, without colons", b.Pin))
 	}
 	if b.CAFile != "" && !filepath.IsAbs(b.CAFile) {
-		found = append(found, fmt.Sprintf("caFile = %q, want the absolute path of a PEM file", b.CAFile))
+		found = append(found, fmt.Sprintf("caFile = %q must be the absolute path of a PEM file", b.CAFile))
 	}
 	if b.Pin != "" && (b.CAFile != "" || b.ServerName != "") {
-		found = append(found, "pin stands for itself: want no caFile or serverName with it")
+		found = append(found, "pin excludes caFile and serverName")
 	}
 	return found
 }

@@ -107,7 +107,7 @@ func words(refused *schemas.Error) string {
 func nothingSent(err error) error {
 	switch status.Code(err) { //nolint:exhaustive // the others say it themselves
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Unknown, codes.Internal:
-		return status.Error(codes.Aborted, "asking before the signal: "+status.Convert(err).Message())
+		return status.Error(codes.Aborted, "verifying before the request: "+status.Convert(err).Message())
 	}
 	return err
 }

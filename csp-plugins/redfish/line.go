@@ -35,7 +35,7 @@ const (
 func (d *Driver) with(ctx context.Context, machine string, do func(*gofish.APIClient, *line) error) error {
 	b, known := d.bmcs[machine]
 	if !known {
-		return status.Errorf(codes.FailedPrecondition, "the plugin's configuration has no [[bmc]] of %s", machine)
+		return status.Errorf(codes.FailedPrecondition, "the plugin configuration has no [[bmc]] of %s", machine)
 	}
 	who, err := bmc.ReadCredentials(b.Credentials)
 	if err != nil {
@@ -105,11 +105,11 @@ func newLine(b BMC) (*line, error) {
 
 func pinned(s tls.ConnectionState, pin string) error {
 	if len(s.PeerCertificates) == 0 {
-		return errors.New("the BMC shows no certificate")
+		return errors.New("the BMC sent no certificate")
 	}
 	sum := sha256.Sum256(s.PeerCertificates[0].Raw)
 	if got := hex.EncodeToString(sum[:]); !strings.EqualFold(got, pin) {
-		return fmt.Errorf("the BMC's certificate has the SHA-256 %s, the pin is %s", got, strings.ToLower(pin))
+		return fmt.Errorf("the certificate of the BMC has the SHA-256 %s, and the pin is %s", got, strings.ToLower(pin))
 	}
 	return nil
 }
@@ -117,7 +117,7 @@ func pinned(s tls.ConnectionState, pin string) error {
 // RoundTrip sends a request to the BMC.
 func (l *line) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Host != l.host || r.URL.Scheme != "https" {
-		return nil, fmt.Errorf("the BMC at %s names %s://%s, which is not asked", l.host, r.URL.Scheme, r.URL.Host)
+		return nil, fmt.Errorf("the BMC at %s refers to %s://%s, which is not followed", l.host, r.URL.Scheme, r.URL.Host)
 	}
 	if r.Method == http.MethodPost {
 		r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{

@@ -302,12 +302,12 @@ func TestClaims(t *testing.T) {
 		t.Errorf("its machine: resets %v, want one", got)
 	}
 	testkit.Until(t, time.Minute, func() bool { // logged of both who claim it
-		return strings.Count(w.said.String(), "another node claims the machine of a node") == 2
+		return strings.Count(w.said.String(), "machine claimed by another node") == 2
 	})
 	// Somebody wrote two lines for one machine.
 	fakes[b].Change(system, func(s *redfishfake.System) { s.UUID = w.uuids[a] })
-	refused(a, "can not be decided")
-	refused(b, "can not be decided")
+	refused(a, "is undecidable")
+	refused(b, "is undecidable")
 	if got := len(fakes[a].System(system).Resets) + len(fakes[b].System(system).Resets); got != 1 {
 		t.Errorf("%d resets, want none but the first", got)
 	}
@@ -317,7 +317,7 @@ func TestClaims(t *testing.T) {
 // unless it is told so.
 func TestSafeByDefault(t *testing.T) {
 	err := Default().Validate()
-	for _, want := range []string{"--tls-cert-file", "there is no [[bmc]]"} {
+	for _, want := range []string{"--tls-cert-file", "[[bmc]] is missing"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the default configuration: %v, want it to ask for %s", err, want)
 		}

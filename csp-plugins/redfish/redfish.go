@@ -119,9 +119,9 @@ func find(client *gofish.APIClient, b BMC) (*schemas.ComputerSystem, error) {
 	case err != nil:
 		return nil, answered(err, true)
 	case len(list.ItemLinks) == 0:
-		return nil, status.Errorf(codes.Aborted, "the BMC at %s shows no ComputerSystem (yet)", b.Address)
+		return nil, status.Errorf(codes.Aborted, "the BMC at %s lists no ComputerSystem (yet), retry", b.Address)
 	case len(list.ItemLinks) > 1:
-		return nil, status.Errorf(codes.FailedPrecondition, "the BMC at %s has several ComputerSystems: say which one by system in its [[bmc]], of %s", b.Address, ids(list.ItemLinks))
+		return nil, status.Errorf(codes.FailedPrecondition, "the BMC at %s has several ComputerSystems: set system in its [[bmc]] to one of %s", b.Address, ids(list.ItemLinks))
 	}
 	return read(client, list.ItemLinks[0])
 }

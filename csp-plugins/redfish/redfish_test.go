@@ -202,7 +202,7 @@ func TestChoose(t *testing.T) {
 		{name: "graceful", order: []string{GracefulRestart, ForceRestart}, state: "On", offered: all, want: []string{GracefulRestart, ForceRestart}},
 		{name: "force waits for no operating system", order: []string{GracefulRestart, ForceRestart}, force: true, state: "On", offered: all, want: []string{ForceRestart}},
 		{name: "force with nothing but graceful", order: []string{GracefulRestart}, force: true, state: "On", offered: all, refusal: codes.FailedPrecondition},
-		{name: "none is offered", order: []string{FullPowerCycle}, state: "On", offered: all, refusal: codes.FailedPrecondition, words: "the plugin may take FullPowerCycle (reset in its [[bmc]])"},
+		{name: "none is offered", order: []string{FullPowerCycle}, state: "On", offered: all, refusal: codes.FailedPrecondition, words: "the plugin is configured for FullPowerCycle (reset in its [[bmc]])"},
 		{name: "off and on alone", order: order, state: "On", offered: []string{"On", "ForceOff", "Nmi"}, refusal: codes.FailedPrecondition, words: "reset it through csp-plugins/ipmi"},
 		{name: "changing", order: order, state: "PoweringOn", offered: all, refusal: codes.Aborted, words: `"PoweringOn"`},
 		{name: "in reset", order: order, state: "Reset", offered: all, refusal: codes.Aborted, words: `"Reset"`},

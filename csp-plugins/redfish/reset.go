@@ -44,9 +44,9 @@ func choose(w target, state schemas.PowerState, offered []schemas.ResetType) ([]
 	wanted := make([]schemas.ResetType, 0, len(w.order))
 	switch power := powerOf(state); {
 	case power == bmc.Changing:
-		return nil, status.Errorf(codes.Aborted, "the BMC says that the power of the machine is %q: waiting until it is on", state)
+		return nil, status.Errorf(codes.Aborted, "the BMC reports the power state %q of the machine, retrying until it is on", state)
 	case power == bmc.Off && !w.powerOn:
-		return nil, status.Error(codes.Aborted, "the machine is off, and somebody may work on it: switch it on, or set powerOn in its [[bmc]]")
+		return nil, status.Error(codes.Aborted, "the machine is off and may be under maintenance: switch it on, or set powerOn in its [[bmc]]")
 	case power == bmc.Off:
 		wanted = append(wanted, schemas.OnResetType, schemas.ForceOnResetType)
 	default:
@@ -65,9 +65,9 @@ func choose(w target, state schemas.PowerState, offered []schemas.ResetType) ([]
 	}
 	advice := ""
 	if slices.Contains(offered, schemas.ForceOffResetType) && !slices.ContainsFunc(ways, func(way string) bool { return slices.Contains(offered, schemas.ResetType(way)) }) {
-		advice = ". It can only be switched off and on, which could leave it off halfway: reset it through csp-plugins/ipmi, whose power cycle the BMC carries out as one"
+		advice = ". The machine supports only power off and power on, which can fail in between: reset it through csp-plugins/ipmi, whose power cycle is a single request"
 	}
-	return nil, status.Errorf(codes.FailedPrecondition, "the machine offers the reset types %s, the plugin may take %s (reset in its [[bmc]])%s", texts(offered), texts(wanted), advice)
+	return nil, status.Errorf(codes.FailedPrecondition, "the machine supports the reset types %s, and the plugin is configured for %s (reset in its [[bmc]])%s", texts(offered), texts(wanted), advice)
 }
 
 func texts(types []schemas.ResetType) string {
@@ -110,7 +110,7 @@ func ask(client *gofish.APIClient, path string) (over bool, err error) {
 	answer, err := client.Get(path)
 	if refused, ok := errors.AsType[*schemas.Error](err); ok && refused.HTTPReturnedStatusCode != http.StatusNotFound {
 		// A monitor answers as the request itself would have. But the BMC took that one.
-		return true, status.Error(codes.Unavailable, bmc.Shorten("the BMC took the reset, and its task was refused: "+words(refused)))
+		return true, status.Error(codes.Unavailable, bmc.Shorten("the BMC accepted the reset, and its task was rejected: "+words(refused)))
 	}
 	if err != nil {
 		return true, nil
@@ -132,7 +132,7 @@ func verdict(task *schemas.Task) (over bool, err error) {
 	case schemas.CompletedTaskState:
 		return true, nil
 	case schemas.ExceptionTaskState, schemas.KilledTaskState, schemas.CancelledTaskState:
-		text := []string{"the BMC took the reset, and its task ended as " + string(task.TaskState) + ":"}
+		text := []string{"the BMC accepted the reset, and its task ended as " + string(task.TaskState) + ":"}
 		for _, m := range task.Messages {
 			text = append(text, m.MessageID, m.Message)
 		}

@@ -84,7 +84,7 @@ func (e *Extra) PutJSON(b []byte, at int) ([]byte, error) {
 	}
 	doc, err := json.Marshal(e.Put(known))
 	if err != nil {
-		return nil, fmt.Errorf("encoding what this version does not know: %w", err)
+		return nil, fmt.Errorf("encoding the unknown fields: %w", err)
 	}
 	return append(b[:at], doc...), nil
 }
@@ -95,7 +95,7 @@ func tree(doc []byte) (any, error) {
 	dec.UseNumber()
 	var out any
 	if err := dec.Decode(&out); err != nil {
-		return nil, fmt.Errorf("reading what this version does not know: %w", err)
+		return nil, fmt.Errorf("decoding the unknown fields: %w", err)
 	}
 	return out, nil
 }

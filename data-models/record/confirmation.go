@@ -56,7 +56,7 @@ func (e Event) Waits() (what string, within time.Duration, ok bool) {
 func ConfirmationID(waiting string) (string, error) {
 	of, err := hex.DecodeString(strings.ReplaceAll(waiting, "-", ""))
 	if err != nil || len(of) != 16 || uuid(of) != waiting {
-		return "", fmt.Errorf("%q is not a UUID in lower case", waiting)
+		return "", fmt.Errorf("%q is not a lower-case UUID", waiting)
 	}
 	sum := sha256.Sum256([]byte("nvsentinel confirmation of " + waiting))
 	id := sum[:16]

@@ -222,9 +222,9 @@ func ParseStrategy(s string) (Strategy, error) {
 		return Strategy(s), nil
 	}
 	earlier := map[string]string{
-		"EXECUTE_REMEDIATION": "; what the earlier NVSentinel calls so is PROCESS",
-		"STORE_ONLY":          "; what the earlier NVSentinel calls so is PERSIST_ONLY",
-		"STORE_AND_ANALYSE":   "; nothing here is like it: what is PERSIST_ONLY is not analysed",
+		"EXECUTE_REMEDIATION": ": use PROCESS in place of this value of the earlier NVSentinel",
+		"STORE_ONLY":          ": use PERSIST_ONLY in place of this value of the earlier NVSentinel",
+		"STORE_AND_ANALYSE":   ": this value of the earlier NVSentinel has no replacement, PERSIST_ONLY events are not analyzed",
 	}
 	return "", fmt.Errorf("processing strategy %q is not PROCESS or PERSIST_ONLY%s", s, earlier[s])
 }

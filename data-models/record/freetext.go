@@ -6,7 +6,7 @@ import "regexp"
 var messageField = regexp.MustCompile(`\bevent\s*(?:\.\s*\??\s*message\b|\[\s*\??\s*(?:'message'|"message")\s*\])`)
 
 // MessageWarning says what is wrong with an expression that ReadsMessage.
-const MessageWarning = "reads event.message, in which programs without rights have words of their own (names of processes, files and commands): " +
+const MessageWarning = "reads event.message, which contains text from unprivileged programs (names of processes, files and commands): " +
 	"use checkName, errorCode or entitiesImpacted"
 
 // ReadsMessage tells whether a CEL expression reads the message of an event.

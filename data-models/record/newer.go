@@ -18,7 +18,7 @@ const Version = 1
 // read as far as it can be, and waits for a newer program to go on with it.
 func NeedsNewer(r Record) string {
 	if r.MinVersion > Version {
-		return fmt.Sprintf("only programs of record version %d or newer may change it, this one has version %d", r.MinVersion, Version)
+		return fmt.Sprintf("changes require a program with record version %d or newer, this program has version %d", r.MinVersion, Version)
 	}
 	st := r.Status
 	for _, f := range []struct {
@@ -31,7 +31,7 @@ func NeedsNewer(r Record) string {
 		{"remediation", string(outcomeOf(st)), slices.Contains(outcomes, outcomeOf(st))},
 	} {
 		if !f.known {
-			return fmt.Sprintf("this version does not know the value %.64q of %s", f.value, f.name)
+			return fmt.Sprintf("the value %.64q of %s is unknown to this version", f.value, f.name)
 		}
 	}
 	return ""

@@ -140,7 +140,7 @@ func legal[T ~string](field string, table map[T][]T, from, to T) error {
 func monotone(before, after Status) error {
 	var problems []error
 	if before.Session != "" && after.Session != before.Session {
-		problems = append(problems, fmt.Errorf("%w: session from %q to %q", ErrIllegalTransition, before.Session, after.Session))
+		problems = append(problems, fmt.Errorf("%w: quarantine session from %q to %q", ErrIllegalTransition, before.Session, after.Session))
 	}
 	for i, f := range before.Faults {
 		if i >= len(after.Faults) || after.Faults[i].Key != f.Key {
@@ -150,7 +150,7 @@ func monotone(before, after Status) error {
 		}
 	}
 	if n := attempts(before); n > attempts(after) {
-		problems = append(problems, fmt.Errorf("%w: %d of %d repair attempts dropped", ErrIllegalTransition, n-attempts(after), n))
+		problems = append(problems, fmt.Errorf("%w: %d of %d remediation attempts dropped", ErrIllegalTransition, n-attempts(after), n))
 	}
 	return errors.Join(problems...)
 }

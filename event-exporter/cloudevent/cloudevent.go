@@ -38,10 +38,10 @@ type Frame struct {
 func NewFrame(metadata map[string]string) (Frame, error) {
 	name := metadata[ClusterKey]
 	if name == "" {
-		return Frame{}, errors.New(`the key "cluster" is missing: it names the cluster in every event`)
+		return Frame{}, errors.New(`the key cluster is missing: set it, because every event contains it`)
 	}
 	if !cluster.MatchString(name) {
-		return Frame{}, fmt.Errorf("cluster %q is not made of letters, digits, '.', '_' and '-', with a letter or digit at both ends", name)
+		return Frame{}, fmt.Errorf("cluster %q must consist of letters, digits, '.', '_' and '-', with a letter or digit at both ends", name)
 	}
 	return Frame{source: "nvsentinel://" + name + "/healthevents", metadata: maps.Clone(metadata)}, nil
 }
@@ -63,7 +63,7 @@ func (f Frame) Of(r record.Record) (event.Event, error) {
 		return e, fmt.Errorf("encoding the data of record %q: %w", r.ID, err)
 	}
 	if err := e.Validate(); err != nil {
-		return e, fmt.Errorf("record %q makes no CloudEvent: %w", r.ID, err)
+		return e, fmt.Errorf("encoding record %q as a CloudEvent: %w", r.ID, err)
 	}
 	return e, nil
 }

@@ -114,7 +114,7 @@ func TestNewFrame(t *testing.T) {
 			t.Errorf("cluster %q: %v", name, err)
 		}
 	}
-	if _, err := cloudevent.NewFrame(nil); err == nil || !strings.Contains(err.Error(), `"cluster" is missing`) {
+	if _, err := cloudevent.NewFrame(nil); err == nil || !strings.Contains(err.Error(), `cluster is missing`) {
 		t.Errorf("no metadata: %v", err)
 	}
 }

@@ -36,14 +36,14 @@ type settings struct {
 
 func main() {
 	var s settings
-	flag.StringVar(&s.listen, "listen", ":9090", "host:port or unix:///path that the janitor calls")
-	flag.StringVar(&s.controller, "controller", "http://rack-controller", "URL of the rack controller")
-	flag.StringVar(&s.cert, "tls-cert-file", "", "PEM file of the plugin's certificate; read again for every connection")
-	flag.StringVar(&s.key, "tls-key-file", "", "PEM file of the certificate's key")
-	flag.StringVar(&s.caller, "caller", "system:serviceaccount:nvsentinel:janitor", "service account that may call; empty admits everybody, which only a Unix socket or a loopback address may")
-	flag.StringVar(&s.audience, "audience", "csp-plugin", "audience that the caller's token must be meant for")
-	flag.StringVar(&s.api, "api-server", "https://kubernetes.default.svc", "URL of the API server that reviews tokens")
-	flag.StringVar(&s.accountPath, "account-dir", "/var/run/secrets/kubernetes.io/serviceaccount", "folder with the API server's ca.crt and the plugin's own token")
+	flag.StringVar(&s.listen, "listen", ":9090", "Address on which the plugin serves the janitor, as host:port or unix:///path.")
+	flag.StringVar(&s.controller, "controller", "http://rack-controller", "URL of the rack controller.")
+	flag.StringVar(&s.cert, "tls-cert-file", "", "PEM file with the certificate of the plugin, read again for every connection.")
+	flag.StringVar(&s.key, "tls-key-file", "", "PEM file with the private key of the certificate.")
+	flag.StringVar(&s.caller, "caller", "system:serviceaccount:nvsentinel:janitor", "Service account that may call the plugin. Empty admits every caller, which is allowed only on a Unix socket or a loopback address.")
+	flag.StringVar(&s.audience, "audience", "csp-plugin", "Audience that the token of the caller must contain.")
+	flag.StringVar(&s.api, "api-server", "https://kubernetes.default.svc", "URL of the API server that reviews tokens.")
+	flag.StringVar(&s.accountPath, "account-dir", "/var/run/secrets/kubernetes.io/serviceaccount", "Directory with the ca.crt of the API server and the token of the plugin.")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

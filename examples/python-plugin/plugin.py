@@ -123,12 +123,12 @@ class Callers(grpc.ServerInterceptor):
         try:
             status = self.review(token)
         except (OSError, ValueError) as error:  # nothing was done
-            context.abort_with_status(later(code_pb2.UNAVAILABLE, f"the token can not be verified: {error}", 5))
+            context.abort_with_status(later(code_pb2.UNAVAILABLE, f"the token cannot be verified: {error}", 5))
         if not status.get("authenticated") or self.audience not in status.get("audiences", []):
             context.abort(grpc.StatusCode.UNAUTHENTICATED, "the token is not valid: " + status.get("error", ""))
         name = status.get("user", {}).get("username")
         if name != self.caller:
-            context.abort(grpc.StatusCode.PERMISSION_DENIED, f"{name!r} is not admitted")
+            context.abort(grpc.StatusCode.PERMISSION_DENIED, f"{name!r} is not an allowed identity")
         self.admitted = {k: until for k, until in self.admitted.items() if until > now}
         self.admitted[key] = now + self.KEEP
 
@@ -162,8 +162,8 @@ def certificate(options):
 
 def parse():
     flags = argparse.ArgumentParser()
-    flags.add_argument("--listen", default="[::]:9090", help="host:port or unix:///path that the janitor calls")
-    flags.add_argument("--controller", default="http://rack-controller", help="URL of the rack controller")
+    flags.add_argument("--listen", default="[::]:9090", help="Address on which the plugin serves the janitor, as host:port or unix:///path.")
+    flags.add_argument("--controller", default="http://rack-controller", help="URL of the rack controller.")
     flags.add_argument("--tls-cert-file", default="")
     flags.add_argument("--tls-key-file", default="")
     flags.add_argument(

@@ -64,7 +64,7 @@ func TestAdmit(t *testing.T) {
 			[]budget.Limit{with(number(1), func(l *budget.Limit) { l.Duration = time.Hour })}, nodes(4, 3), queue(true, "x"), []string{"x"}, "",
 		},
 		"within the window": {
-			[]budget.Limit{with(number(1), func(l *budget.Limit) { l.Duration = time.Hour + 1 })}, nodes(4, 3), queue(true, "x"), nil, "went into quarantine within",
+			[]budget.Limit{with(number(1), func(l *budget.Limit) { l.Duration = time.Hour + 1 })}, nodes(4, 3), queue(true, "x"), nil, "were quarantined within",
 		},
 		"an unknown beginning counts": {
 			[]budget.Limit{with(number(1), func(l *budget.Limit) { l.Duration, l.ResetAt = time.Hour, now })},

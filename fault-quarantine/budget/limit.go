@@ -37,16 +37,16 @@ func (l Limit) Validate(at string) error {
 		problems = append(problems, fmt.Errorf("%s.name is empty", at))
 	}
 	if l.Percentage == nil && l.Nodes == nil {
-		problems = append(problems, fmt.Errorf("%s limits nothing: give percentage or nodes", at))
+		problems = append(problems, fmt.Errorf("%s has no limit: set percentage or nodes", at))
 	}
 	if p := l.Percentage; p != nil && (*p < 0 || *p > 100) {
-		problems = append(problems, fmt.Errorf("%s.percentage is %d; it must be 0 to 100", at, *p))
+		problems = append(problems, fmt.Errorf("%s.percentage is %d: must be 0 to 100", at, *p))
 	}
 	if n := l.Nodes; n != nil && *n < 0 {
-		problems = append(problems, fmt.Errorf("%s.nodes is %d; it must not be negative", at, *n))
+		problems = append(problems, fmt.Errorf("%s.nodes is %d: must not be negative", at, *n))
 	}
 	if l.Duration < 0 {
-		problems = append(problems, fmt.Errorf("%s.duration is %s; it must not be negative", at, l.Duration))
+		problems = append(problems, fmt.Errorf("%s.duration is %s: must not be negative", at, l.Duration))
 	}
 	return errors.Join(problems...)
 }
@@ -79,7 +79,7 @@ func (l Limit) refusal(group string, u Use, holders []string) string {
 		where = fmt.Sprintf(" of %s=%q", l.Label, group)
 	}
 	if l.Duration > 0 {
-		when = fmt.Sprintf(" went into quarantine within %s", l.Duration)
+		when = fmt.Sprintf(" were quarantined within %s", l.Duration)
 	}
 	return fmt.Sprintf("budget %s: %d nodes%s%s, %d allowed", l.Name, u.Used, where, when, u.Allowed) + listed(holders)
 }
@@ -105,5 +105,5 @@ func listed(holders []string) string {
 	if n := len(holders) - maxHolders; n > 0 {
 		more = fmt.Sprintf(" and %d more", n)
 	}
-	return "; held by " + strings.Join(first, ", ") + more
+	return ", used by " + strings.Join(first, ", ") + more
 }

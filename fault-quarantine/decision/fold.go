@@ -250,7 +250,7 @@ func (f *fold) holding() (wait, why string) {
 		}
 	}
 	if f.Node != nil && f.Node.Kept {
-		return WaitLemon, "the Node's annotation says so"
+		return WaitLemon, "recorded in the annotation of the Node"
 	}
 	if why := f.repairing(); why != "" {
 		return WaitRepair, why

@@ -83,16 +83,16 @@ func Validate(sets []Set) error {
 			problems = append(problems, fmt.Errorf("%s.name is empty", at))
 		}
 		if names[s.Name] {
-			problems = append(problems, fmt.Errorf("%s.name is given twice", at))
+			problems = append(problems, fmt.Errorf("%s.name is a duplicate", at))
 		}
 		names[s.Name] = true
 		problems = append(problems, reserved(s, at))
 		if len(s.Match.All)+len(s.Match.Any) == 0 {
-			problems = append(problems, fmt.Errorf("%s.match has neither all nor any rules", at))
+			problems = append(problems, fmt.Errorf("%s.match has no rules: set all or any", at))
 		}
 		problems = append(problems, validMarks(s, at))
 		if s.Taint == nil && s.Label == nil && !s.Cordon.ShouldCordon {
-			problems = append(problems, fmt.Errorf("%s asks for nothing: give cordon.shouldCordon, taint or label", at))
+			problems = append(problems, fmt.Errorf("%s has no effect: set cordon.shouldCordon, taint or label", at))
 		}
 	}
 	return errors.Join(problems...)

@@ -70,12 +70,12 @@ func (e environments) compile(expression string) (cel.Program, error) {
 	checked, issues := e.typed.Compile(expression)
 	if err := issues.Err(); err != nil {
 		if strings.Contains(err.Error(), "undefined field") {
-			return nil, fmt.Errorf("%w\n an event has: %s", err, strings.Join(known(reflect.TypeFor[eventShape]()), ", "))
+			return nil, fmt.Errorf("%w\n fields of an event: %s", err, strings.Join(known(reflect.TypeFor[eventShape]()), ", "))
 		}
 		return nil, err
 	}
 	if t := checked.OutputType(); t != cel.BoolType && t != cel.DynType {
-		return nil, fmt.Errorf("it returns %s, not bool", t)
+		return nil, fmt.Errorf("the result type is %s, must be bool", t)
 	}
 	ast, issues := e.dynamic.Compile(expression)
 	if err := issues.Err(); err != nil {

@@ -31,10 +31,10 @@ func reserved(s Set, at string) error {
 	var problems []error
 	if l := s.Label; l != nil && (slices.Contains(reservedLabels, l.Key) || strings.Contains(l.Key, reservedPart) ||
 		slices.ContainsFunc(reservedPrefixes, func(p string) bool { return strings.HasPrefix(l.Key, p) })) {
-		problems = append(problems, fmt.Errorf("%s.label.key %q says what a node is, and is not for rule sets to change", at, l.Key))
+		problems = append(problems, fmt.Errorf("%s.label.key %q identifies a node and cannot be changed by rule sets", at, l.Key))
 	}
 	if t := s.Taint; t != nil && strings.Contains(t.Key, kubernetes) {
-		problems = append(problems, fmt.Errorf("%s.taint.key %q is a taint of Kubernetes' own, and is not for rule sets to change", at, t.Key))
+		problems = append(problems, fmt.Errorf("%s.taint.key %q is reserved by Kubernetes and cannot be changed by rule sets", at, t.Key))
 	}
 	return errors.Join(problems...)
 }

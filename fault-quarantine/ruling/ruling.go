@@ -54,7 +54,7 @@ func Compile(sets []Set) (*Rules, error) {
 	}
 	env, err := newEnvironments()
 	if err != nil {
-		return nil, fmt.Errorf("making the CEL environment: %w", err)
+		return nil, fmt.Errorf("creating the CEL environment: %w", err)
 	}
 	rules := &Rules{}
 	var problems []error

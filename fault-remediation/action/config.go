@@ -147,7 +147,7 @@ func Compile(configs Configs, templates Templates, read func(name string) ([]byt
 			continue
 		}
 		if _, twice := p.actions[a.Name]; twice {
-			problems = append(problems, fmt.Errorf("remediationActions.%q: %s is configured twice", name, a.Name))
+			problems = append(problems, fmt.Errorf("remediationActions.%q: %s is a duplicate", name, a.Name))
 		}
 		p.actions[a.Name] = a
 	}
@@ -204,7 +204,7 @@ func (c Config) chained() (Config, error) {
 		"completeConditionType": c.CompleteConditionType != "", "healthRule": c.HealthRule != nil,
 	} {
 		if given {
-			return c, fmt.Errorf("chain: stands in place of an object, and %s is given too", key)
+			return c, fmt.Errorf("chain: replaces the object, remove %s", key)
 		}
 	}
 	c.APIGroup, c.Version, c.Kind, c.TemplateFileName, c.CompleteConditionType = chainGroup, janitorVersion, RunKind, chainTemplate, "Succeeded"
@@ -224,7 +224,7 @@ func (c Config) validate(a Action) []error {
 	switch c.Scope {
 	case "", ScopeCluster:
 		if c.Namespace != "" {
-			problems = append(problems, errors.New("namespace: a Cluster scope has none"))
+			problems = append(problems, errors.New("namespace: must be empty for scope Cluster"))
 		}
 	case ScopeNamespaced:
 		if c.Namespace == "" {

@@ -23,7 +23,7 @@ func (p Policy) ActsOnNode(name record.Action) (why string, certainly bool) {
 	}
 	for _, whole := range []record.Action{record.ActionRestartVM, record.ActionRestartBM, record.ActionReplaceVM} {
 		if other, ok := p.Of(whole); ok && other.Group == a.Group {
-			return fmt.Sprintf("equivalenceGroup %q, which is that of %s", a.Group, whole), true
+			return fmt.Sprintf("equivalenceGroup %q, the group of %s", a.Group, whole), true
 		}
 	}
 	return "", false

@@ -55,14 +55,14 @@ func (p Policy) checkEscalation(a Action) []error {
 	case !known:
 		return problem("%s is not configured", a.Escalate)
 	case to.Group == a.Group:
-		return problem("%s is of the same equivalence group %s, whose attempts are used up then", to.Name, to.Group)
+		return problem("%s has the same equivalence group %s, so its attempts are used up too", to.Name, to.Group)
 	case to.Rank < a.Rank:
 		return problem("%s (rank %d) is weaker than %s (rank %d)", to.Name, to.Rank, a.Name, a.Rank)
 	}
 	seen := []record.Action{a.Name}
 	for next := to; next.Escalate != ""; next = p.actions[next.Escalate] {
 		if slices.Contains(seen, next.Name) {
-			return problem("escalates in a circle: %v", append(seen, next.Name))
+			return problem("escalation loop: %v", append(seen, next.Name))
 		}
 		seen = append(seen, next.Name)
 	}
@@ -81,7 +81,7 @@ func (p Policy) checkSuperseding(a Action, group string) error {
 	}
 	switch {
 	case strongest == 0:
-		return fmt.Errorf("%q is no configured action's equivalenceGroup", group)
+		return fmt.Errorf("%q is not the equivalenceGroup of a configured action", group)
 	case strongest < a.Rank:
 		return fmt.Errorf("%q (rank %d) is weaker than %s (rank %d)", group, strongest, a.Name, a.Rank)
 	}

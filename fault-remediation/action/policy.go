@@ -101,7 +101,7 @@ func (p Policy) Warnings() []string {
 			out = append(out, fmt.Sprintf("remediationActions.%q: %s", a.Name, w))
 		}
 		if a.Rule.SingleConditionType != "" && a.GVK.Group == janitorGroup && a.GVK.Kind != "GPUReset" {
-			out = append(out, fmt.Sprintf("remediationActions.%q: a refused signal leaves %s Unknown for ever; use a healthRule that reads SignalSent too", a.Name, a.Rule.SingleConditionType))
+			out = append(out, fmt.Sprintf("remediationActions.%q: a refused signal leaves %s Unknown permanently, use a healthRule that also reads SignalSent", a.Name, a.Rule.SingleConditionType))
 		}
 	}
 	return out
@@ -137,9 +137,9 @@ func rankOf(name record.Action, configured *int) (int, error) {
 	case own > 0:
 		return own, nil
 	case name == record.ActionNone:
-		return 0, fmt.Errorf("rank: %s asks for no repair", name)
+		return 0, fmt.Errorf("rank: %s requires no remediation", name)
 	case configured == nil:
-		return 0, fmt.Errorf("rank: is required, %s has none of its own", name)
+		return 0, fmt.Errorf("rank: is required, %s has no built-in rank", name)
 	case *configured < 1:
 		return 0, fmt.Errorf("rank: %d is less than 1", *configured)
 	}
@@ -161,14 +161,14 @@ var nextSteps = map[record.Action]string{
 	record.ActionContactSupport: "collect a bug report from the node and open a case with the vendor's support",
 	record.ActionRunFieldDiag:   "run the vendor's field diagnostics on the node and replace what fails",
 	record.ActionRunDCGMEUD:     "run the DCGM extended utility diagnostics on the node and act on its report",
-	record.ActionUnknown:        "look at the node: the monitor reports a fault it knows no repair for",
+	record.ActionUnknown:        "inspect the node: the monitor recommends no action for the fault",
 }
 
 // NextStep tells a person what to do about a fault with this action.
 func NextStep(name record.Action, node string) string {
 	step, ok := nextSteps[name]
 	if !ok {
-		step = fmt.Sprintf("repair the node by hand, or configure [remediationActions.%q]", name)
+		step = fmt.Sprintf("repair the node manually, or configure [remediationActions.%q]", name)
 	}
-	return fmt.Sprintf("%s needs a person: %s; node %s is released when the fault is reported healthy or its quarantine marks are removed by hand", name, step, node)
+	return fmt.Sprintf("%s requires manual intervention: %s. Node %s leaves quarantine when the fault is reported healthy or the node is released manually", name, step, node)
 }

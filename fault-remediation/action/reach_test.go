@@ -39,7 +39,7 @@ func TestActsOnNode(t *testing.T) {
 		{def, record.ActionReplaceVM, "kind TerminateNode"},
 		{def, record.ActionComponentReset, "kind RebootNode"},
 		{def, "NOBODYS", ""},
-		{p, "REBORN", `equivalenceGroup "restart", which is that of RESTART_VM`},
+		{p, "REBORN", `equivalenceGroup "restart", the group of RESTART_VM`},
 		{p, "WIPE", ""}, // a kind of that name, and not the janitor's
 	} {
 		if why, certainly := tt.policy.ActsOnNode(tt.name); why != tt.want || certainly != (tt.want != "") {

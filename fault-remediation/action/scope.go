@@ -17,7 +17,7 @@ func (a Action) checkScope() error {
 	case a.EntityScope != ScopeGPU:
 		return fmt.Errorf("impactedEntityScope: %q is not %s", a.EntityScope, ScopeGPU)
 	case a.Rank >= RankReboot:
-		return fmt.Errorf("impactedEntityScope: %s is for the whole machine", a.Name)
+		return fmt.Errorf("impactedEntityScope: %s acts on the complete machine", a.Name)
 	}
 	return nil
 }

@@ -104,12 +104,12 @@ func onlyObject(text []byte) (map[string]any, error) {
 	case 1:
 		return objects[0], nil
 	}
-	return nil, fmt.Errorf("renders %d objects; a repair is one", len(objects))
+	return nil, fmt.Errorf("renders %d objects, must render exactly one", len(objects))
 }
 
 func (a Action) own(obj *unstructured.Unstructured, r record.Record, at record.Attempt) error {
 	if got := obj.GroupVersionKind(); got != a.GVK {
-		return fmt.Errorf("makes a %s, not a %s", got, a.GVK)
+		return fmt.Errorf("renders a %s, not a %s", got, a.GVK)
 	}
 	if _, ok := obj.Object["metadata"].(map[string]any); !ok && obj.Object["metadata"] != nil {
 		return errors.New("metadata is not an object")
@@ -133,9 +133,9 @@ func (a Action) target(obj *unstructured.Unstructured, node string) error {
 	got, found, err := unstructured.NestedFieldNoCopy(obj.Object, "spec", "nodeName")
 	switch {
 	case (err != nil || !found) && a.GVK.Group == janitorGroup:
-		return fmt.Errorf("makes a %s without spec.nodeName", a.GVK.Kind)
+		return fmt.Errorf("renders a %s without spec.nodeName", a.GVK.Kind)
 	case err == nil && found && got != node:
-		return fmt.Errorf("makes a %s for node %q, the fault is of %q: are all texts of the template quoted?", a.GVK.Kind, fmt.Sprint(got), node)
+		return fmt.Errorf("renders a %s for node %q, the fault is on node %q: check that all strings of the template are quoted", a.GVK.Kind, fmt.Sprint(got), node)
 	}
 	return nil
 }
@@ -150,7 +150,7 @@ func (a *Action) load(c Config, templates Templates, read func(string) ([]byte, 
 	var err error
 	switch {
 	case c.Template != "" && c.TemplateFileName != "":
-		return errors.New("template: template and templateFileName are both given; give one")
+		return errors.New("template: template and templateFileName are mutually exclusive, set one")
 	case c.Template != "":
 		file, text = "inline", []byte(c.Template)
 	case file == "":

@@ -44,7 +44,7 @@ func (d decision) leftovers() (Step, bool) {
 			e.cancelIfOver(r)
 		}
 	}
-	return e.step(Cancel, "the faults are over"), len(e.writes) > 0
+	return e.step(Cancel, "the faults have ended"), len(e.writes) > 0
 }
 
 // session finds the open records of the Node's session, if the Node is the
@@ -66,13 +66,13 @@ func (d decision) session(open []record.Record) ([]record.Record, Step, bool) {
 	case n.Presence == Absent:
 		return wait(NodeGone, "the Node is deleted")
 	case n.Session == "":
-		return wait(WaitSession, "the Node bears no session yet")
+		return wait(WaitSession, "the Node has no quarantine session yet")
 	case n.Unknown:
-		return wait(WaitUnknown, "the store cannot tell of all faults of the Node's session")
+		return wait(WaitUnknown, "the store does not show the state of all faults of the Node's quarantine session")
 	}
 	mine := only(open, func(r record.Record) bool { return r.Status.Session == n.Session })
 	if len(mine) == 0 {
-		return wait(WaitSession, "no open record belongs to the Node's session "+n.Session)
+		return wait(WaitSession, "no open record belongs to the Node's quarantine session "+n.Session)
 	}
 	for _, r := range mine {
 		if same := fault.Compare(fault.Of(r), n.Identity); same != fault.SameMachine {
@@ -100,7 +100,7 @@ func (d decision) settle(mine []record.Record) (Step, bool) {
 		}
 	}
 	if len(e.writes) > 0 {
-		return e.step(HumanAction, "an action needs a person"), true
+		return e.step(HumanAction, "an action requires manual intervention"), true
 	}
 	if s, ok := d.unrecovered(mine); ok {
 		return s, true
@@ -110,10 +110,10 @@ func (d decision) settle(mine []record.Record) (Step, bool) {
 	}
 	for _, r := range only(mine, unremediated) {
 		if by, cured := d.pastBoot(r); cured {
-			e.remediated(r, record.OutcomeCovered, by, CoveredByReboot, "the boot under which it was seen is over")
+			e.remediated(r, record.OutcomeCovered, by, CoveredByReboot, "the fault belongs to an earlier boot")
 		}
 	}
-	return e.step(CoveredByReboot, "faults of a past boot"), len(e.writes) > 0
+	return e.step(CoveredByReboot, "faults of an earlier boot"), len(e.writes) > 0
 }
 
 // unverified says whether the session's newest repair was a chain that did not succeed:
@@ -178,7 +178,7 @@ func (d decision) candidate(mine []record.Record) (next job, none Step, ok bool)
 	if human {
 		weaker := only(jobs, func(j job) bool { return j.repair.Rank < action.RankReplace })
 		if len(weaker) == 0 && len(jobs) > 0 {
-			return job{}, Step{Reason: WaitHuman, Waits: jobs[0].record.ID, Message: fmt.Sprintf("%s waits: a fault of this node needs a person first", jobs[0].repair.Name)}, false
+			return job{}, Step{Reason: WaitHuman, Waits: jobs[0].record.ID, Message: fmt.Sprintf("%s is pending: a fault of this node requires manual intervention first", jobs[0].repair.Name)}, false
 		}
 		jobs = weaker
 	}
@@ -207,19 +207,19 @@ func (d decision) recovery(mine []record.Record) Step {
 			}
 			continue
 		}
-		message := fmt.Sprintf("needs a human: no recovery reported within %s after the repair was judged healthy; check the node and its monitor, then lift the quarantine by hand", d.policy.RecoveryWithin)
+		message := fmt.Sprintf("manual intervention required: no recovery reported within %s after the remediation succeeded. Check the node and its monitor, then release the node manually", d.policy.RecoveryWithin)
 		rem := e.of(r).Remediation
 		rem.Outcome, rem.Reason, rem.Message = record.OutcomeNeedsHuman, string(NoRecovery), message
 	}
 	switch {
 	case len(e.writes) > 0:
-		return e.step(NoRecovery, "needs a human: no recovery reported")
+		return e.step(NoRecovery, "manual intervention required: no recovery reported")
 	case next > 0:
-		return Step{Reason: WaitRecovery, After: next, Message: "repaired; the recovery is not reported yet"}
+		return Step{Reason: WaitRecovery, After: next, Message: "remediation succeeded, the recovery is not reported yet"}
 	case slices.ContainsFunc(mine, d.unrepaired):
-		return Step{Reason: NoRepair, Message: "no open fault asks for a repair; waiting for the recovery"}
+		return Step{Reason: NoRepair, Message: "no open fault requires a remediation, waiting for the recovery"}
 	}
-	return Step{Reason: Nothing, Message: "no open fault needs a repair"}
+	return Step{Reason: Nothing, Message: "no open fault requires a remediation"}
 }
 
 // reserve stamps the name of the slot's next object, if the slot is open, has

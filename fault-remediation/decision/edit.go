@@ -55,7 +55,7 @@ func (e *edit) cancelIfOver(r record.Record) bool {
 	}
 	rem := e.of(r).Remediation
 	if rem.Outcome == "" {
-		rem.Outcome, rem.Reason, rem.Message = record.OutcomeCanceled, string(Cancel), "the fault is over"
+		rem.Outcome, rem.Reason, rem.Message = record.OutcomeCanceled, string(Cancel), "the fault has ended"
 	}
 	return true
 }
@@ -70,7 +70,7 @@ func (e *edit) human(r record.Record, why Reason, message string) {
 
 // escalate turns a record to the next action and says why.
 func (e *edit) escalate(r record.Record, to record.Action, why string) Step {
-	message := fmt.Sprintf("%s; escalating to %s", why, to)
+	message := fmt.Sprintf("%s, escalating to %s", why, to)
 	rem := e.of(r).Remediation
 	rem.Action, rem.Reason, rem.Message = to, string(Escalate), message
 	return e.step(Escalate, message)

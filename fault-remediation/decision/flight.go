@@ -65,7 +65,7 @@ func (d decision) next() Step {
 	case remediation.Hindered:
 		return d.hindered(cur)
 	case remediation.Refused:
-		return d.end(cur, CreateRefused, StateCancelled, fmt.Sprintf("%s %s can not be created: %s; correct the template of %s and repair the node by hand", a.Kind, a.Name, o.Refused, a.Action))
+		return d.end(cur, CreateRefused, StateCancelled, fmt.Sprintf("%s %s cannot be created: %s. Correct the template of %s and repair the node manually", a.Kind, a.Name, o.Refused, a.Action))
 	case remediation.Missing:
 		return d.reserved(cur)
 	case remediation.Lost:
@@ -88,14 +88,14 @@ func (d decision) hindered(cur Ref) Step {
 	a, o, why := cur.Attempt, d.v.Object, unreadWhy(d.v.Object)
 	message := fmt.Sprintf("%s %s: %s", a.Kind, a.Name, o.Health.Message)
 	if why == ReadError { // which says something else each time
-		message = fmt.Sprintf("%s %s could not be read; the log has the error", a.Kind, a.Name)
+		message = fmt.Sprintf("%s %s could not be read, see the log for the error", a.Kind, a.Name)
 	}
 	if d.overdue(cur.Record, why) {
 		state := StateLost // it may exist, and have acted
 		if why == CreateForbidden || why == WaitLease {
 			state = StateCancelled
 		}
-		return d.end(cur, why, state, fmt.Sprintf("%s; the repair could not begin within %s: mend that, and repair the node by hand",
+		return d.end(cur, why, state, fmt.Sprintf("%s. The remediation could not begin within %s: correct the cause, and repair the node manually",
 			message, d.policy.UnrepairedAfter))
 	}
 	return Step{Reason: why, After: soon, Waits: cur.Record.ID, Until: d.dueBy(cur.Record, why), Message: message}
@@ -118,15 +118,15 @@ func ours(a record.Attempt, o Object) bool {
 func (d decision) reserved(cur Ref) Step {
 	r, a, n := cur.Record, cur.Attempt, d.v.Node
 	if !record.Open(r) || r.Status.FaultRemediated != nil || (n.Presence == Present && n.Session != "" && n.Session != a.Session) {
-		return d.release(cur, "the fault or its session is over")
+		return d.release(cur, "the fault or its quarantine session has ended")
 	}
 	s := d.choose(&cur)
 	switch s.Reason { //nolint:exhaustive // what is not handled here is done or waited for first
 	case Nothing, WaitRecovery, WaitHuman, NoRepair:
-		return d.release(cur, "no repair is wanted any more: "+string(s.Reason))
+		return d.release(cur, "a remediation is no longer required: "+string(s.Reason))
 	case Stamp:
 		if want := stamped(s, r.ID); want == nil || !sameRepair(*want, a) {
-			return d.release(cur, "another repair is wanted now")
+			return d.release(cur, "another remediation is required now")
 		}
 		return Step{Reason: Create, Create: &Creation{r, a}, Message: fmt.Sprintf("creating %s %s", a.Kind, a.Name)}
 	}
@@ -172,13 +172,13 @@ func (d decision) recordUID(cur Ref) Step {
 
 func (d decision) lost(cur Ref) Step {
 	a := cur.Attempt
-	message := fmt.Sprintf("%s %s was deleted before its outcome was recorded; find out whether the node was repaired, then repair it or lift its quarantine by hand", a.Kind, a.Name)
+	message := fmt.Sprintf("%s %s was deleted before its outcome was recorded. Find out whether the node was repaired, then repair it or release it manually", a.Kind, a.Name)
 	return d.end(cur, Lost, StateLost, message)
 }
 
 func (d decision) taken(cur Ref) Step {
 	a := cur.Attempt
-	message := fmt.Sprintf("%s %s exists but is not ours; rename or delete it, and repair the node by hand", a.Kind, a.Name)
+	message := fmt.Sprintf("%s %s exists but was created by another controller. Rename or delete it, and repair the node manually", a.Kind, a.Name)
 	return d.end(cur, NameTaken, StateCancelled, message)
 }
 
@@ -227,7 +227,7 @@ func (d decision) judge(cur Ref) Step {
 // so nothing else starts, and a late verdict still counts.
 func (d decision) timedOut(cur Ref, health healthrule.Result) Step {
 	a := cur.Attempt
-	message := fmt.Sprintf("%s %s has %s; see why its controller does not finish it, or delete it and repair the node by hand", a.Kind, a.Name, health.Message)
+	message := fmt.Sprintf("%s %s has %s. Find out why its controller does not finish it, or delete it and repair the node manually", a.Kind, a.Name, health.Message)
 	if a.Reason == string(UnknownTimeout) {
 		return Step{Reason: WaitTimedOut, After: longTime, Message: message}
 	}
@@ -278,7 +278,7 @@ func (d decision) succeed(cur Ref, health healthrule.Result) Step {
 	for _, r := range d.v.Records {
 		if r.ID != cur.Record.ID && record.Open(r) && r.Status.Session == cur.Attempt.Session &&
 			record.Remediated(r.Status) != "true" && d.covers(cur.Attempt, replaced, r) {
-			e.remediated(r, record.OutcomeCovered, cur.Record.ID, CoveredByRepair, fmt.Sprintf("covered by %s %s", cur.Attempt.Kind, cur.Attempt.Name))
+			e.remediated(r, record.OutcomeCovered, cur.Record.ID, CoveredByRepair, fmt.Sprintf("superseded by %s %s", cur.Attempt.Kind, cur.Attempt.Name))
 		}
 	}
 	return e.step(Succeed, fmt.Sprintf("%s %s: %s %s", cur.Attempt.Kind, cur.Attempt.Name, health.Reason, health.Message))

@@ -38,36 +38,36 @@ func (d decision) exhausted(next job, mine []record.Record, s slot) end {
 		why := Reason(r.Status.Remediation.Reason)
 		switch {
 		case other.Rank > a.Rank && d.repairs.Covers(other.Name, a.Name):
-			return end{StrongerFailed, fmt.Sprintf("%s of record %s ended with a person (%s); %s can not help", other.Name, r.ID, why, a.Name), ""}
+			return end{StrongerFailed, fmt.Sprintf("%s of record %s requires manual intervention (%s), %s cannot resolve it", other.Name, r.ID, why, a.Name), ""}
 		case other.For(r).Group == a.Group && why != AttemptsUsedUp && why != SignalRefused && why != StrongerFailed:
-			return end{SlotClosed, fmt.Sprintf("%s of record %s ended with a person: %s", other.Name, r.ID, r.Status.Remediation.Message), ""}
+			return end{SlotClosed, fmt.Sprintf("%s of record %s requires manual intervention: %s", other.Name, r.ID, r.Status.Remediation.Message), ""}
 		}
 	}
 	switch {
 	case s.misconfigured:
-		return end{ChainMisconfigured, fmt.Sprintf("%s says nothing about the node: %s; correct the chain or its templates, and repair the node by hand", a.Name, s.last), ""}
+		return end{ChainMisconfigured, fmt.Sprintf("%s has no result for the node: %s. Correct the chain or its templates, and repair the node manually", a.Name, s.last), ""}
 	case s.unknown:
-		return end{ChainUnknown, fmt.Sprintf("what %s did to the node is unknown: %s; find out whether the node was repaired, then repair it or lift its quarantine by hand", a.Name, s.last), ""}
+		return end{ChainUnknown, fmt.Sprintf("the effect of %s on the node is unknown: %s. Find out whether the node was repaired, then repair it or release it manually", a.Name, s.last), ""}
 	case s.escalated:
-		lost := fmt.Sprintf("%s is not tried again: %s", a.Name, s.last)
-		return end{ChainEscalated, lost + "; repair the node by hand", lost}
+		lost := fmt.Sprintf("%s is not retried: %s", a.Name, s.last)
+		return end{ChainEscalated, lost + ". Repair the node manually", lost}
 	case len(s.used) >= a.Attempts.Max:
 		return end{
 			AttemptsUsedUp,
-			fmt.Sprintf("%s failed or did not last: %d repairs of group %s within %s on this machine: %s; repair the node by hand", a.Name, len(s.used), a.Group, a.Attempts.Window, s.history()),
+			fmt.Sprintf("%s failed or did not last: %d remediations of group %s within %s on this machine: %s. Repair the node manually", a.Name, len(s.used), a.Group, a.Attempts.Window, s.history()),
 			fmt.Sprintf("%s has no attempt left: %s", a.Name, s.history()),
 		}
 	case d.v.Node.Claim != "" && !d.now.Before(d.waitedSince(next.record, WaitClaim, claimedFor).Add(claimedFor)):
-		return end{ClaimStuck, fmt.Sprintf("repair object %s has claimed the Node for %s; see what it waits for, or delete it, then repair the node by hand", d.v.Node.Claim, claimedFor), ""}
+		return end{ClaimStuck, fmt.Sprintf("maintenance object %s has claimed the Node for %s. Find out why it is pending, or delete it, then repair the node manually", d.v.Node.Claim, claimedFor), ""}
 	case s.away != nil && d.neverReady(next, *s.away):
 		lost := d.lostSince(*s.away)
-		return end{NeverReady, lost + "; another signal could interrupt its boot: look at its console, then repair the node by hand", lost}
+		return end{NeverReady, lost + ". Another signal could interrupt its boot: check its console, then repair the node manually", lost}
 	case s.refused >= a.Attempts.Max:
-		see := "see the provider plugin"
+		see := "Check the provider plugin"
 		if a.Chain != "" {
-			see = "correct RepairChain " + a.Chain
+			see = "Correct RepairChain " + a.Chain
 		}
-		return end{SignalRefused, fmt.Sprintf("%s was refused %d times in a row; last: %s; %s, then repair the node by hand", a.Name, s.refused, s.last, see), ""}
+		return end{SignalRefused, fmt.Sprintf("%s was refused %d times in a row, most recently: %s. %s, then repair the node manually", a.Name, s.refused, s.last, see), ""}
 	}
 	return end{}
 }
@@ -77,20 +77,20 @@ func (d decision) hold(next job, s slot) (Step, bool) {
 	n := d.v.Node
 	switch {
 	case n.Claim != "":
-		return Step{Reason: WaitClaim, After: soon, Message: "repair object " + n.Claim + " claims the Node", Until: d.waitedSince(next.record, WaitClaim, claimedFor).Add(claimedFor)}, true
+		return Step{Reason: WaitClaim, After: soon, Message: "maintenance object " + n.Claim + " claims the Node", Until: d.waitedSince(next.record, WaitClaim, claimedFor).Add(claimedFor)}, true
 	case len(d.v.PodsBack) > 0:
-		return Step{Reason: WaitPods, After: soon, Message: "pods that had to go are on the Node: " + listed(d.v.PodsBack)}, true
+		return Step{Reason: WaitPods, After: soon, Message: "evicted Pods are on the Node again: " + listed(d.v.PodsBack)}, true
 	case s.away != nil && !d.watching():
 		return d.waitReady(*s.away), true
 	}
 	if rest := s.pause - d.elapsed(s.failedAt, s.pause); rest > 0 {
-		return d.rest(WaitBackoff, d.now.Add(rest), "after a failed repair; last: "+s.last), true
+		return d.rest(WaitBackoff, d.now.Add(rest), "after a failed remediation: "+s.last), true
 	}
 	if s.away != nil {
 		return d.waitReady(*s.away), true
 	}
 	if until := d.symptomUntil(next.record); d.now.Before(until) {
-		return d.rest(WaitSymptoms, until, "the fault may be a symptom of the last repair"), true
+		return d.rest(WaitSymptoms, until, "the fault can be a symptom of the last remediation"), true
 	}
 	return Step{}, false
 }

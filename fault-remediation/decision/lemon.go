@@ -38,7 +38,7 @@ type LemonMark struct {
 // Message says of a mark what an Event tells.
 func (m LemonMark) Message() string {
 	note, _ := nodemark.ParseLemon(m.Note)
-	return fmt.Sprintf("the machine needed %d repairs within %s: %s", len(note.Repairs), note.Window, sessions(note.Repairs))
+	return fmt.Sprintf("The machine required %d remediations within %s: %s", len(note.Repairs), note.Window, sessions(note.Repairs))
 }
 
 // needed are the repairs that the Node's machine has needed within the window, oldest
@@ -89,14 +89,14 @@ func (d decision) kept() (message string, kept bool) {
 		return "", false
 	}
 	before := slices.DeleteFunc(d.needed(), func(r nodemark.LemonRepair) bool { return r.Session == d.v.Node.Session })
-	why := "the Node is marked as a lemon"
+	why := "the Node is marked as a repeat offender"
 	if len(before)+1 >= p.Repairs {
-		why = fmt.Sprintf("this machine needs repair %d within %s, after %s", len(before)+1, p.Window, sessions(before))
+		why = fmt.Sprintf("this machine requires remediation %d within %s, after %s", len(before)+1, p.Window, sessions(before))
 	} else if !d.marked() {
 		return "", false
 	}
-	return why + "; it is not repaired again and stays in quarantine until a person releases it: find out what is wrong with the machine, then release the node; " +
-		"take the label " + nodemark.LemonLabel + " off if it is none", true
+	return why + ". It is not remediated again and stays in quarantine until it is released manually: find the defect of the machine, then release the node, " +
+		"or remove the label " + nodemark.LemonLabel + " if the machine has no defect", true
 }
 
 // marked says whether the Node is marked as a lemon, and not as another machine.
@@ -129,10 +129,10 @@ func (d decision) forgive() (Step, bool) {
 		rem := e.of(r).Remediation
 		rem.Forgiven = &until
 		if record.KeptLemon(r.Status) && record.Open(r) {
-			rem.Reason, rem.Message = string(Forgive), "a person took the lemon mark off; the fault stays with a person until its recovery is reported, or the node is released"
+			rem.Reason, rem.Message = string(Forgive), "the repeat-offender label was removed. Manual intervention is required until the recovery of the fault is reported, or the node is released"
 		}
 	}
-	return e.step(Forgive, "a person took the lemon mark off"), len(e.writes) > 0
+	return e.step(Forgive, "the repeat-offender label was removed"), len(e.writes) > 0
 }
 
 func latest(a, b time.Time) time.Time {
@@ -204,7 +204,7 @@ func merged(repairs []nodemark.LemonRepair, needed map[string]time.Time) []nodem
 func sessions(repairs []nodemark.LemonRepair) string {
 	var out []string
 	for _, r := range repairs {
-		out = append(out, "session "+r.Session+" at "+r.At.Format(time.RFC3339))
+		out = append(out, "quarantine session "+r.Session+" at "+r.At.Format(time.RFC3339))
 	}
 	return strings.Join(out, ", ")
 }

@@ -68,7 +68,7 @@ func TestNeeds(t *testing.T) {
 			v.Node.Presence = decision.Absent
 		}, decision.Reads{}},
 		"the Node is not Ready": {func(v *decision.View, _ *record.Attempt) { v.Node.Ready = false }, decision.Reads{}},
-		"the fault is over":     {func(v *decision.View, _ *record.Attempt) { cleared(&v.Records[0]) }, decision.Reads{}},
+		"the fault has ended":   {func(v *decision.View, _ *record.Attempt) { cleared(&v.Records[0]) }, decision.Reads{}},
 		"the fault is of another session": {func(v *decision.View, _ *record.Attempt) {
 			v.Records[0].Status.Session = "t"
 		}, decision.Reads{}},

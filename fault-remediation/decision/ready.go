@@ -17,19 +17,19 @@ const watchedFor = 20 * time.Minute
 // not watched: the kubelet is looked at again soon.
 func (d decision) waitReady(a record.Attempt) Step {
 	n, until := d.v.Node, d.now.Add(d.bootLeft(a))
-	const unsent = "; no second signal is sent to a machine that may be booting"
+	const unsent = ", no second signal is sent while the machine may be booting"
 	object := a.Kind + " " + a.Name
 	switch {
 	case !n.Ready:
 		return d.rest(WaitReady, until, "the Node has not been Ready since "+object+unsent)
 	case d.watching():
 		s := d.rest(WaitReady, latest(until, n.Kubelet.Until),
-			"the Node still says Ready under the boot before "+object+"; whether its kubelet is alive is being watched"+unsent)
+			"the Node still reports Ready with the boot ID from before "+object+", its kubelet is being checked"+unsent)
 		s.After = kubelet.LookAgain
 		return s
 	}
 	s := d.rest(WaitReady, until,
-		"the Node still says Ready under the boot before "+object+", but its kubelet is silent"+unsent)
+		"the Node still reports Ready with the boot ID from before "+object+", but its kubelet does not respond"+unsent)
 	s.After = min(s.After, soon)
 	return s
 }
@@ -53,7 +53,7 @@ func (d decision) neverReady(next job, a record.Attempt) bool {
 func (d decision) lostSince(a record.Attempt) string {
 	text := fmt.Sprintf("%s %s may have reached the machine, and ", a.Kind, a.Name)
 	if d.v.Node.Ready {
-		return text + "nothing shows that its kubelet has been alive since, although the Node still says Ready"
+		return text + "its kubelet has not responded since, although the Node still reports Ready"
 	}
 	return text + fmt.Sprintf("the Node has not been Ready in the %s since", d.bootLimit(a))
 }

@@ -270,7 +270,7 @@ func (w *world) setObject(d *datadriven.TestData) {
 		case "unknown":
 			why := "step reset: Lost: the object was deleted"
 			if o.Unsent = d.HasArg("unsent"); o.Unsent {
-				why = "step reset: NameTaken: an object of this name is there, and is not ours"
+				why = "step reset: NameTaken: an object with this name exists and belongs to another controller"
 			}
 			o.Health = healthrule.Result{State: healthrule.Unhealthy, Reason: "SucceededCondition", Message: why}
 			o.OutcomeUnknown, o.Steps = true, []record.RepairStep{{Name: "reset", State: "Failed"}, {Name: "reboot", State: "Skipped"}}

@@ -69,7 +69,7 @@ func TestBootedLate(t *testing.T) {
 		"before the end of a repair":       {func(*record.Record, *record.Attempt, *decision) {}, "other"},
 		"after it":                         {func(r *record.Record, _ *record.Attempt, _ *decision) { r.Event.GeneratedTimestamp = noon }, ""},
 		"of another session":               {func(_ *record.Record, a *record.Attempt, _ *decision) { a.Session = "t" }, ""},
-		"the repair succeeded":             {func(_ *record.Record, a *record.Attempt, _ *decision) { a.State = "Healthy" }, ""},
+		"the maintenance succeeded":        {func(_ *record.Record, a *record.Attempt, _ *decision) { a.State = "Healthy" }, ""},
 		"the machine has not booted since": {func(_ *record.Record, _ *record.Attempt, d *decision) { d.v.Node.Identity.BootID = "b1" }, ""},
 	} {
 		if by, ok := late(x.change); by != x.want || ok != (x.want != "") {
@@ -132,7 +132,7 @@ func TestReservedForAnotherSession(t *testing.T) {
 		r := with(faultOf("r"), a)
 		d.v.Node.Presence, d.v.Records, d.v.Object = presence, []record.Record{r}, Object{Presence: Absent}
 		s := d.reserved(Ref{r, 0, a})
-		if strings.Contains(s.Message, "the fault or its session is over") != over {
+		if strings.Contains(s.Message, "the fault or its quarantine session has ended") != over {
 			t.Errorf("presence %d: %s", presence, s.Message)
 		}
 	}

@@ -35,7 +35,7 @@ func (d decision) overdue(r record.Record, why Reason) bool {
 
 // unrepairedWait is what the record of a fault says that asks for no repair.
 func (d decision) unrepairedWait(r record.Record) Step {
-	message := fmt.Sprintf("no repair is configured for this fault (action %s); "+
+	message := fmt.Sprintf("no remediation is configured for this fault (action %s), "+
 		"the node stays in quarantine until its recovery is reported", actionText(r))
 	return Step{Reason: NoRepair, Until: d.dueBy(r, NoRepair), Message: message}
 }
@@ -46,12 +46,12 @@ func (d decision) unrecovered(mine []record.Record) (Step, bool) {
 	e := d.edit()
 	for _, r := range only(mine, d.unrepaired) {
 		if d.overdue(r, NoRepair) {
-			e.human(r, NoRepair, fmt.Sprintf("no repair is configured for this fault (action %s), and its recovery was not reported within %s; "+
-				"look at the node %s; it is released when the fault is reported healthy or its quarantine marks are removed by hand",
+			e.human(r, NoRepair, fmt.Sprintf("no remediation is configured for this fault (action %s), and its recovery was not reported within %s. "+
+				"Inspect node %s. It leaves quarantine when the fault is reported healthy or the node is released manually",
 				actionText(r), d.policy.UnrepairedAfter, d.v.Node.Name))
 		}
 	}
-	return e.step(NoRepair, "needs a human: no repair is configured, and no recovery was reported"), len(e.writes) > 0
+	return e.step(NoRepair, "manual intervention required: no remediation is configured, and no recovery was reported"), len(e.writes) > 0
 }
 
 // nextOverdue is the time until the first person is asked about a fault that asks for no

@@ -21,7 +21,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
-// world is a node, its records and its repair objects, in memory.
+// world is a node, its records and its maintenance objects, in memory.
 type world struct {
 	t       *testing.T
 	now     time.Time

@@ -105,7 +105,7 @@ func (c Clearing) Event() record.Event {
 	e := d
 	e.ID = id("recovery", c.Fault.Record.ID)
 	e.IsHealthy, e.IsFatal, e.RecommendedAction = true, false, record.ActionNone
-	e.Message = fmt.Sprintf("The causes of %s are over", d.CheckName)
+	e.Message = fmt.Sprintf("All causes of %s have recovered", d.CheckName)
 	e.GeneratedTimestamp = c.At
 	e.QuarantineOverrides, e.DrainOverrides = nil, nil
 	e.Metadata = maps.Clone(d.Metadata)

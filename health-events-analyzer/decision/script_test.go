@@ -158,7 +158,7 @@ func later(a, b time.Time) time.Time {
 func (n *node) publish(e record.Event) string {
 	n.appends++
 	if n.ids[e.ID] {
-		n.t.Errorf("the id of %s %s is given twice", e.CheckName, e.Metadata["subject"])
+		n.t.Errorf("the id of %s %s is a duplicate", e.CheckName, e.Metadata["subject"])
 	}
 	n.ids[e.ID] = true
 	r := record.Record{ID: e.ID, CreatedAt: e.GeneratedTimestamp, Append: n.appends, Event: e}

@@ -45,7 +45,7 @@ func Parse(file string, data []byte, named ...func(name string) error) ([]Rule, 
 	}
 	var problems []error
 	if len(d.Rules) == 0 {
-		problems = append(problems, fmt.Errorf("%s: there is no [[rules]]; leave the file out for the built-in ones", file))
+		problems = append(problems, fmt.Errorf("%s: [[rules]] is missing, omit the file to use the built-in rules", file))
 	}
 	var out []Rule
 	names := map[string]bool{}
@@ -54,7 +54,7 @@ func Parse(file string, data []byte, named ...func(name string) error) ([]Rule, 
 		c := &checker{at: at, rule: &d.Rules[i]}
 		problems = append(problems, c.check()...)
 		if names[r.Name] {
-			problems = append(problems, fmt.Errorf("%s: name is given twice", at))
+			problems = append(problems, fmt.Errorf("%s: name is a duplicate", at))
 		}
 		names[r.Name] = true
 		for _, check := range named {
@@ -95,18 +95,18 @@ func (c *checker) wrong(key, format string, args ...any) {
 func (c *checker) check() []error {
 	r := c.rule
 	if r.Name == "" || len(r.Name) > maxName || strings.ContainsFunc(r.Name, func(x rune) bool { return x <= ' ' || x == 0x7f }) {
-		c.wrong("name", "%q is not a check name: give 1 to %d characters without spaces", r.Name, maxName)
+		c.wrong("name", "%q is not a check name: use 1 to %d characters without spaces", r.Name, maxName)
 	}
 	c.output()
 	c.scope()
 	if r.Window <= 0 || r.Window > maxWindow {
-		c.wrong("window", "is %s; give a duration between 1ns and %s, for example \"24h\"", r.Window, maxWindow)
+		c.wrong("window", "is %s: use a duration between 1ns and %s, for example \"24h\"", r.Window, maxWindow)
 	}
 	if r.Count < 0 || r.Count > maxCount {
-		c.wrong("count", "is %d; give 1 to %d", r.Count, maxCount)
+		c.wrong("count", "is %d: use 1 to %d", r.Count, maxCount)
 	}
 	if forms := c.forms(); len(forms) > 1 {
-		c.wrong(strings.Join(forms, " and "), "are given; a rule counts by one of them")
+		c.wrong(strings.Join(forms, " and "), "are mutually exclusive: use one of them")
 	}
 	c.match("when", r.When)
 	if r.Of != nil {
@@ -119,7 +119,7 @@ func (c *checker) check() []error {
 		c.match(fmt.Sprintf("sequence[%d]", i), m)
 	}
 	if r.Sequence != nil && (len(r.Sequence) < 2 || r.Count > 1 || r.Of != nil) {
-		c.wrong("sequence", "needs at least two steps, and neither of nor count")
+		c.wrong("sequence", "requires at least two steps, and excludes of and count")
 	}
 	for i, u := range r.Unless {
 		c.match(fmt.Sprintf("unless[%d]", i), u.Match)
@@ -147,16 +147,16 @@ func (c *checker) output() {
 	r := c.rule
 	action, err := record.ParseAction(string(r.Action))
 	if err != nil || action == record.ActionCustom || action == record.ActionUnknown {
-		c.wrong("action", "%q is none of NONE, COMPONENT_RESET, CONTACT_SUPPORT, RUN_FIELDDIAG, RESTART_VM, RESTART_BM, REPLACE_VM, RUN_DCGMEUD", r.Action)
+		c.wrong("action", "%q is not one of NONE, COMPONENT_RESET, CONTACT_SUPPORT, RUN_FIELDDIAG, RESTART_VM, RESTART_BM, REPLACE_VM and RUN_DCGMEUD", r.Action)
 	}
 	r.Action = action
 	if r.Strategy != "" {
 		if _, err := record.ParseStrategy(string(r.Strategy)); err != nil {
-			c.wrong("processingStrategy", "%q is neither PROCESS nor PERSIST_ONLY", r.Strategy)
+			c.wrong("processingStrategy", "%q is not PROCESS or PERSIST_ONLY", r.Strategy)
 		}
 	}
 	if r.Clear != WhenSourcesClose && r.Clear != ByHand {
-		c.wrong("clear", "%q is neither sources (recovered when all its sources are) nor manual (a person clears it)", r.Clear)
+		c.wrong("clear", "%q is not sources (recovers when all its sources recover) or manual (requires a manual clear)", r.Clear)
 	}
 }
 
@@ -170,13 +170,13 @@ func (c *checker) scope() {
 	case OnNode:
 	case OnCluster:
 		if r.IsFatal() {
-			c.wrong("action", "is %s with scope = \"cluster\"; it has to be NONE, because no node is repaired on the evidence of others", r.Action)
+			c.wrong("action", "is %s with scope = \"cluster\": use NONE, because no node is repaired on the evidence of other nodes", r.Action)
 		}
 		if r.Window > maxClusterWindow {
-			c.wrong("window", "is %s with scope = \"cluster\"; give at most %s, because the events of all nodes are kept for it", r.Window, maxClusterWindow)
+			c.wrong("window", "is %s with scope = \"cluster\": use at most %s, because the events of all nodes are kept for it", r.Window, maxClusterWindow)
 		}
 	default:
-		c.wrong("scope", "%q is neither node (the events of one node, the default) nor cluster (those of all nodes)", r.Scope)
+		c.wrong("scope", "%q is not node (the events of one node, the default) or cluster (the events of all nodes)", r.Scope)
 	}
 }
 
@@ -186,19 +186,19 @@ func (c *checker) bursts() {
 		return
 	}
 	if b.Gap <= 0 {
-		c.wrong("bursts.gap", "is %s; give a duration, for example \"3m\"", b.Gap)
+		c.wrong("bursts.gap", "is %s: use a duration, for example \"3m\"", b.Gap)
 	}
 	if (len(b.Sticky) > 0) != (b.StickyWithin > 0) {
-		c.wrong("bursts.stickyWithin", "is %s with %d sticky codes; give both or neither", b.StickyWithin, len(b.Sticky))
+		c.wrong("bursts.stickyWithin", "is %s with %d sticky codes: set both or none", b.StickyWithin, len(b.Sticky))
 	}
 	if b.Last == "" {
 		b.Last = LastAny
 	}
 	if !slices.Contains([]Last{LastAny, LastOnce, LastAlone}, b.Last) {
-		c.wrong("bursts.last", "%q is none of any, once, alone", b.Last)
+		c.wrong("bursts.last", "%q is not any, once or alone", b.Last)
 	}
 	if b.Last == LastAlone && c.rule.Count > 1 {
-		c.wrong("bursts.last", "is alone, which is one burst, with count %d", c.rule.Count)
+		c.wrong("bursts.last", "alone means one burst, and count is %d: remove one of them", c.rule.Count)
 	}
 	c.within("bursts.by", b.By)
 	if b.Among != nil {
@@ -212,13 +212,13 @@ func (c *checker) keys(at string, keys []Key) {
 		lower := strings.ToLower(string(k)) == string(k)
 		switch {
 		case k == Node && c.rule.Scope == OnNode:
-			c.wrong(at, "\"node\" needs scope = \"cluster\"; with scope = \"node\" all events are of one")
+			c.wrong(at, "\"node\" requires scope = \"cluster\", because with scope = \"node\" all events are about one node")
 		case k == Node:
 		case lower && !slices.Contains([]Key{Device, Code, Check, Agent, Fatal, Session}, k):
-			c.wrong(at, "%q is none of gpu, code, check, agent, fatal, session, node, and no entity type such as NVLINK", k)
+			c.wrong(at, "%q is not gpu, code, check, agent, fatal, session, node, or an entity type such as NVLINK", k)
 		}
 		if seen[k] {
-			c.wrong(at, "%q is given twice", k)
+			c.wrong(at, "%q is a duplicate", k)
 		}
 		seen[k] = true
 	}
@@ -228,7 +228,7 @@ func (c *checker) keys(at string, keys []Key) {
 func (c *checker) within(at string, keys []Key) {
 	for _, k := range keys {
 		if !slices.Contains(c.rule.By, k) {
-			c.wrong(at, "%q is not in the rule's by", k)
+			c.wrong(at, "%q is not listed in by of the rule", k)
 		}
 	}
 }
@@ -241,17 +241,17 @@ const (
 
 func (c *checker) match(at string, m Match) {
 	if m.Remediated && m.Open {
-		c.wrong(at, "remediated and open exclude each other")
+		c.wrong(at, "remediated and open are mutually exclusive")
 	}
 	if len(m.Codes) > 0 && len(m.NotCodes) > 0 {
-		c.wrong(at, "codes and notCodes are both given; one of them is enough")
+		c.wrong(at, "codes and notCodes are mutually exclusive")
 	}
 	g := m.Register
 	if g == nil {
 		return
 	}
 	if len(g.Name) != 4 || !strings.HasPrefix(g.Name, "REG") || g.Name[3] < '0' || g.Name[3] >= '0'+registers {
-		c.wrong(at+".register.name", "%q is none of REG0 to REG6", g.Name)
+		c.wrong(at+".register.name", "%q is not one of REG0 to REG6", g.Name)
 	}
 	if len(g.Bits) == 0 {
 		c.wrong(at+".register.bits", "is empty")

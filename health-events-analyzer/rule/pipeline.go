@@ -42,8 +42,8 @@ func refusePipelines(file string, data []byte) error {
 			}
 		}
 		if len(keys) > 0 {
-			problems = append(problems, fmt.Errorf("%s: rules[%d] (%q): the keys %s are of a rule as an aggregation pipeline, "+
-				"which means different things on different stores and is not run; %s (docs/tasks/detect-patterns.md has both forms side by side)",
+			problems = append(problems, fmt.Errorf("%s: rules[%d] (%q): the keys %s define an aggregation pipeline, "+
+				"which differs between stores and is not supported: %s (docs/tasks/detect-patterns.md compares both forms)",
 				file, i, text(r["name"]), strings.Join(keys, ", "), equivalent(r)))
 		}
 	}
@@ -54,7 +54,7 @@ func refusePipelines(file string, data []byte) error {
 func equivalent(r map[string]any) string {
 	name := text(r["name"])
 	if slices.ContainsFunc(Default(), func(d Rule) bool { return d.Name == name }) {
-		return fmt.Sprintf("the built-in rule %q is its equivalent: take it over from rules.toml and set its numbers", name)
+		return fmt.Sprintf("the built-in rule %q is equivalent: copy it from rules.toml and set its numbers", name)
 	}
 	pipeline := fmt.Sprint(r["stage"])
 	words := []string{"recommended_action is action, evaluate_rule is enabled, processing_strategy is processingStrategy"}
@@ -63,7 +63,7 @@ func equivalent(r map[string]any) string {
 			words = append(words, e.operator+" is "+e.here)
 		}
 	}
-	return "its equivalent here: " + strings.Join(words, "; ")
+	return "the equivalent keys are: " + strings.Join(words, "; ")
 }
 
 func text(v any) string {

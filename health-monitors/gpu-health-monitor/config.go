@@ -25,30 +25,30 @@ type Config struct {
 
 	// Mode is remote (a host engine of somebody else's) or embedded (one within this
 	// monitor).
-	Mode string `toml:"dcgmMode" bounds:"remote, embedded" flag:"dcgm-mode" usage:"remote: a host engine at --dcgm-addr; embedded: one within this monitor"`
+	Mode string `toml:"dcgmMode" bounds:"remote, embedded" flag:"dcgm-mode" usage:"DCGM mode: remote connects to the host engine at --dcgm-addr, embedded runs a host engine in this process."`
 	// Address of the host engine.
-	Address string `toml:"dcgmAddr" bounds:"not empty" flag:"dcgm-addr" usage:"host:port of the host engine, or unix:// and the path of its socket (mode remote)"`
+	Address string `toml:"dcgmAddr" bounds:"not empty" flag:"dcgm-addr" usage:"Address of the host engine in mode remote, as host:port or unix:///path."`
 	// PollInterval is how often DCGM is looked at.
-	PollInterval time.Duration `toml:"pollInterval" bounds:"at least 1s" flag:"poll-interval" usage:"how often DCGM is looked at; each look costs the host engine some milliseconds, and it judges by samples of 30s"`
+	PollInterval time.Duration `toml:"pollInterval" bounds:"at least 1s" flag:"poll-interval" usage:"Interval between two polls of DCGM. Each poll costs the host engine a few milliseconds, and DCGM evaluates samples of 30s."`
 	// CallDeadline is that of each call of DCGM.
-	CallDeadline time.Duration `toml:"callDeadline" bounds:"at least 6s" flag:"call-deadline" usage:"how long one call of DCGM may take before it is given up as hanging; a connection to nobody takes 5s"`
+	CallDeadline time.Duration `toml:"callDeadline" bounds:"at least 6s" flag:"call-deadline" usage:"Timeout of one DCGM call, after which DCGM counts as hanging. A connection attempt to an absent host engine takes 5s."`
 	// ReconnectPause is that before another connection after one that failed at once.
-	ReconnectPause time.Duration `toml:"reconnectPause" bounds:"at least 1s" flag:"reconnect-pause" usage:"pause before another connection, doubled up to 2m while they fail: the host engine never forgets the watches of one"`
+	ReconnectPause time.Duration `toml:"reconnectPause" bounds:"at least 1s" flag:"reconnect-pause" usage:"Initial backoff before a new connection to DCGM. It doubles up to 2m while connections fail, because the host engine keeps the watches of every connection."`
 	// SettleTime is for how long what shows a fault has to have recent samples before the
 	// fault can end.
-	SettleTime time.Duration `toml:"settleTime" bounds:"at least 0s" flag:"settle-time" usage:"for how long each look must have had recent samples of the fields that show a fault, over one connection, before the fault can end"`
+	SettleTime time.Duration `toml:"settleTime" bounds:"at least 0s" flag:"settle-time" usage:"Time during which every poll over one connection must have recent samples of the fields that indicate a fault before the fault can recover."`
 	// EscalateAfter restarts a node whose DCGM does not answer.
-	EscalateAfter int `toml:"connectivityFailureEscalationThreshold" bounds:"at least 0" flag:"connectivity-failure-escalation-threshold" usage:"after how many failing looks in a row GpuDcgmConnectivityFailure recommends RESTART_BM; 0 never"`
+	EscalateAfter int `toml:"connectivityFailureEscalationThreshold" bounds:"at least 0" flag:"connectivity-failure-escalation-threshold" usage:"Number of consecutive failed polls after which GpuDcgmConnectivityFailure recommends RESTART_BM. 0 never recommends it."`
 	// ErrorMapping is merged over the built-in table.
-	ErrorMapping string `toml:"dcgmErrorMappingConfigFile" flag:"dcgm-error-mapping-config-file" usage:"CSV of name,action that is merged over the built-in table of DCGM's errors; empty has that alone"`
+	ErrorMapping string `toml:"dcgmErrorMappingConfigFile" flag:"dcgm-error-mapping-config-file" usage:"CSV file with lines of name,action that override the built-in mapping of DCGM errors. Empty uses the built-in mapping only."`
 	// Suppressed codes are counted and not told.
-	Suppressed []string `toml:"suppressedErrorCodes" flag:"suppressed-error-codes" usage:"codes that are counted and not told, such as DCGM_FR_NVLINK_DOWN"`
+	Suppressed []string `toml:"suppressedErrorCodes" flag:"suppressed-error-codes" usage:"DCGM error codes that are counted but not reported, for example DCGM_FR_NVLINK_DOWN."`
 	// UnbridgedPCIe suppresses NVLinks that are down on PCIe cards.
-	UnbridgedPCIe bool `toml:"suppressNvlinkDownUnbridgedPCIe" flag:"suppress-nvlink-down-unbridged-pcie" usage:"do not tell of NVLinks that are down on PCIe cards of which none is up, by the metadata file"`
+	UnbridgedPCIe bool `toml:"suppressNvlinkDownUnbridgedPCIe" flag:"suppress-nvlink-down-unbridged-pcie" usage:"If true, does not report NVLinks that are down on PCIe cards if the metadata file shows that no NVLink of the card is up."`
 	// Checks overrides single checks, by name.
 	Checks map[string]Check `toml:"checks"`
 	// MetadataPath is the node's GPU metadata file; it may be missing.
-	MetadataPath string `toml:"metadataPath" flag:"metadata-path" usage:"GPU metadata file of the node"`
+	MetadataPath string `toml:"metadataPath" flag:"metadata-path" usage:"Path of the GPU metadata file of the node."`
 }
 
 // Check is what an operator says of one check; what is empty stays as it is.
@@ -96,7 +96,7 @@ func (c Config) rules() (rules map[string]check.Rule, otherwise check.Rule, err 
 	var problems []error
 	for name, given := range c.Checks {
 		if !slices.Contains(known(), name) {
-			problems = append(problems, fmt.Errorf("checks.%s is no check", name))
+			problems = append(problems, fmt.Errorf("checks.%s is not a check", name))
 			continue
 		}
 		rule, ok := rules[name]
@@ -134,7 +134,7 @@ func (c Check) over(rule check.Rule) (check.Rule, error) {
 			continue
 		}
 		if len(x.given) != 2 {
-			return rule, fmt.Errorf("%s is not [k, n]", x.name)
+			return rule, fmt.Errorf("%s is not of the form [k, n]", x.name)
 		}
 		*x.to = check.Share{K: x.given[0], N: x.given[1]}
 		if err := x.to.Validate(); err != nil {

@@ -69,7 +69,7 @@ func TestGPUsThatCannotBeWatched(t *testing.T) {
 			n.engine.Incident(dbe(0))
 			n.expect(dbeFault + ofGPU(0) + " fatal COMPONENT_RESET PROCESS")
 			n.quiet(10)
-			if count := n.said("DCGM refuses watches"); count != 1 {
+			if count := n.said("DCGM watches refused"); count != 1 {
 				t.Errorf("the refusal is in the log %d times, want once", count)
 			}
 			n.engine.Clear(0)

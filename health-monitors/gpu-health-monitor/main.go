@@ -37,7 +37,7 @@ const withoutDCGM = 2
 
 func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 	if libdcgm.ErrMissing != nil {
-		d.Log.Error("this program cannot do its work", "error", libdcgm.ErrMissing)
+		d.Log.Error("DCGM monitoring unavailable in this build", "error", libdcgm.ErrMissing)
 		os.Exit(withoutDCGM)
 	}
 	policy, err := cfg.Policy()
@@ -45,7 +45,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 		return err
 	}
 	outbox, err := cfg.Outbox(d, check.Agent, watch.Prefix,
-		"outbox was unreadable and is replaced: what waited in it is lost, and faults that are still there are told again")
+		"unreadable outbox replaced: its pending events are lost and open faults are reported again")
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func TestWithoutCgo(t *testing.T) {
 		{[]string{"-check-config"}, 2, "node-name"},
 		{[]string{"-check-config", "--node-name=n1", "--processingStrategy=process"}, 2, "PERSIST_ONLY"},
 		{[]string{"-check-config", "--node-name=n1", "--processing-strategy=PERSIST_ONLY", "--dcgm-mode=embedded"}, 0, "valid"},
-		{[]string{"-check-config", "--node-name=n1", "--dcgm-mode=local-managed"}, 2, `"local-managed"; it has to be one of remote, embedded`},
+		{[]string{"-check-config", "--node-name=n1", "--dcgm-mode=local-managed"}, 2, `"local-managed": must be one of remote, embedded`},
 		{args, 2, "without cgo"},
 		{[]string{"dcgm-worker"}, 2, ""},
 	} {

@@ -39,7 +39,7 @@ func (n *node) said(what string) (lines int) {
 	return lines
 }
 
-var address = regexp.MustCompile(`serving probes and metrics.*"?address"?[:=]"?(127\.0\.0\.1:\d+)`)
+var address = regexp.MustCompile(`probe and metrics server started.*"?address"?[:=]"?(127\.0\.0\.1:\d+)`)
 
 // metric is the value of a series of the monitor; empty where there is none.
 func (n *node) metric(series string) string {

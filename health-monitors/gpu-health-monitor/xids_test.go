@@ -76,7 +76,7 @@ func TestWatchesOfMIGInstancesThatAreRefused(t *testing.T) {
 					n.metric(`nvsentinel_gpu_monitor_refused_watches{entity="COMPUTE_INSTANCE"}`) == "1"
 			})
 			n.quiet(10)
-			if count := n.said("DCGM refuses watches"); count != 1 {
+			if count := n.said("DCGM watches refused"); count != 1 {
 				t.Errorf("the refusal is in the log %d times, want once", count)
 			}
 			n.engine.Refuse(call)

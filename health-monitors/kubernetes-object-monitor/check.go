@@ -52,11 +52,11 @@ func (o objects) Find(kind schema.GroupVersionKind, namespace, name string) (map
 func runCheck(args []string, s streams, now time.Time) int {
 	flags := flag.NewFlagSet("kubernetes-object-monitor check", flag.ContinueOnError)
 	flags.SetOutput(s.Err)
-	path := flags.String("policy-config-path", defaultConfig.Policies, "file with the policies")
-	publishers := flags.String("publishers-config-path", "", "the connectors' configuration file; check names that its [[publishers.agent]] give to other agents are refused; empty takes the built-in ones")
-	clock := flags.String("now", now.UTC().Format(time.RFC3339), "time of the evaluation, as RFC 3339")
+	path := flags.String("policy-config-path", defaultConfig.Policies, "File with the policies.")
+	publishers := flags.String("publishers-config-path", "", "Configuration file of the connectors. Check names that its [[publishers.agent]] entries assign to other agents are rejected. Empty uses the built-in entries.")
+	clock := flags.String("now", now.UTC().Format(time.RFC3339), "Time of the evaluation, in RFC 3339 format.")
 	flags.Usage = func() {
-		fmt.Fprintln(s.Err, "kubernetes-object-monitor check [flags] [object.yaml ...]\nPrints what every policy says about the objects of its kind; without files they are read from the input.")
+		fmt.Fprintln(s.Err, "kubernetes-object-monitor check [flags] [object.yaml ...]\nEvaluates every policy against the objects of its kind and prints the results. Without files, reads the objects from standard input.")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
@@ -132,7 +132,7 @@ func decode(name string, in io.Reader) (objects, error) {
 				return nil, fmt.Errorf("reading objects from %s: %w", name, err)
 			}
 		case object.GetKind() == "" || object.GetName() == "":
-			return nil, fmt.Errorf("reading objects from %s: an object has no kind or no name", name)
+			return nil, fmt.Errorf("reading objects from %s: an object has no kind or no name, set both", name)
 		default:
 			out = append(out, object)
 		}
@@ -143,7 +143,7 @@ func decode(name string, in io.Reader) (objects, error) {
 func (o *objects) take(item runtime.Object) error {
 	object, ok := item.(*unstructured.Unstructured)
 	if !ok || object.GetKind() == "" || object.GetName() == "" {
-		return fmt.Errorf("an item of a list has no kind or no name")
+		return fmt.Errorf("an item of a list has no kind or no name, set both")
 	}
 	*o = append(*o, *object)
 	return nil
@@ -169,7 +169,7 @@ func printAnswers(set *policy.Set, given objects, at time.Time, out io.Writer) i
 			}
 		}
 		if !seen {
-			fmt.Fprintln(out, "  no object of this kind was given")
+			fmt.Fprintln(out, "  no object of this kind given")
 		}
 	}
 	for _, name := range set.Disabled {
@@ -199,7 +199,7 @@ func one(p *policy.Policy, object *unstructured.Unstructured, at time.Time, out 
 	}
 	node, err := p.Node(object.Object, at, nil)
 	if err != nil {
-		fmt.Fprintf(out, "  %s: match%s, but the node is not known: %v\n", name, later, err)
+		fmt.Fprintf(out, "  %s: match%s, but the node is unknown: %v\n", name, later, err)
 		return false
 	}
 	fmt.Fprintf(out, "  %s: match on node %s%s\n", name, node, later)

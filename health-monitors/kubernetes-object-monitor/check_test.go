@@ -39,7 +39,7 @@ func TestTheExampleOnThreeNodes(t *testing.T) {
 	for _, want := range []string{
 		"policy GPUNodeNotReady (v1 Node)\n", "  gpu-down: match on node gpu-down\n", `"recommendedAction":"RESTART_VM"`,
 		"  gpu-soon: no match, evaluated again at 2026-03-01T13:00:00Z\n", "  broken-object: error: no such key: status\n",
-		"policy NVMLError (events.k8s.io/v1 Event)\n  warning: whoever may write objects of kind Event", "\n  warning: it acts on text (resource.note)", "  no object of this kind was given\n",
+		"policy NVMLError (events.k8s.io/v1 Event)\n  warning: accounts that can write objects of kind Event", "\n  warning: the policy acts on text (resource.note)", "  no object of this kind given\n",
 	} {
 		if !strings.Contains(strings.ReplaceAll(out, `": "`, `":"`), want) {
 			t.Errorf("%q is not in the output", want)

@@ -37,12 +37,12 @@ func runRights(args []string, out, problems io.Writer) int {
 	flags := flag.NewFlagSet(machine.Agent+" rbac", flag.ContinueOnError)
 	flags.SetOutput(problems)
 	var r request
-	flags.StringVar(&r.policies, "policy-config-path", defaultConfig.Policies, "file with the policies")
-	flags.StringVar(&r.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster that is asked for the resource names of the kinds; without it they are the regular plurals")
-	flags.StringVar(&r.namespace, "namespace", defaultConfig.Lease.Namespace, "namespace of the service account")
-	flags.StringVar(&r.account, "service-account", machine.Agent, "service account that gets the rights")
+	flags.StringVar(&r.policies, "policy-config-path", defaultConfig.Policies, "File with the policies.")
+	flags.StringVar(&r.kubeconfig, "kubeconfig", "", "Path of a kubeconfig, used to look up the resource names of the kinds. Empty uses the regular plurals.")
+	flags.StringVar(&r.namespace, "namespace", defaultConfig.Lease.Namespace, "Namespace of the service account.")
+	flags.StringVar(&r.account, "service-account", machine.Agent, "Service account that receives the permissions.")
 	flags.Usage = func() {
-		fmt.Fprintln(problems, machine.Agent+" rbac [flags]\nPrints the roles that the policies need, to be applied as they are.")
+		fmt.Fprintln(problems, machine.Agent+" rbac [flags]\nPrints the RBAC manifests that the policies require. Apply them with kubectl.")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
@@ -79,7 +79,7 @@ func (r request) print(out io.Writer) error {
 	rights := set.Rights(names.of)
 	var b bytes.Buffer
 	for _, kind := range names.guessed {
-		fmt.Fprintf(&b, "# %s: %s is the regular plural; --kubeconfig asks the cluster for it\n", kind, names.of(kind))
+		fmt.Fprintf(&b, "# %s: %s is the regular plural, use --kubeconfig to read it from the cluster\n", kind, names.of(kind))
 	}
 	for _, o := range r.objects(rights) {
 		body, err := yaml.Marshal(o)
@@ -129,11 +129,11 @@ func (p *plurals) ask(kubeconfig string, kinds []schema.GroupVersionKind) error 
 	}
 	http, err := rest.HTTPClientFor(cluster.Config)
 	if err != nil {
-		return fmt.Errorf("making the API client: %w", err)
+		return fmt.Errorf("creating the API client: %w", err)
 	}
 	mapper, err := apiutil.NewDynamicRESTMapper(cluster.Config, http)
 	if err != nil {
-		return fmt.Errorf("making the REST mapper: %w", err)
+		return fmt.Errorf("creating the REST mapper: %w", err)
 	}
 	for _, kind := range kinds {
 		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
@@ -141,7 +141,7 @@ func (p *plurals) ask(kubeconfig string, kinds []schema.GroupVersionKind) error 
 		case err == nil:
 			p.known[kind] = mapping.Resource.Resource
 		case !meta.IsNoMatchError(err):
-			return fmt.Errorf("asking the API server for the resource name of %s: %w", kind, err)
+			return fmt.Errorf("reading the resource name of %s from the API server: %w", kind, err)
 		}
 	}
 	return nil

@@ -20,25 +20,25 @@ type Config struct {
 	lease.Cluster
 
 	// DCGMApp, DriverApp and GKEApp are how pods are found.
-	DCGMApp   string `toml:"dcgmAppLabel" bounds:"not empty" flag:"dcgm-app-label" usage:"value of the label app of DCGM's pods"`
-	DriverApp string `toml:"driverAppLabel" bounds:"not empty" flag:"driver-app-label" usage:"value of the label app of the driver's pods; those with app.kubernetes.io/component=nvidia-driver count besides"`
-	GKEApp    string `toml:"gkeInstallerAppLabel" flag:"gke-installer-app-label" usage:"value of the label k8s-app of GKE's driver installer; empty looks for none"`
+	DCGMApp   string `toml:"dcgmAppLabel" bounds:"not empty" flag:"dcgm-app-label" usage:"Value of the label app of DCGM Pods."`
+	DriverApp string `toml:"driverAppLabel" bounds:"not empty" flag:"driver-app-label" usage:"Value of the label app of driver Pods. Pods with app.kubernetes.io/component=nvidia-driver count too."`
+	GKEApp    string `toml:"gkeInstallerAppLabel" flag:"gke-installer-app-label" usage:"Value of the label k8s-app of the GKE driver installer. Empty does not search for it."`
 	// PodNamespaces are those of the operators: whoever may make pods there says what is on
 	// nodes.
-	PodNamespaces []string `toml:"podNamespaces" bounds:"1 to 16 namespaces" enforced:"Validate" flag:"pod-namespaces" usage:"namespaces of the operators that run DCGM and the driver: pods of no other namespace are read"`
+	PodNamespaces []string `toml:"podNamespaces" bounds:"1 to 16 namespaces" enforced:"Validate" flag:"pod-namespaces" usage:"Namespaces of the operators that run DCGM and the driver. Pods in other namespaces are not read."`
 	// KataLabel is another label that says that a node runs Kata.
-	KataLabel string `toml:"kataLabel" flag:"kata-label" usage:"label that says, beside katacontainers.io/kata-runtime, that a node runs Kata: true, enabled, 1 or yes"`
+	KataLabel string `toml:"kataLabel" flag:"kata-label" usage:"Additional node label that marks a node as running Kata, in addition to katacontainers.io/kata-runtime. Its value must be true, enabled, 1 or yes."`
 	// AssumeDCGM and AssumeDriver say what no pod does.
-	AssumeDCGM   string `toml:"assumeDCGMVersion" flag:"assume-dcgm-version" usage:"version of DCGM, such as 4.x, on every node with nvidia.com/gpu.present=true; empty looks for DCGM's pods"`
-	AssumeDriver bool   `toml:"assumeDriverInstalled" flag:"assume-driver-installed" usage:"every node with nvidia.com/gpu.present=true has the driver"`
+	AssumeDCGM   string `toml:"assumeDCGMVersion" flag:"assume-dcgm-version" usage:"DCGM version, for example 4.x, of every node with nvidia.com/gpu.present=true. Empty detects the version from the DCGM Pods."`
+	AssumeDriver bool   `toml:"assumeDriverInstalled" flag:"assume-driver-installed" usage:"If true, treats every node with nvidia.com/gpu.present=true as having the driver."`
 	// RequireReady holds the version back until DCGM was Ready once.
-	RequireReady bool `toml:"requireDCGMReadyForBootstrap" flag:"require-dcgm-ready-for-bootstrap" usage:"write DCGM's version only when its pod is Ready; once written it stays while the pod is there"`
+	RequireReady bool `toml:"requireDCGMReadyForBootstrap" flag:"require-dcgm-ready-for-bootstrap" usage:"If true, sets the label of the DCGM version only when the DCGM Pod is Ready. The label then stays for as long as the Pod exists."`
 	// Grace is how long something must be missing.
-	Grace time.Duration `toml:"grace" bounds:"at least 1m" flag:"grace" usage:"how long a pod must be gone, or fewer devices be counted, until the labels follow: a pod that is replaced must not take them off"`
+	Grace time.Duration `toml:"grace" bounds:"at least 1m" flag:"grace" usage:"Time that a Pod must be absent, or a device count reduced, before the labels change. It bridges the replacement of a Pod."`
 	// ClassesFile has the classes of devices; they are read once.
-	ClassesFile string `toml:"expectedDeviceCountsConfigFile" flag:"expected-device-counts-config-file" usage:"TOML file with the classes of devices to count; empty has the built-in ones"`
+	ClassesFile string `toml:"expectedDeviceCountsConfigFile" flag:"expected-device-counts-config-file" usage:"TOML file with the classes of devices to count. Empty uses the built-in classes."`
 	// Workers is how many nodes are worked on at once.
-	Workers int `toml:"workers" bounds:"at least 1" flag:"workers" usage:"nodes that are labelled at once"`
+	Workers int `toml:"workers" bounds:"at least 1" flag:"workers" usage:"Maximum number of nodes that are labeled concurrently."`
 }
 
 // defaultConfig is the configuration without special wishes.
@@ -64,14 +64,14 @@ func (c Config) Validate() error {
 	for _, value := range [][2]string{
 		{"dcgmAppLabel (--dcgm-app-label)", c.DCGMApp}, {"driverAppLabel (--driver-app-label)", c.DriverApp}, {"gkeInstallerAppLabel (--gke-installer-app-label)", c.GKEApp},
 	} {
-		wrong(len(validation.IsValidLabelValue(value[1])) > 0, "%s %q is no label's value", value[0], value[1])
+		wrong(len(validation.IsValidLabelValue(value[1])) > 0, "%s %q is not a valid label value", value[0], value[1])
 	}
-	wrong(len(c.PodNamespaces) == 0 || len(c.PodNamespaces) > maxNamespaces, "podNamespaces (--pod-namespaces) has %d namespaces, want 1 to %d: those of the operators that run DCGM and the driver", len(c.PodNamespaces), maxNamespaces)
+	wrong(len(c.PodNamespaces) == 0 || len(c.PodNamespaces) > maxNamespaces, "podNamespaces (--pod-namespaces) has %d namespaces: set 1 to %d, those of the operators that run DCGM and the driver", len(c.PodNamespaces), maxNamespaces)
 	for i, name := range c.PodNamespaces {
-		wrong(len(validation.IsDNS1123Label(name)) > 0 || slices.Contains(c.PodNamespaces[:i], name), "podNamespaces (--pod-namespaces) has %q: want names of namespaces, each once; tenants' pods do not count", name)
+		wrong(len(validation.IsDNS1123Label(name)) > 0 || slices.Contains(c.PodNamespaces[:i], name), "podNamespaces (--pod-namespaces) has %q: use names of namespaces, each of them once", name)
 	}
-	wrong(c.KataLabel != "" && len(validation.IsQualifiedName(c.KataLabel)) > 0, "kataLabel (--kata-label) %q is no label's key", c.KataLabel)
-	wrong(c.AssumeDCGM != "" && !version.MatchString(c.AssumeDCGM), "assumeDCGMVersion (--assume-dcgm-version) %q is not like 4.x", c.AssumeDCGM)
+	wrong(c.KataLabel != "" && len(validation.IsQualifiedName(c.KataLabel)) > 0, "kataLabel (--kata-label) %q is not a valid label key", c.KataLabel)
+	wrong(c.AssumeDCGM != "" && !version.MatchString(c.AssumeDCGM), "assumeDCGMVersion (--assume-dcgm-version) %q is not a version such as 4.x", c.AssumeDCGM)
 	_, err := c.policy()
 	return errors.Join(append(problems, err)...)
 }

@@ -47,8 +47,8 @@ type Annotator struct {
 // Rounds are the looks of the annotator.
 func (a *Annotator) Rounds() *rounds.Rounds {
 	return &rounds.Rounds{
-		Look: a.Look, Interval: a.Interval, Clock: a.Clock, Log: a.Log, NotYet: "the kubelet has not been asked yet",
-		Fails: "pods could not be annotated with their GPUs; it is tried again", Works: "pods are annotated again",
+		Look: a.Look, Interval: a.Interval, Clock: a.Clock, Log: a.Log, NotYet: "the kubelet has not been queried yet",
+		Fails: "GPU annotation of pods failed, retrying", Works: "GPU annotation of pods recovered",
 		Failed: func(bool) { a.Metrics.Failures.Inc() },
 	}
 }
@@ -122,7 +122,7 @@ func (a *Annotator) write(ctx context.Context, c inventory.Change) error {
 		return fmt.Errorf("annotating pod %s/%s: %w", c.Namespace, c.Name, err)
 	}
 	a.Metrics.Annotated.Inc()
-	a.Log.Info("pod was annotated with its GPUs", "namespace", c.Namespace, "pod", c.Name, "devices", c.Annotation)
+	a.Log.Info("pod annotated with its GPUs", "namespace", c.Namespace, "pod", c.Name, "devices", c.Annotation)
 	return nil
 }
 
@@ -145,7 +145,7 @@ func Dial(socket string) (*Kubelet, error) {
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(answerBytes)))
 	if err != nil {
-		return nil, fmt.Errorf("preparing to ask the kubelet: %w", err)
+		return nil, fmt.Errorf("creating the kubelet client: %w", err)
 	}
 	return &Kubelet{conn, podresources.NewPodResourcesListerClient(conn)}, nil
 }
@@ -156,7 +156,7 @@ func (k *Kubelet) Held(ctx context.Context) (inventory.Held, error) {
 	defer cancel()
 	answer, err := k.lister.List(ctx, &podresources.ListPodResourcesRequest{})
 	if err != nil {
-		return nil, fmt.Errorf("asking the kubelet for devices of pods: %w", err)
+		return nil, fmt.Errorf("listing the devices of pods from the kubelet: %w", err)
 	}
 	held := inventory.Held{}
 	for _, p := range answer.GetPodResources() {

@@ -166,7 +166,7 @@ func TestAKubeletThatDoesNotAnswer(t *testing.T) {
 	}
 	defer k.Close()
 	a := &Annotator{Node: "n1", Kubelet: k, Clock: testkit.NewClock()}
-	if err := a.Look(t.Context()); err == nil || !strings.Contains(err.Error(), "asking the kubelet") {
+	if err := a.Look(t.Context()); err == nil || !strings.Contains(err.Error(), "listing the devices of pods") {
 		t.Errorf("a kubelet that is not there gave %v", err)
 	}
 	if ok, _ := a.Rounds().Ready(); ok {

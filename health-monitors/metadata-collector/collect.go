@@ -51,8 +51,8 @@ type Collector struct {
 // Rounds are the looks of the collector. What fails leaves the file as it is.
 func (c *Collector) Rounds() *rounds.Rounds {
 	return &rounds.Rounds{
-		Look: c.Look, Interval: c.Interval, Clock: c.Clock, Log: c.Log.With("file", c.Path), NotYet: "the driver has not been asked yet",
-		Fails: "GPU metadata could not be collected; the file stays as it is", Works: "GPU metadata is collected again",
+		Look: c.Look, Interval: c.Interval, Clock: c.Clock, Log: c.Log.With("file", c.Path), NotYet: "the driver has not been queried yet",
+		Fails: "GPU metadata collection failed, the file stays unchanged", Works: "GPU metadata collection recovered",
 		Failed: func(bool) { c.Metrics.Failures.Inc() },
 	}
 }
@@ -62,11 +62,11 @@ func (c *Collector) Rounds() *rounds.Rounds {
 func (c *Collector) Look(ctx context.Context) error {
 	boot, err := c.BootID()
 	if err != nil {
-		return fmt.Errorf("reading the boot id: %w", err)
+		return fmt.Errorf("reading the boot ID: %w", err)
 	}
 	present, err := c.present()
 	if err != nil {
-		c.Log.Warn("GPU metadata file was unreadable and will be replaced", "error", err)
+		c.Log.Warn("unreadable GPU metadata file found, replacing it", "error", err)
 	}
 	sign, now := c.driverSign(), c.Clock.Now()
 	if present != nil && present.BootID == boot && sign == c.sign && now.Sub(c.asked) < c.Refresh {
@@ -85,7 +85,7 @@ func (c *Collector) Look(ctx context.Context) error {
 			return err
 		}
 		c.Metrics.Writes.WithLabelValues(string(why)).Inc()
-		c.Log.Info("GPU metadata was written", "reason", why, "gpus", len(next.GPUs), "driver", next.DriverVersion, "partial", seen.Partial)
+		c.Log.Info("GPU metadata written", "reason", why, "gpus", len(next.GPUs), "driver", next.DriverVersion, "partial", seen.Partial)
 	}
 	c.Metrics.GPUs.Set(float64(len(next.GPUs)))
 	c.sign, c.asked = sign, now
@@ -102,7 +102,7 @@ func (c *Collector) present() (*inventory.Document, error) {
 		return nil, fmt.Errorf("reading GPU metadata: %w", err)
 	}
 	if info.Size() > fileBytes {
-		return nil, fmt.Errorf("reading GPU metadata: %d bytes", info.Size())
+		return nil, fmt.Errorf("reading GPU metadata: the file has %d bytes, which is too large", info.Size())
 	}
 	data, err := os.ReadFile(c.Path)
 	if err != nil {
@@ -155,7 +155,7 @@ func (c *Collector) write(d inventory.Document) error {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(c.Path), 0o755); err != nil {
-		return fmt.Errorf("making the folder of GPU metadata: %w", err)
+		return fmt.Errorf("creating the directory of the GPU metadata: %w", err)
 	}
 	if err := durable.Replace(c.Path, data, 0o644); err != nil {
 		return fmt.Errorf("writing GPU metadata: %w", err)

@@ -233,7 +233,7 @@ func TestADriverThatFails(t *testing.T) {
 	n.put("sim", "driver 570.1\n"+first+"\n")
 	_, written := n.look()
 	n.clock.Step(n.Refresh)
-	for text, want := range map[string]string{"fail 9\n": "initialising the driver's library: error 9", "": "initialising"} {
+	for text, want := range map[string]string{"fail 9\n": "initializing the driver library: error 9", "": "initialising"} {
 		if text == "" {
 			t.Setenv("NVML_SIM", n.path("none"))
 		}
@@ -245,7 +245,7 @@ func TestADriverThatFails(t *testing.T) {
 	}
 	n.put("sim", "hang\n"+first+"\n")
 	n.driver.Deadline = time.Second
-	if err := n.Look(t.Context()); err == nil || !strings.Contains(err.Error(), "no answer within 1s") {
+	if err := n.Look(t.Context()); err == nil || !strings.Contains(err.Error(), "no response within 1s") {
 		t.Errorf("a driver that hangs gave %v", err)
 	}
 	n.driver.Deadline = time.Minute

@@ -15,26 +15,26 @@ const Name = "metadata-collector"
 // Config is the configuration of the collector.
 type Config struct {
 	// NodeName is the Kubernetes name of the node; required.
-	NodeName string `toml:"nodeName" bounds:"not empty" flag:"node-name" usage:"name of the node this collector runs on"`
+	NodeName string `toml:"nodeName" bounds:"not empty" flag:"node-name" usage:"Name of the node that runs this collector."`
 	// Path is the file that is written.
-	Path string `toml:"metadataPath" bounds:"not empty" flag:"metadata-path" usage:"GPU metadata file to write"`
+	Path string `toml:"metadataPath" bounds:"not empty" flag:"metadata-path" usage:"Path of the GPU metadata file that the collector writes."`
 	// Library is the driver's.
-	Library string `toml:"nvmlLibrary" flag:"nvml-library" usage:"path of the driver's library; empty lets the loader find libnvidia-ml.so.1"`
+	Library string `toml:"nvmlLibrary" flag:"nvml-library" usage:"Path of the NVML library of the driver. Empty loads libnvidia-ml.so.1 from the library path."`
 	// SysfsRoot is where sysfs is mounted.
-	SysfsRoot string `toml:"sysfsRoot" bounds:"not empty" flag:"sysfs-root" usage:"where the node's sysfs is mounted"`
+	SysfsRoot string `toml:"sysfsRoot" bounds:"not empty" flag:"sysfs-root" usage:"Path at which the sysfs of the node is mounted."`
 	// DriverPath is the driver's folder in /proc.
-	DriverPath string `toml:"driverPath" flag:"driver-path" usage:"folder in which the driver shows its version and its GPUs; a change there has it asked at once"`
+	DriverPath string `toml:"driverPath" flag:"driver-path" usage:"Directory in which the driver publishes its version and GPUs. A change there triggers a query at once."`
 	// BootIDPath holds the id of the running boot.
-	BootIDPath string `toml:"bootIDPath" bounds:"not empty" flag:"boot-id-path" usage:"file with the id of the running boot"`
+	BootIDPath string `toml:"bootIDPath" bounds:"not empty" flag:"boot-id-path" usage:"File with the ID of the current boot."`
 	// Interval and Refresh are times between looks.
-	Interval time.Duration `toml:"interval" bounds:"at least 1s" flag:"interval" usage:"time between two looks at the driver's folder, and between two tries"`
-	Refresh  time.Duration `toml:"refresh" bounds:"at least interval" enforced:"Validate" flag:"refresh" usage:"longest time between two questions to the driver: how late a lost NVLink is in the file"`
+	Interval time.Duration `toml:"interval" bounds:"at least 1s" flag:"interval" usage:"Interval between two reads of the driver directory, and between two attempts after a failure."`
+	Refresh  time.Duration `toml:"refresh" bounds:"at least interval" enforced:"Validate" flag:"refresh" usage:"Maximum time between two queries to the driver. It bounds the delay until a lost NVLink is in the file."`
 	// Socket is the kubelet's.
-	Socket string `toml:"podResourcesSocket" flag:"pod-resources-socket" usage:"the kubelet's PodResources socket, to annotate the node's pods with the GPUs that they hold; empty does not"`
+	Socket string `toml:"podResourcesSocket" flag:"pod-resources-socket" usage:"Path of the kubelet PodResources socket, used to annotate Pods with their GPUs. Empty annotates no Pods."`
 	// Kube is how to reach the API server.
 	Kube kube.Config `toml:"kube"`
 	// Deadline bounds a question.
-	Deadline time.Duration `toml:"deadline" bounds:"at least 1s" flag:"deadline" usage:"how long the driver may take to answer"`
+	Deadline time.Duration `toml:"deadline" bounds:"at least 1s" flag:"deadline" usage:"Timeout of one query to the driver."`
 }
 
 // Default is the configuration of a node without special wishes.
@@ -52,7 +52,7 @@ var Default = Config{
 func (c Config) Validate() error {
 	problems := []error{config.CheckBounds(c), c.Kube.Validate()}
 	if c.Refresh < c.Interval {
-		problems = append(problems, fmt.Errorf("refresh (--refresh) %s is less than the interval, %s", c.Refresh, c.Interval))
+		problems = append(problems, fmt.Errorf("refresh (--refresh) is %s, set it to at least the interval, %s", c.Refresh, c.Interval))
 	}
 	return errors.Join(problems...)
 }

@@ -54,7 +54,7 @@ func annotatePods(d *daemon.Daemon, cfg Config) error {
 	}
 	pods, err := metadata.NewForConfig(cluster.Config)
 	if err != nil {
-		return fmt.Errorf("preparing to read pods: %w", err)
+		return fmt.Errorf("creating the pod client: %w", err)
 	}
 	annotator := &Annotator{
 		Node: cfg.NodeName, Kubelet: node, Pods: pods, Interval: cfg.Interval, Refresh: cfg.Refresh,

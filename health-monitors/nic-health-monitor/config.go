@@ -22,25 +22,25 @@ type Config struct {
 	connector.Config
 
 	// SysfsRoot is where sysfs is mounted.
-	SysfsRoot string `toml:"sysfsRoot" bounds:"not empty" flag:"sysfs-root" usage:"where the node's sysfs is mounted"`
+	SysfsRoot string `toml:"sysfsRoot" bounds:"not empty" flag:"sysfs-root" usage:"Path at which the sysfs of the node is mounted."`
 	// RoutesPath is a folder with the node's routes.
-	RoutesPath string `toml:"routesPath" flag:"routes-path" usage:"folder with the node's route and ipv6_route: cards with a default route are not watched; empty watches them too"`
+	RoutesPath string `toml:"routesPath" flag:"routes-path" usage:"Directory with the files route and ipv6_route of the node. Network cards with a default route are not monitored. Empty monitors them too."`
 	// Include and Exclude choose cards by name.
-	Include string `toml:"includeDevices" flag:"include-devices" usage:"regular expression of the cards to watch, whatever their routes; empty is all"`
-	Exclude string `toml:"excludeDevices" flag:"exclude-devices" usage:"regular expression of cards not to watch; empty is none"`
+	Include string `toml:"includeDevices" flag:"include-devices" usage:"Regular expression of the network cards to monitor, regardless of their routes. Empty monitors all cards without a default route."`
+	Exclude string `toml:"excludeDevices" flag:"exclude-devices" usage:"Regular expression of the network cards to ignore. Empty ignores none."`
 	// Interval is the time from look to look.
-	Interval time.Duration `toml:"interval" bounds:"at least 100ms" flag:"interval" usage:"time from look to look"`
+	Interval time.Duration `toml:"interval" bounds:"at least 100ms" flag:"interval" usage:"Interval between two polls."`
 	// Looks and Persist say when a state is believed.
-	Looks   int           `toml:"looks" bounds:"at least 1" flag:"looks" usage:"looks in a row that must agree before a state is believed"`
-	Persist time.Duration `toml:"persistTime" bounds:"at least 0s" flag:"persist-time" usage:"how long a link must be down, or a card away, to be a fault"`
+	Looks   int           `toml:"looks" bounds:"at least 1" flag:"looks" usage:"Number of consecutive polls with the same result before a state is accepted."`
+	Persist time.Duration `toml:"persistTime" bounds:"at least 0s" flag:"persist-time" usage:"Time that a link must be down, or a card missing, before a fault is reported."`
 	// Steady says when a fault of state is over.
-	Steady time.Duration `toml:"steadyTime" bounds:"at least 0s" flag:"steady-time" usage:"how long it must be well again before that is reported"`
+	Steady time.Duration `toml:"steadyTime" bounds:"at least 0s" flag:"steady-time" usage:"Time that a link or card must be healthy before the recovery is reported."`
 	// Reload is for updates of the driver.
-	Reload time.Duration `toml:"reloadTime" bounds:"at least 0s" flag:"reload-time" usage:"how long all cards of a driver may be away at once: it is loaded anew"`
+	Reload time.Duration `toml:"reloadTime" bounds:"at least 0s" flag:"reload-time" usage:"Time that all cards of a driver may be missing at once while the driver reloads."`
 	// Settle is for links that come up.
-	Settle time.Duration `toml:"settleTime" bounds:"at least 0s" flag:"settle-time" usage:"how long after the first look of a boot, and after a driver is back, no fault of links and cards is reported"`
+	Settle time.Duration `toml:"settleTime" bounds:"at least 0s" flag:"settle-time" usage:"Time after the first poll of a boot, or after a driver returns, during which no link or card faults are reported."`
 	// Quiet is for counters.
-	Quiet time.Duration `toml:"quietTime" bounds:"at least 0s" flag:"quiet-time" usage:"how long a counter that is not fatal must stay within its bound for its fault to end"`
+	Quiet time.Duration `toml:"quietTime" bounds:"at least 0s" flag:"quiet-time" usage:"Time that a non-fatal counter must stay within its threshold before its fault recovers."`
 	// Counters are rules in place of the built-in ones of the same code.
 	Counters []Counter `toml:"counters"`
 }
@@ -100,13 +100,13 @@ func (c Config) checkCounters() (problems []error) {
 		}
 		code := x.code()
 		if !counterName.MatchString(x.Counter) {
-			wrong("counter %q is no counter's name", x.Counter)
+			wrong("counter %q is not the name of a counter", x.Counter)
 		}
 		if !counterName.MatchString(code) {
-			wrong("code %q is not made of letters, digits and _", code)
+			wrong("code %q must consist of letters, digits and _", code)
 		}
 		if seen[code] {
-			wrong("code %q stands twice", code)
+			wrong("code %q is a duplicate", code)
 		}
 		seen[code] = true
 		if x.Window < 0 {
@@ -179,7 +179,7 @@ func (c Config) Tree(counters []judge.Counter) (*sysfs.Tree, error) {
 		}
 		re, err := regexp.Compile(x.text)
 		if err != nil {
-			return nil, fmt.Errorf("reading the choice of cards: %w", err)
+			return nil, fmt.Errorf("reading the device selection: %w", err)
 		}
 		*x.into = re
 	}

@@ -22,7 +22,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 		return err
 	}
 	outbox, err := cfg.Outbox(d, Agent, watch.Prefix,
-		"outbox was unreadable and is replaced: what waited in it is lost, and what was open is told again if it lasts")
+		"unreadable outbox replaced: its pending events are lost and open faults are reported again")
 	if err != nil {
 		return err
 	}

@@ -23,29 +23,29 @@ type Config struct {
 	connector.Config
 
 	// Source is kmsg (the kernel's own ring) or journal (systemd's).
-	Source string `toml:"source" bounds:"kmsg, journal" flag:"source" usage:"where the kernel log is read: kmsg or journal"`
+	Source string `toml:"source" bounds:"kmsg, journal" flag:"source" usage:"Source of the kernel log: kmsg or journal."`
 	// LogPath is the device or folder; empty is the source's usual path. Tests have a
 	// device of their own.
-	LogPath string `toml:"logPath" flag:"log-path" usage:"device or journal folder to read (default /dev/kmsg or /var/log/journal)"`
+	LogPath string `toml:"logPath" flag:"log-path" usage:"Device or journal directory to read. Empty uses /dev/kmsg or /var/log/journal, depending on --source."`
 	// Journalctl is the program that reads a journal.
-	Journalctl string `toml:"journalctl" bounds:"not empty" flag:"journalctl" usage:"program that reads the journal (source journal)"`
+	Journalctl string `toml:"journalctl" bounds:"not empty" flag:"journalctl" usage:"Path or name of the journalctl program, for --source=journal."`
 	// MetadataPath is the node's GPU metadata file; it may be missing.
-	MetadataPath string `toml:"metadataPath" flag:"metadata-path" usage:"GPU metadata file of the node"`
+	MetadataPath string `toml:"metadataPath" flag:"metadata-path" usage:"Path of the GPU metadata file of the node."`
 	// SettleTime is how long a check must be quiet after a reboot before it is
 	// reported healthy.
-	SettleTime time.Duration `toml:"settleTime" bounds:"at least 0s" flag:"settle-time" usage:"quiet time after a reboot before a check is reported healthy"`
+	SettleTime time.Duration `toml:"settleTime" bounds:"at least 0s" flag:"settle-time" usage:"Time without errors after a reboot before a check is reported as healthy."`
 	// LookBack bounds what a first look at the log reports.
-	LookBack time.Duration `toml:"lookBack" bounds:"at least 0s" flag:"look-back" usage:"how old a fault may be that is found on a node which no state knows of"`
+	LookBack time.Duration `toml:"lookBack" bounds:"at least 0s" flag:"look-back" usage:"Maximum age of faults that are reported on a node without saved state."`
 	// GapStrategy is that of SysLogsGap, which tells of lost lines.
-	GapStrategy record.Strategy `toml:"gapProcessingStrategy" bounds:"PROCESS, PERSIST_ONLY" flag:"gap-processing-strategy" usage:"strategy of the events that tell of lost lines (SysLogsGap): PROCESS or PERSIST_ONLY"`
+	GapStrategy record.Strategy `toml:"gapProcessingStrategy" bounds:"PROCESS, PERSIST_ONLY" flag:"gap-processing-strategy" usage:"Processing strategy of the events that report lost log lines (SysLogsGap): PROCESS or PERSIST_ONLY."`
 	// EveryEvent reports each event of a storm.
-	EveryEvent bool `toml:"everyEvent" flag:"every-event" usage:"report every event; else, of those that differ in their text only, ten and then one a minute that counts the others"`
+	EveryEvent bool `toml:"everyEvent" flag:"every-event" usage:"If true, reports every event. If false, reports the first ten events that differ only in their text, then one a minute with the count of the others."`
 	// UserLines accepts XID lines that programs wrote into the kernel log.
-	UserLines bool `toml:"acceptUserLines" flag:"accept-user-lines" usage:"believe lines of interest that programs wrote into the log (for tests)"`
+	UserLines bool `toml:"acceptUserLines" flag:"accept-user-lines" usage:"If true, accepts matching lines that user-space programs wrote to the kernel log. For tests only."`
 	// CataloguePath is a file of codes and patterns merged over the built-in ones.
-	CataloguePath string `toml:"catalogue" flag:"catalogue" usage:"TOML file of XIDs, SXIDs and patterns that are merged over the built-in ones; empty has those alone"`
+	CataloguePath string `toml:"catalogue" flag:"catalogue" usage:"TOML file with XIDs, SXIDs and patterns that override or extend the built-in catalog. Empty uses the built-in catalog only."`
 	// SysfsRoot is where names of network cards, and the PCI addresses of GPUs, are looked up.
-	SysfsRoot string `toml:"sysfsRoot" flag:"sysfs-root" usage:"where sysfs is mounted, for the names of network cards and the PCI addresses of GPUs; empty looks none up"`
+	SysfsRoot string `toml:"sysfsRoot" flag:"sysfs-root" usage:"Path at which sysfs is mounted, used to look up the names of network cards and the PCI addresses of GPUs. Empty disables the lookup."`
 	// Cancellations say which XID clears others on its device; without the key
 	// DefaultCancellations hold, with an empty list none do.
 	Cancellations []Cancellation `toml:"cancellations"`
@@ -85,8 +85,8 @@ var Default = Config{
 func (c Config) Validate() error {
 	problems := []error{config.CheckBounds(c)}
 	if c.Source == "file" {
-		problems = append(problems, errors.New("source (--source) \"file\" is not supported any more, because a log file does not prove who wrote a line: "+
-			"set kmsg (the kernel's ring) or journal (the systemd journal), and remove logKernelOnly (--log-kernel-only)"))
+		problems = append(problems, errors.New("source (--source) \"file\" is no longer supported, because a log file does not prove the author of a line: "+
+			"set kmsg (kernel ring buffer) or journal (systemd journal), and remove logKernelOnly (--log-kernel-only)"))
 	}
 	if _, err := catalogue.Load(c.CataloguePath); err != nil {
 		problems = append(problems, fmt.Errorf("catalogue (--catalogue): %w", err))
@@ -101,10 +101,10 @@ func (c Config) checkCancellations() (problems []error) {
 			problems = append(problems, fmt.Errorf("cancellations[%d]."+format, append([]any{i}, args...)...))
 		}
 		if !errorCode.MatchString(x.OnErrorCode) {
-			wrong("onErrorCode %q is no error code", x.OnErrorCode)
+			wrong("onErrorCode %q is not an error code", x.OnErrorCode)
 		}
 		if seen[x.OnErrorCode] {
-			wrong("onErrorCode %q stands twice", x.OnErrorCode)
+			wrong("onErrorCode %q is a duplicate", x.OnErrorCode)
 		}
 		seen[x.OnErrorCode] = true
 		if len(x.CancelErrorCodes) == 0 {
@@ -113,11 +113,11 @@ func (c Config) checkCancellations() (problems []error) {
 		for j, code := range x.CancelErrorCodes {
 			switch {
 			case !errorCode.MatchString(code):
-				wrong("cancelErrorCodes[%d] %q is no error code", j, code)
+				wrong("cancelErrorCodes[%d] %q is not an error code", j, code)
 			case code == x.OnErrorCode:
-				wrong("cancelErrorCodes[%d] %q is the code itself", j, code)
+				wrong("cancelErrorCodes[%d] %q is the same as onErrorCode", j, code)
 			case slices.Contains(x.CancelErrorCodes[:j], code):
-				wrong("cancelErrorCodes[%d] %q stands twice", j, code)
+				wrong("cancelErrorCodes[%d] %q is a duplicate", j, code)
 			}
 		}
 	}

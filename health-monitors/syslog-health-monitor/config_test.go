@@ -43,10 +43,10 @@ func TestCancellations(t *testing.T) {
 	for text, want := range map[string]string{
 		strings.Replace(rule, "\"31\"", "\"031\"", 1):        "cancellations[0].onErrorCode",
 		strings.Replace(rule, "\"31\"", "\" 31\"", 1):        "cancellations[0].onErrorCode",
-		strings.Replace(rule, "\"13\"", "\"31\"", 1):         "the code itself",
-		strings.Replace(rule, "\"13\"", "\"13\", \"13\"", 1): "cancelErrorCodes[1] \"13\" stands twice",
-		strings.Replace(rule, "\"13\"", "\"13 \"", 1):        "cancelErrorCodes[0] \"13 \" is no error code",
-		rule + rule: "cancellations[1].onErrorCode \"31\" stands twice",
+		strings.Replace(rule, "\"13\"", "\"31\"", 1):         "the same as onErrorCode",
+		strings.Replace(rule, "\"13\"", "\"13\", \"13\"", 1): "cancelErrorCodes[1] \"13\" is a duplicate",
+		strings.Replace(rule, "\"13\"", "\"13 \"", 1):        "cancelErrorCodes[0] \"13 \" is not an error code",
+		rule + rule: "cancellations[1].onErrorCode \"31\" is a duplicate",
 		"[[cancellations]]\nonErrorCode = \"31\"\n":       "cancelErrorCodes is empty",
 		strings.Replace(rule, "onErrorCode", "onCode", 1): "onCode",
 	} {
@@ -59,8 +59,8 @@ func TestCancellations(t *testing.T) {
 // TestALogFileIsRefused: the error names the key and what takes its place.
 func TestALogFileIsRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"source = \"file\"\n":    "source (--source) \"file\" is not supported any more",
-		"source = \"dmesg\"\n":   "source (--source) is \"dmesg\"; it has to be one of kmsg, journal",
+		"source = \"file\"\n":    "source (--source) \"file\" is no longer supported",
+		"source = \"dmesg\"\n":   "source (--source) is \"dmesg\": must be one of kmsg, journal",
 		"logKernelOnly = true\n": "unknown key \"logKernelOnly\"",
 		"source = \"journal\"\n": "",
 		"source = \"kmsg\"\n":    "",

@@ -296,7 +296,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"--node-name=n1"}, ""},
 		{[]string{"--node-name=n1", "--processingStrategy=PERSIST_ONLY"}, ""},
 		{[]string{"--node-name=n1", "--processing-strategy=PERSIST_ONLY"}, ""},
-		{[]string{"--node-name=n1", "--source=file"}, "not supported any more"},
+		{[]string{"--node-name=n1", "--source=file"}, "no longer supported"},
 		{[]string{"--node-name=n1", "--log-kernel-only"}, "log-kernel-only"},
 		{[]string{"--node-name=n1", "--processing-strategy=persist_only"}, "PERSIST_ONLY"},
 		{[]string{"--node-name=n1", "--processingStrategy="}, "PERSIST_ONLY"},

@@ -19,7 +19,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 		return err
 	}
 	outbox, err := cfg.Outbox(d, Agent, watch.Prefix,
-		"outbox was unreadable and is replaced: what waited in it is lost, unless the log still tells it")
+		"unreadable outbox replaced: its pending events are lost unless the log still contains them")
 	if err != nil {
 		return err
 	}

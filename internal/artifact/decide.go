@@ -140,11 +140,11 @@ func Decide(f Facts) (Decision, error) {
 	case found == remediation.Missing:
 		return f.absent(), nil
 	case found == remediation.Taken:
-		return f.final(ReasonTaken, "an object of this name is there, and is not ours"), nil
+		return f.final(ReasonTaken, "an object with this name exists and belongs to another controller"), nil
 	case found == remediation.Lost && f.Live == nil:
 		return f.final(ReasonLost, "the object was deleted"), nil
 	case found == remediation.Lost:
-		return f.final(ReasonLost, "the object was deleted, and another one has its name"), nil
+		return f.final(ReasonLost, "the object was deleted and replaced by another object with its name"), nil
 	case found == remediation.Found, f.Slot.Applied == nil, f.intended() && f.Slot.Applied.Digest != f.Slot.Intended.Digest:
 		return f.arrived(), nil
 	}
@@ -153,9 +153,9 @@ func Decide(f Facts) (Decision, error) {
 
 // arrived decides about an object that was written, by whomever, and not looked at since.
 func (f Facts) arrived() Decision {
-	d := Decision{Do: Settle, Health: unknown(ReasonInFlight, "the object was written a moment ago"), Since: f.Now.UTC()}
+	d := Decision{Do: Settle, Health: unknown(ReasonInFlight, "the object was written recently"), Since: f.Now.UTC()}
 	if f.intended() && f.Lifecycle == Mutable && overtaken(f.Live) {
-		d.Do, d.Health = Restore, unknown(ReasonDrifted, "somebody else changed the object's definition")
+		d.Do, d.Health = Restore, unknown(ReasonDrifted, "another client changed the object's definition")
 	}
 	return d
 }
@@ -222,7 +222,7 @@ func (f Facts) judge() (Decision, error) {
 		return Decision{}, err
 	}
 	if drifted && f.Lifecycle == Mutable {
-		d := f.waiting(unknown(ReasonDrifted, "somebody else changed the object's definition"))
+		d := f.waiting(unknown(ReasonDrifted, "another client changed the object's definition"))
 		d.Do = Revert
 		return d, nil
 	}
@@ -247,7 +247,7 @@ func (f Facts) judge() (Decision, error) {
 // deleted decides about an object that fails while a finalizer keeps it: that is its
 // deletion's doing, or nobody knows.
 func (f Facts) deleted(says healthrule.Result) Decision {
-	message := "the object is being deleted; it says " + says.Reason + ": " + says.Message
+	message := "the object is being deleted, its status is " + says.Reason + ": " + says.Message
 	if f.Lifecycle == Immutable {
 		return f.final(ReasonLost, message)
 	}

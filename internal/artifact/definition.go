@@ -49,7 +49,7 @@ type Definition struct {
 // the metadata is left out. An error is the template's: the object is none.
 func Define(stamp *unstructured.Unstructured, slot string, inputs map[string]any) (Definition, error) {
 	if stamp == nil || stamp.GetKind() == "" || stamp.GetAPIVersion() == "" {
-		return Definition{}, errors.New("is no object: apiVersion and kind are required")
+		return Definition{}, errors.New("is not an object: apiVersion and kind are required")
 	}
 	o := &unstructured.Unstructured{Object: maps.Clone(stamp.Object)}
 	delete(o.Object, "status")
@@ -71,7 +71,7 @@ func Define(stamp *unstructured.Unstructured, slot string, inputs map[string]any
 	}
 	from, err := Digest(inputs)
 	if err != nil {
-		return Definition{}, fmt.Errorf("digesting the inputs: %w", err)
+		return Definition{}, fmt.Errorf("hashing the inputs: %w", err)
 	}
 	return Definition{Digest: digestOf(text), InputDigest: from, Submitted: string(text)}, nil
 }
@@ -164,12 +164,12 @@ func (d Definition) Revert(live *unstructured.Unstructured) ([]byte, error) {
 	}
 	var wanted map[string]any
 	if err := json.Unmarshal([]byte(d.Returned), &wanted); err != nil {
-		return nil, fmt.Errorf("reading what became of definition %s: %w", d.Digest, err)
+		return nil, fmt.Errorf("reading the applied form of definition %s: %w", d.Digest, err)
 	}
 	wanted["metadata"] = map[string]any{"annotations": map[string]any{DefinitionAnnotation: d.Digest}}
 	modified, err := json.Marshal(wanted)
 	if err != nil {
-		return nil, fmt.Errorf("encoding what became of definition %s: %w", d.Digest, err)
+		return nil, fmt.Errorf("encoding the applied form of definition %s: %w", d.Digest, err)
 	}
 	return merge([]byte(now), modified, live)
 }

@@ -121,7 +121,7 @@ func (w *walk) path(of reflect.Type, names []string) reflect.Type {
 		}
 		next, ok := memberOf(of, name)
 		if !ok {
-			w.problems = append(w.problems, fmt.Errorf("there is no .%s%s", strings.Join(names[:i+1], "."), offered(of)))
+			w.problems = append(w.problems, fmt.Errorf("there is no field .%s%s", strings.Join(names[:i+1], "."), offered(of)))
 			return nil
 		}
 		of = known(next)
@@ -169,9 +169,9 @@ func offered(of reflect.Type) string {
 		}
 	}
 	if len(names) == 0 {
-		return ": " + of.String() + " has no fields, and templates call no methods"
+		return ": " + of.String() + " has no fields, and templates cannot call methods"
 	}
-	return "; there are " + strings.Join(names, ", ")
+	return ", its fields are " + strings.Join(names, ", ")
 }
 
 const (
@@ -232,7 +232,7 @@ func Read(live *unstructured.Unstructured, paths map[string]string, by Definitio
 	for _, name := range slices.Sorted(maps.Keys(paths)) {
 		o, err := read(live, name, paths[name])
 		if size += len(o.Value); size > MaxOutputs {
-			err = fmt.Errorf("the outputs have more than %d bytes together", MaxOutputs)
+			err = fmt.Errorf("the outputs exceed %d bytes in total", MaxOutputs)
 		}
 		if err != nil {
 			problems = append(problems, fmt.Errorf("output %s at %s: %w", name, paths[name], err))

@@ -44,7 +44,7 @@ func TestFields(t *testing.T) {
 		"{{ .Event.Next.Next.Messag }}": {problem: "there is no .Event.Next.Next.Messag"},
 		"{{ .Node.Name }}":              {problem: "there is no .Node.Name: it is a string"},
 		"{{ toJson .Event.At }}":        {},
-		"{{ .Event.At.Year }}":          {problem: "there is no .Event.At.Year: time.Time has no fields, and templates call no methods"},
+		"{{ .Event.At.Year }}":          {problem: "there is no .Event.At.Year: time.Time has no fields, and templates cannot call methods"},
 		"{{ index .Event.Codes 0 }}":    {},
 		"{{ if .Nod }}a{{ end }}":       {problem: "there is no .Nod"},
 		"{{ if .Node }}{{ .Nod }}{{ else }}{{ .Node }}{{ end }}": {problem: "there is no .Nod"},

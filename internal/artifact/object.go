@@ -86,7 +86,7 @@ func (o Object) Pass(ctx context.Context, p Progress, wanted Definition, now tim
 		}
 		if !reflect.DeepEqual(p, next) {
 			if err := save(ctx, next); err != nil {
-				return p, d, fmt.Errorf("keeping the progress of %s: %w", o.Name, err)
+				return p, d, fmt.Errorf("storing the progress of %s: %w", o.Name, err)
 			}
 			p = next
 		}
@@ -97,7 +97,7 @@ func (o Object) Pass(ctx context.Context, p Progress, wanted Definition, now tim
 			return p, d, nil
 		}
 	}
-	return p, Decision{}, retry.Wait(raceWait, o.Name+" changes faster than it is looked at")
+	return p, Decision{}, retry.Wait(raceWait, o.Name+" changes faster than it is reconciled")
 }
 
 // look reads the object; nil is certain absence.

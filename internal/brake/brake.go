@@ -155,9 +155,9 @@ func (b *Brake) changed() {
 		return
 	}
 	if why, on := b.On(); on {
-		b.log.Warn("nothing is cordoned, evicted, repaired or signalled from now on", "why", why)
+		b.log.Warn("emergency stop activated, cordons, evictions, remediations and signals are paused", "why", why)
 	} else {
-		b.log.Info("the emergency brake is off")
+		b.log.Info("emergency stop deactivated")
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -184,7 +184,7 @@ func (b *Brake) On() (why string, on bool) {
 		return "", false
 	}
 	if !b.informer.HasSynced() {
-		return "the emergency brake is not read yet (ConfigMap " + b.namespace + "/" + Name + ")", true
+		return "the emergency stop is not read yet (ConfigMap " + b.namespace + "/" + Name + ")", true
 	}
 	object, exists, err := b.informer.GetStore().GetByKey(b.namespace + "/" + Name)
 	if err != nil || !exists {
@@ -198,7 +198,7 @@ func (b *Brake) On() (why string, on bool) {
 	if !state.On {
 		return "", false
 	}
-	return "the emergency brake is on (ConfigMap " + b.namespace + "/" + Name + ")" + state.said(), true
+	return "the emergency stop is on (ConfigMap " + b.namespace + "/" + Name + ")" + state.said(), true
 }
 
 // OnChange calls notify whenever the brake has changed; it must not block.
@@ -239,15 +239,15 @@ func (b *Brake) tell(ctx context.Context, client kubernetes.Interface, c change)
 		return last == nil || apierrors.IsAlreadyExists(last) || apierrors.IsForbidden(last), nil
 	})
 	if ctx.Err() == nil && (err != nil || apierrors.IsForbidden(last)) {
-		b.log.Warn("no Event about the emergency brake could be written; the brake itself holds as its ConfigMap says", "error", last)
+		b.log.Warn("Event about the emergency stop not written, the ConfigMap stays effective", "error", last)
 	}
 }
 
 func (c change) event(now time.Time) *corev1.Event {
 	at := metav1.NewTime(now)
-	kind, reason, message := corev1.EventTypeNormal, EventOff, "the emergency brake is off: what waited goes on"
+	kind, reason, message := corev1.EventTypeNormal, EventOff, "The emergency stop is off, pending work continues"
 	if c.state.On {
-		kind, reason, message = corev1.EventTypeWarning, EventOn, "nothing is cordoned, evicted, repaired or signalled; recoveries and releases go on"
+		kind, reason, message = corev1.EventTypeWarning, EventOn, "The emergency stop is on: cordons, evictions, remediations and signals are paused, recoveries and releases continue"
 	}
 	version := c.object.ResourceVersion
 	if c.gone {
@@ -269,7 +269,7 @@ func (c change) event(now time.Time) *corev1.Event {
 func (s State) said() string {
 	text := ""
 	if s.By != "" {
-		text = ", switched by " + s.By
+		text = ", set by " + s.By
 	}
 	if s.Reason != "" {
 		text += ": " + s.Reason

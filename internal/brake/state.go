@@ -55,9 +55,9 @@ func StateOf(m *corev1.ConfigMap) State {
 
 // String is the state in a line.
 func (s State) String() string {
-	text := "emergency brake OFF"
+	text := "emergency stop OFF"
 	if s.On {
-		text = "emergency brake ON"
+		text = "emergency stop ON"
 	}
 	if !s.Since.IsZero() {
 		text += " since " + s.Since.Format(time.DateTime) + " UTC"
@@ -89,7 +89,7 @@ func Read(ctx context.Context, client kubernetes.Interface, namespace string) (S
 		return State{}, nil
 	}
 	if err != nil {
-		return State{}, fmt.Errorf("reading the emergency brake: %w", err)
+		return State{}, fmt.Errorf("reading the emergency stop: %w", err)
 	}
 	return StateOf(m), nil
 }
@@ -116,7 +116,7 @@ func Set(ctx context.Context, client kubernetes.Interface, namespace string, s S
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("switching the emergency brake (ConfigMap %s/%s): %w", namespace, Name, err)
+		return fmt.Errorf("setting the emergency stop (ConfigMap %s/%s): %w", namespace, Name, err)
 	}
 	return nil
 }

@@ -91,13 +91,13 @@ func TestOneEventForAChange(t *testing.T) {
 	if err := brake.Set(t.Context(), client, namespace, brake.State{On: true, By: "ann", Reason: "wrong catalogue"}); err != nil {
 		t.Fatal(err)
 	}
-	const on = "Warning EmergencyBrakeOn: nothing is cordoned, evicted, repaired or signalled; recoveries and releases go on"
+	const on = "Warning EmergencyBrakeOn: The emergency stop is on: cordons, evictions, remediations and signals are paused, recoveries and releases continue"
 	events(on + ", switched by ann: wrong catalogue")
 	watching(t, client, namespace)
 	if err := brake.Set(t.Context(), client, namespace, brake.State{By: "bob"}); err != nil {
 		t.Fatal(err)
 	}
-	const off = "Normal EmergencyBrakeOff: the emergency brake is off: what waited goes on"
+	const off = "Normal EmergencyBrakeOff: The emergency stop is off, pending work continues"
 	events(off+", switched by bob", on)
 	m, err := client.CoreV1().ConfigMaps(namespace).Patch(t.Context(), brake.Name, types.MergePatchType, []byte(`{"data":{"brake":"on"}}`), metav1.PatchOptions{FieldManager: "kubectl-patch"})
 	if err != nil {

@@ -14,7 +14,7 @@ func ReadAuthorities(path string) (*x509.CertPool, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s holds no certificate", path)
+		return nil, fmt.Errorf("%s contains no certificate", path)
 	}
 	return pool, nil
 }

@@ -98,9 +98,9 @@ func checkTag(field reflect.StructField, name string) error {
 	bounds, tagged := field.Tag.Get("bounds"), field.Tag.Get(enforced) != ""
 	switch readable := within(bounds, reflect.Zero(field.Type)).readable; {
 	case readable && tagged:
-		return fmt.Errorf("%s: a mistake of the program: its bounds %q can be read; remove the tag %s", name, bounds, enforced)
+		return fmt.Errorf("%s: program error: the bounds %q are readable, remove the tag %s", name, bounds, enforced)
 	case !readable && !tagged:
-		return fmt.Errorf("%s: a mistake of the program: its bounds %q cannot be read for a %s; correct them, or name what enforces them in the tag %s",
+		return fmt.Errorf("%s: program error: the bounds %q are not readable for a %s, correct them or name their validation in the tag %s",
 			name, bounds, field.Type, enforced)
 	}
 	return nil
@@ -124,9 +124,9 @@ func outOf(key, bounds string, v reflect.Value) error {
 	case bounds == notEmpty:
 		return fmt.Errorf("%s is empty", key)
 	case v.Kind() == reflect.String:
-		return fmt.Errorf("%s is %q; it has to be one of %s", key, v.Interface(), bounds)
+		return fmt.Errorf("%s is %q: must be one of %s", key, v.Interface(), bounds)
 	}
-	return fmt.Errorf("%s is %v; it has to be %s", key, reflect.Indirect(v).Interface(), bounds)
+	return fmt.Errorf("%s is %v: must be %s", key, reflect.Indirect(v).Interface(), bounds)
 }
 
 // notEmpty is the bound of what has to be given.

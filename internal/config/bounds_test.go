@@ -58,21 +58,21 @@ func TestCheckBounds(t *testing.T) {
 	good := bounded{Interval: time.Second, Size: 1, Most: 32, Name: "n", Word: "journal", Window: time.Hour, Nested: nested{Enabled: true, Wait: 1}}
 	for want, spoil := range map[string]func(*bounded){
 		"<nil>": func(*bounded) {},
-		"interval (--interval) is 999ms; it has to be at least 1s":    func(b *bounded) { b.Interval = 999 * time.Millisecond },
-		"size is 0; it has to be 1 to 1024 bytes":                     func(b *bounded) { b.Size = 0 },
-		"size is 1025; it has to be 1 to 1024 bytes":                  func(b *bounded) { b.Size = 1025 },
-		"port is 999; it has to be 0, or at least 1000":               func(b *bounded) { b.Port = 999 },
-		"most is 33; it has to be at most 32":                         func(b *bounded) { b.Most = 33 },
-		"name (--name) is empty":                                      func(b *bounded) { b.Name = "" },
-		`word is "file"; it has to be one of kmsg, journal`:           func(b *bounded) { b.Word = "file" },
-		"mode (--mode): old is now called new":                        func(b *bounded) { b.Mode = "old" },
-		"nested.wait (--nested-wait) is 0s; it has to be above 0s":    func(b *bounded) { b.Nested.Wait = 0 },
-		"window is 0s; it has to be above 0s, at most 720h":           func(b *bounded) { b.Window = 0 },
-		"window is 721h0m0s; it has to be above 0s, at most 720h":     func(b *bounded) { b.Window = 721 * time.Hour },
-		"rate is 100.5; it has to be 0 to 100":                        func(b *bounded) { b.Rate = 100.5 },
-		"rate is NaN; it has to be 0 to 100":                          func(b *bounded) { b.Rate = math.NaN() },
-		"percent is 101; it has to be 0 to 100":                       func(b *bounded) { b.Percent = new(101) },
-		"most is 33; it has to be at most 32\nname (--name) is empty": func(b *bounded) { b.Most, b.Name = 33, "" },
+		"interval (--interval) is 999ms: must be at least 1s":    func(b *bounded) { b.Interval = 999 * time.Millisecond },
+		"size is 0: must be 1 to 1024 bytes":                     func(b *bounded) { b.Size = 0 },
+		"size is 1025: must be 1 to 1024 bytes":                  func(b *bounded) { b.Size = 1025 },
+		"port is 999: must be 0, or at least 1000":               func(b *bounded) { b.Port = 999 },
+		"most is 33: must be at most 32":                         func(b *bounded) { b.Most = 33 },
+		"name (--name) is empty":                                 func(b *bounded) { b.Name = "" },
+		`word is "file": must be one of kmsg, journal`:           func(b *bounded) { b.Word = "file" },
+		"mode (--mode): old is now called new":                   func(b *bounded) { b.Mode = "old" },
+		"nested.wait (--nested-wait) is 0s: must be above 0s":    func(b *bounded) { b.Nested.Wait = 0 },
+		"window is 0s: must be above 0s, at most 720h":           func(b *bounded) { b.Window = 0 },
+		"window is 721h0m0s: must be above 0s, at most 720h":     func(b *bounded) { b.Window = 721 * time.Hour },
+		"rate is 100.5: must be 0 to 100":                        func(b *bounded) { b.Rate = 100.5 },
+		"rate is NaN: must be 0 to 100":                          func(b *bounded) { b.Rate = math.NaN() },
+		"percent is 101: must be 0 to 100":                       func(b *bounded) { b.Percent = new(101) },
+		"most is 33: must be at most 32\nname (--name) is empty": func(b *bounded) { b.Most, b.Name = 33, "" },
 	} {
 		b := good
 		spoil(&b)
@@ -136,8 +136,8 @@ func TestBoundsThatCannotBeReadAreRefused(t *testing.T) {
 		typ := reflect.TypeOf(settings)
 		bounds := typ.Field(0).Tag.Get("bounds")
 		for who, got := range map[string]string{
-			"key: a mistake of the program":                 fmt.Sprint(config.CheckBounds(settings)),
-			typ.String() + ".Key: a mistake of the program": fmt.Sprint(config.CheckTags(typ)),
+			"key: program error":                 fmt.Sprint(config.CheckBounds(settings)),
+			typ.String() + ".Key: program error": fmt.Sprint(config.CheckTags(typ)),
 		} {
 			if !strings.Contains(got, who) || !strings.Contains(got, fmt.Sprintf("%q", bounds)) {
 				t.Errorf("%s: %s", typ, got)

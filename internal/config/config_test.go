@@ -151,7 +151,7 @@ func TestLoad(t *testing.T) {
 }
 
 // isForSecrets ends the error of a reference that is no secret's.
-const isForSecrets = ": a reference is for secrets only (keys of type secret in docs/reference/configuration); write the text itself, or $${ for a text that has ${ in it"
+const isForSecrets = ": a reference is allowed only in keys of type secret (docs/reference/configuration), write the value itself, or write $${ for a literal ${"
 
 // TestErrors shows what a person reads; FILE stands for the file's path.
 func TestErrors(t *testing.T) {
@@ -163,24 +163,24 @@ func TestErrors(t *testing.T) {
 	}{
 		{"unknown keys", "nmae = 'x'\n[inner]\npaht = 'y'\n", nil, "FILE: line 1: unknown key \"nmae\": did you mean name?\nFILE: line 3: unknown key \"inner.paht\": did you mean path?"},
 		{"unknown key in a list", "[[rules]]\npath = 'x'\n[[rules]]\naftre = '1s'\n", nil, "FILE: line 4: unknown key \"rules.aftre\": did you mean after?"},
-		{"unknown table", "[rule]\npath = 'x'\n[rule.more]\nx = 1\n[inner]\nwhen = 'y'\n", nil, "FILE: line 1: unknown key \"rule\": did you mean rules?\nFILE: line 6: unknown key \"inner.when\"\nif FILE is of the earlier NVSentinel: nvsentinel convert-config --program svc FILE prints it in the present spelling"},
+		{"unknown table", "[rule]\npath = 'x'\n[rule.more]\nx = 1\n[inner]\nwhen = 'y'\n", nil, "FILE: line 1: unknown key \"rule\": did you mean rules?\nFILE: line 6: unknown key \"inner.when\"\nif FILE is a file of the earlier NVSentinel, convert it with nvsentinel convert-config --program svc FILE"},
 		{"wrong type", "name = 'x'\ncount = 'three'\n", nil, "FILE: line 2 (key \"count\"): incompatible types: TOML value has type string; destination has type integer"},
 		{"wrong type below", "[inner]\nafter = 'soon'\n", nil, "FILE: line 2 (key \"inner.after\"): invalid duration: \"soon\""},
 		{"syntax", "name = \n", nil, "FILE: line 1 (key \"name\"): expected value but found '\\n' instead"},
 		{"validation", "name = ''\ncount = -1\n", nil, "count must not be negative\nname is empty"},
 		{"bad number", "", []string{"--count=three"}, "invalid value \"three\" for flag -count: \"three\" is not a whole number of 64 bits"},
-		{"too large", "", []string{"--small=4294967296"}, "invalid value \"4294967296\" for flag -small: \"4294967296\" is not a whole number of 32 bits that is not negative"},
+		{"too large", "", []string{"--small=4294967296"}, "invalid value \"4294967296\" for flag -small: \"4294967296\" is not a non-negative whole number of 32 bits"},
 		{"bad duration", "", []string{"--after=soon"}, "invalid value \"soon\" for flag -after: \"soon\" is not a duration such as 90s or 2h"},
 		{"bad switch", "", []string{"--on=maybe"}, "invalid boolean value \"maybe\" for -on: \"maybe\" is not true or false"},
 		{"bad ratio", "", []string{"--ratio=x"}, "invalid value \"x\" for flag -ratio: \"x\" is not a number"},
 		{"unknown flag", "", []string{"--nmae=x"}, "flag provided but not defined: -nmae"},
-		{"missing variable", "words = ['a', '${env:NONE}']\n", nil, "words[1]: resolving ${env:NONE}: the environment has no NONE; set it, for example by secretKeyRef"},
+		{"missing variable", "words = ['a', '${env:NONE}']\n", nil, "words[1]: resolving ${env:NONE}: the environment has no NONE: set it, for example with secretKeyRef"},
 		{"missing secret file", "word = '${file:/does/not/exist}'\n", nil, "word: resolving ${file:/does/not/exist}: stat /does/not/exist: no such file or directory"},
 		{"relative secret file", "", []string{"--word=${file:word}"}, "word: resolving ${file:word}: the path of a file must be absolute"},
-		{"part of a secret", "[byName]\na = 'postgres://u:${env:SECRET}@h'\n", nil, "byName.a: ${env:SECRET} is part of a longer text; a reference must be the whole text: put all of it into the file or the variable"},
+		{"part of a secret", "[byName]\na = 'postgres://u:${env:SECRET}@h'\n", nil, "byName.a: ${env:SECRET} is part of a longer text, but a reference must be the complete value: move the complete value into the file or the variable"},
 		{
 			"references that are no secrets", "name = '${env:SECRET}'\n[[rules]]\npath = 'a ${file:/etc/passwd} b'\n[nothing]\n'${env:A}' = 1\n", nil,
-			"FILE: key \"name\": ${env:SECRET}" + isForSecrets + "\nFILE: key \"nothing.${env:A}\": ${env:A}: a key is no place for a reference" +
+			"FILE: key \"name\": ${env:SECRET}" + isForSecrets + "\nFILE: key \"nothing.${env:A}\": ${env:A}: a reference is not allowed in a key" +
 				"\nFILE: key \"rules[0].path\": ${file:/etc/passwd}" + isForSecrets,
 		},
 		{"a reference in a flag", "", []string{"--list=a,${env:SECRET}"}, "invalid value \"a,${env:SECRET}\" for flag -list: ${env:SECRET}" + isForSecrets},
@@ -224,7 +224,7 @@ func TestBindRefuses(t *testing.T) {
 		{"one flag twice", &struct {
 			A string `flag:"a"`
 			B string `flag:"a"`
-		}{}, "--a: it is declared twice"},
+		}{}, "--a: declared twice"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

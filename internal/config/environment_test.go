@@ -34,7 +34,7 @@ func TestEnvironment(t *testing.T) {
 		{name: "the first name first", env: map[string]string{"DB_HOST": "new", "OLD_HOST": "old"}, want: database{Host: "new", Port: 1}},
 		{name: "empty is not set", env: map[string]string{"DB_HOST": "", "OLD_HOST": ""}, want: database{Host: "file", Port: 1}},
 		{name: "a reference", env: map[string]string{"DB_SECRET": "${env:IT}", "IT": "it"}, want: database{Host: "file", Port: 1, Secret: config.NewSecret("it")}},
-		{name: "a reference to nothing", env: map[string]string{"DB_SECRET": "${env:IT}"}, fail: "db.DB_SECRET: resolving ${env:IT}: the environment has no IT; set it, for example by secretKeyRef"},
+		{name: "a reference to nothing", env: map[string]string{"DB_SECRET": "${env:IT}"}, fail: "db.DB_SECRET: resolving ${env:IT}: the environment has no IT: set it, for example with secretKeyRef"},
 		{name: "a reference that is no secret", env: map[string]string{"DB_HOST": "${env:IT}", "IT": "it"}, fail: "environment variable DB_HOST: ${env:IT}" + isForSecrets},
 		{name: "not a number", env: map[string]string{"DB_PORT": "many"}, fail: `environment variable DB_PORT: "many" is not a whole number of 64 bits`},
 	} {

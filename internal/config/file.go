@@ -81,7 +81,7 @@ func unknown(of source, target any, keys []toml.Key) error {
 		errs = append(errs, unknown)
 	}
 	if earlier && of.program != "" {
-		errs = append(errs, fmt.Errorf("if %s is of the earlier NVSentinel: nvsentinel convert-config --program %s %s prints it in the present spelling",
+		errs = append(errs, fmt.Errorf("if %s is a file of the earlier NVSentinel, convert it with nvsentinel convert-config --program %s %s",
 			of.file, of.program, of.file))
 	}
 	return errors.Join(errs...)
@@ -119,7 +119,7 @@ func fileError(file string, content []byte, err error, lines bool) error {
 		}
 		hint := ""
 		if err := fromYAML(content, &map[string]any{}); err == nil {
-			hint = "; it reads like YAML, which is taken from a file whose name ends in .yaml"
+			hint = ". The content is YAML, which requires a file name that ends in .yaml"
 		}
 		return fmt.Errorf("%s: line %d%s: %s%s", file, parse.Position.Line, key, parse.Message, hint)
 	}

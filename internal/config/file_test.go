@@ -57,7 +57,7 @@ func TestYAMLErrors(t *testing.T) {
 		{"one key twice", "c.yaml", "name: a\nname: b\n", `key "name" already set in map`},
 		{"syntax", "c.yaml", "name: [\n", "line 1"},
 		{"a list of keys", "c.yaml", "- name: a\n", "c.yaml: "},
-		{"YAML under another name", "c.toml", "name: f\n", "it reads like YAML, which is taken from a file whose name ends in .yaml"},
+		{"YAML under another name", "c.toml", "name: f\n", "The content is YAML, which requires a file name that ends in .yaml"},
 		{"TOML under the name of YAML", "c.yaml", "[inner]\npath = 'x'\n", "c.yaml: "},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

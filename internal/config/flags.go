@@ -33,7 +33,7 @@ func (s *Set) bind(flags *flag.FlagSet, v reflect.Value, prefix string) error {
 			return fmt.Errorf("binding flag --%s: a %s cannot be a flag", name, field.Type)
 		}
 		if flags.Lookup(name) != nil {
-			return fmt.Errorf("binding flag --%s: it is declared twice", name)
+			return fmt.Errorf("binding flag --%s: declared twice", name)
 		}
 		for _, alias := range append([]string{name}, split(field.Tag.Get("alias"))...) {
 			flags.Var(&value{set: s, name: alias, field: v.Field(i), text: text(v.Field(i))}, alias, field.Tag.Get("usage"))
@@ -136,7 +136,7 @@ func setScalar(v reflect.Value, s string) error {
 	case v.CanUint():
 		n, err := strconv.ParseUint(s, 10, bits)
 		if err != nil {
-			return fmt.Errorf("%q is not a whole number of %d bits that is not negative", s, bits)
+			return fmt.Errorf("%q is not a non-negative whole number of %d bits", s, bits)
 		}
 		v.SetUint(n)
 	default:

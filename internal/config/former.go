@@ -33,7 +33,7 @@ func former(target any, lookup func(name string) (string, bool)) error {
 		errs = append(errs, fmt.Errorf("environment variable %s was removed: use %s", name, variables[name]))
 	}
 	if len(errs) > 0 {
-		errs = append(errs, errors.New("nvsentinel convert-config --kind environment FILE, with the variables as NAME=value a line, prints what they are now"))
+		errs = append(errs, errors.New("to convert the variables, write one NAME=value per line to FILE and run nvsentinel convert-config --kind environment FILE"))
 	}
 	return errors.Join(errs...)
 }

@@ -54,7 +54,7 @@ func (l *literalWalk) value(t reflect.Type, value any, at string) any {
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(x)) {
 			if _, bad := literal(key); bad != "" {
-				l.wrong(join(at, key), "%s: a key is no place for a reference", shown(bad))
+				l.wrong(join(at, key), "%s: a reference is not allowed in a key", shown(bad))
 			}
 			x[key] = l.value(typeOf(t, key), x[key], join(at, key))
 		}

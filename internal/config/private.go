@@ -20,5 +20,5 @@ func CheckOrigin(key, origin string) error {
 	if origin == "" || err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http" && Private(u)) {
 		return nil
 	}
-	return fmt.Errorf("%s is %q; it must be https://HOST: a token is not sent over a network in clear text", key, origin)
+	return fmt.Errorf("%s is %q: must be https://HOST, because tokens are not sent over a network in plain text", key, origin)
 }

@@ -63,8 +63,8 @@ func literal(text string) (plain, bad string) {
 func plainText(text string) (string, error) {
 	plain, bad := literal(text)
 	if bad != "" {
-		return "", fmt.Errorf("%s: a reference is for secrets only (keys of type secret in docs/reference/configuration); "+
-			"write the text itself, or $${ for a text that has ${ in it", shown(bad))
+		return "", fmt.Errorf("%s: a reference is allowed only in keys of type secret (docs/reference/configuration), "+
+			"write the value itself, or write $${ for a literal ${", shown(bad))
 	}
 	return plain, nil
 }
@@ -103,7 +103,7 @@ func (s *Secret) resolve(lookup func(string) (string, bool)) error {
 	if !ok {
 		plain, bad := literal(s.Reveal())
 		if bad != "" {
-			return fmt.Errorf("%s is part of a longer text; a reference must be the whole text: put all of it into the file or the variable", shown(bad))
+			return fmt.Errorf("%s is part of a longer text, but a reference must be the complete value: move the complete value into the file or the variable", shown(bad))
 		}
 		*s = NewSecret(plain)
 		return nil
@@ -126,7 +126,7 @@ func (r reference) value(lookup func(string) (string, bool)) (string, error) {
 	}
 	value, found := lookup(r.name)
 	if !found {
-		return "", fmt.Errorf("the environment has no %s; set it, for example by secretKeyRef", r.name)
+		return "", fmt.Errorf("the environment has no %s: set it, for example with secretKeyRef", r.name)
 	}
 	return value, nil
 }
@@ -140,7 +140,7 @@ func ReadSecret(path string) (string, error) {
 		return "", err
 	}
 	if !info.Mode().IsRegular() {
-		return "", fmt.Errorf("%s is not a regular file; name the file of one key of the Secret", path)
+		return "", fmt.Errorf("%s is not a regular file: use the file of one key of the Secret", path)
 	}
 	f, err := os.Open(path)
 	if err != nil {

@@ -105,10 +105,10 @@ func TestASecretGoesToOneReceiver(t *testing.T) {
 	for name, tt := range map[string]struct{ token, fail string }{
 		"a file of its own":  {other, ""},
 		"no file":            {"/does/not/exist", ""},
-		"that of the store":  {file, "tokenFile: " + file + " is the secret for key word"},
-		"a link to it":       {link, "tokenFile: " + link + " is the secret for key word"},
-		"another path to it": {"/proc/self/root" + file, "is the secret for key word"},
-		"the pod's token":    {own, "tokenFile: " + own + " is the secret for the API server"},
+		"that of the store":  {file, "tokenFile: " + file + " is already the secret for key word"},
+		"a link to it":       {link, "tokenFile: " + link + " is already the secret for key word"},
+		"another path to it": {"/proc/self/root" + file, "is already the secret for key word"},
+		"the pod's token":    {own, "tokenFile: " + own + " is already the secret for the API server"},
 	} {
 		_, err := load(t, "tokenFile = '"+tt.token+"'\n", "--word=${file:"+file+"}")
 		if (err == nil) != (tt.fail == "") || err != nil && !strings.Contains(err.Error(), tt.fail) {
@@ -122,7 +122,7 @@ func TestASecretGoesToOneReceiver(t *testing.T) {
 		t.Errorf("a reference to the pod's token: %v", err)
 	}
 	_, err := load(t, "words = ['${env:SECRET}']\n", "--word=${env:SECRET}")
-	if err == nil || !strings.Contains(err.Error(), "words[0]: ${env:SECRET} is the secret for key word") || strings.Contains(err.Error(), "s3cret") {
+	if err == nil || !strings.Contains(err.Error(), "words[0]: ${env:SECRET} is already the secret for key word") || strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("a variable of two keys: %v", err)
 	}
 }

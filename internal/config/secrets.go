@@ -37,12 +37,12 @@ func oneReceiver(v reflect.Value) error {
 	var uses []use
 	variables := map[string]string{}
 	if info, err := os.Stat(ownToken); err == nil {
-		uses = append(uses, use{"the API server, as the pod's own token: project a token with an audience of its own", info})
+		uses = append(uses, use{"the API server (the token of the Pod, project a token with a separate audience)", info})
 	}
 	return visit(v, "", func(v reflect.Value, at string) error {
 		if s, is := reflect.TypeAssert[Secret](v); is && s.reference.kind == ofEnvironment {
 			if of, used := variables[s.reference.name]; used {
-				return fmt.Errorf("%s: %s is the secret for key %s; give each receiver a variable of its own", at, s.reference, of)
+				return fmt.Errorf("%s: %s is already the secret for key %s, use a separate variable for each receiver", at, s.reference, of)
 			}
 			variables[s.reference.name] = at
 			return nil
@@ -57,7 +57,7 @@ func oneReceiver(v reflect.Value) error {
 		}
 		for _, u := range uses {
 			if os.SameFile(u.info, info) {
-				return fmt.Errorf("%s: %s is the secret for %s; give each receiver a file of its own", at, path, u.of)
+				return fmt.Errorf("%s: %s is already the secret for %s, use a separate file for each receiver", at, path, u.of)
 			}
 		}
 		uses = append(uses, use{"key " + at, info})

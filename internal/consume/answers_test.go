@@ -245,12 +245,12 @@ func TestReadyTellsWhatIsMissing(t *testing.T) {
 		<-time.After(time.Minute)
 		expect(true, "live, 0 unsettled")
 
-		fault.set(retry.Wait(time.Second, "node n1 changed meanwhile"))
+		fault.set(retry.Wait(time.Second, "node n1 changed by another client"))
 		f.add("n1")
 		<-time.After(59 * time.Second)
 		expect(true, "live, 1 unsettled")
 		<-time.After(2 * time.Second)
-		expect(false, "key n1 held for 1m1s: node n1 changed meanwhile")
+		expect(false, "key n1 held for 1m1s: node n1 changed by another client")
 		fault.set(nil)
 		<-time.After(2 * time.Second)
 		expect(true, "live, 0 unsettled")
@@ -320,7 +320,7 @@ func TestAFeedThatCannotBeOpenedIsTriedAgain(t *testing.T) {
 		}
 		stop := begin(t, l)
 		<-time.After(50 * time.Millisecond)
-		if ok, detail := l.Ready(); ok || !strings.Contains(detail, "opening the feed fails: the store is away") {
+		if ok, detail := l.Ready(); ok || !strings.Contains(detail, "opening the change feed fails: the store is away") {
 			t.Errorf("ready %v, %q", ok, detail)
 		}
 		<-time.After(10 * time.Second)

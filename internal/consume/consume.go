@@ -254,7 +254,7 @@ func (l *Loop[R]) commitLast(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastCommit)
 	defer cancel()
 	if err := l.commit(ctx); err != nil {
-		l.Log.Warn("last commit failed, the work since is repeated", "error", err)
+		l.Log.Warn("final commit failed, uncommitted work is repeated at the next start", "error", err)
 	}
 }
 

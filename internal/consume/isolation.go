@@ -48,7 +48,7 @@ type Vetting[R any] struct {
 }
 
 // suspected is why a key waits.
-const suspected = "the process died while it handled this key; others go first"
+const suspected = "the process crashed while it handled this key, other keys are handled first"
 
 // crashLoop is the part of the loops of one process in its account.
 type crashLoop struct {
@@ -105,7 +105,7 @@ func (l *Loop[R]) leave(ctx context.Context) {
 // this one; a stop forgets it.
 func (l *Loop[R]) landed(ctx context.Context) {
 	if err := l.crashLoop.Note(ctx, crashloop.Work{}); err != nil && ctx.Err() == nil {
-		l.Log.Warn("noting that nothing is in flight failed", "error", err)
+		l.Log.Warn("in-flight record not cleared", "error", err)
 	}
 }
 

@@ -29,7 +29,7 @@ func (l *Loop[R]) read(ctx context.Context) {
 }
 
 // opening is the source that a feed is until it is open.
-const opening = "opening the feed"
+const opening = "opening the change feed"
 
 func (l *Loop[R]) open(ctx context.Context) error {
 	feed, err := l.Open(ctx)
@@ -77,7 +77,7 @@ func (l *Loop[R]) deliver(ctx context.Context, item R, position string) {
 	}
 	if err != nil {
 		// Nobody can handle it, and it must not be passed: it is held and shows.
-		l.Log.Error("delivery has no key", "position", position, "error", err)
+		l.Log.Error("delivery without a key received", "position", position, "error", err)
 		key = keyless
 		l.hold(key, err.Error())
 	}
@@ -150,7 +150,7 @@ func (l *Loop[R]) do(ctx context.Context, t Task) {
 
 // fail notes and logs a failing source.
 func (l *Loop[R]) fail(name string, err error) {
-	l.Log.Warn("source failed, trying again", "source", name, "error", err)
+	l.Log.Warn("source failed, retrying", "source", name, "error", err)
 	l.Metrics.failed(name)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -244,13 +244,13 @@ func (l *Loop[R]) handle(ctx context.Context, key string) {
 	switch result {
 	case resultWait:
 		d, why, _ := retry.AsWait(err)
-		l.Log.Debug("waiting", "key", key, "why", why, "again", d)
+		l.Log.Debug("key held, retry scheduled", "key", key, "why", why, "again", d)
 		l.hold(key, why)
 		l.queue.Forget(key)
 		l.queue.AddAfter(key, max(d, minAgain))
 	case resultPark:
 		d, why, _ := retry.AsPark(err)
-		l.Log.Debug("parked", "key", key, "why", why, "again", d)
+		l.Log.Debug("key parked, retry scheduled", "key", key, "why", why, "again", d)
 		l.settle(key, upTo)
 		l.queue.Forget(key)
 		if d <= 0 {
@@ -258,7 +258,7 @@ func (l *Loop[R]) handle(ctx context.Context, key string) {
 		}
 		l.queue.AddAfter(key, d)
 	case resultError:
-		l.Log.Warn("handling failed, trying again", "key", key, "error", err, "failures", l.queue.NumRequeues(key)+1)
+		l.Log.Warn("handling failed, retrying", "key", key, "error", err, "failures", l.queue.NumRequeues(key)+1)
 		l.hold(key, err.Error())
 		l.queue.AddRateLimited(key)
 	default:

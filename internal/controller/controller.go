@@ -49,7 +49,7 @@ func Live(config *rest.Config, add ...func(*runtime.Scheme) error) (client.Clien
 	}
 	live, err := client.New(config, client.Options{Scheme: s})
 	if err != nil {
-		return nil, fmt.Errorf("making the client of objects: %w", err)
+		return nil, fmt.Errorf("creating the client of objects: %w", err)
 	}
 	return keeping{live}, nil
 }
@@ -71,7 +71,7 @@ func Unserved(ctx context.Context, live client.Reader, kinds map[string]client.O
 		case meta.IsNoMatchError(err):
 			return kind + " is not served by the API server"
 		case err != nil:
-			return kind + " objects can not be read: " + err.Error()
+			return kind + " objects cannot be read: " + err.Error()
 		}
 	}
 	return ""
@@ -90,7 +90,7 @@ func Manager(config *rest.Config, caches cache.Options, log *slog.Logger, add ..
 		Metrics: server.Options{BindAddress: "0"}, // the daemon serves ours
 	})
 	if err != nil {
-		return nil, fmt.Errorf("making the manager: %w", err)
+		return nil, fmt.Errorf("creating the manager: %w", err)
 	}
 	return mgr, nil
 }
@@ -100,7 +100,7 @@ func Manager(config *rest.Config, caches cache.Options, log *slog.Logger, add ..
 func Fill(ctx context.Context, mgr ctrl.Manager, kinds ...client.Object) error {
 	for _, kind := range kinds {
 		if _, err := mgr.GetCache().GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil {
-			return fmt.Errorf("opening the cache of %T: %w", kind, err)
+			return fmt.Errorf("creating the cache of %T: %w", kind, err)
 		}
 	}
 	return nil
@@ -123,7 +123,7 @@ func NewOptions(workers int, first, last time.Duration) Options {
 }
 
 // errFatal marks what no waiting mends.
-var errFatal = errors.New("this cannot go on")
+var errFatal = errors.New("unrecoverable error")
 
 // Fatal is an error of a Watch's Manager that ends the watch, and with it the process.
 func Fatal(err error) error { return fmt.Errorf("%w: %w", errFatal, err) }
@@ -152,7 +152,7 @@ func (w *Watch) Synced() (bool, string) {
 		return false, why
 	}
 	if w.running.Load() && !w.synced.Load() {
-		return false, "the caches of " + w.Objects + " are not filled yet"
+		return false, "the caches of " + w.Objects + " are not synced yet"
 	}
 	if why := w.Refusals.Why(); why != "" {
 		return false, why
@@ -183,11 +183,11 @@ func (w *Watch) await(ctx context.Context) (mgr ctrl.Manager, err error) {
 			if mgr, err = w.Manager(ctx); errors.Is(err, errFatal) {
 				return false, err
 			} else if err != nil {
-				why = w.Objects + " can not be watched: " + err.Error()
+				why = w.Objects + " cannot be watched: " + err.Error()
 			}
 		}
 		if before, _ := w.missing.Swap(why).(string); before != why {
-			w.Log.Info("looking for "+w.Objects, "missing", why)
+			w.Log.Info("prerequisites checked for "+w.Objects, "missing", why)
 		}
 		return why == "", nil
 	})

@@ -27,7 +27,7 @@ func TestWatchWaits(t *testing.T) {
 	}{
 		"not served":         {[]string{"Thing is not served"}, nil, nil, []string{"synced", "Thing is not served"}},
 		"another reason":     {[]string{"a", "a", "b"}, nil, nil, []string{"synced", "a", "b"}},
-		"watched in vain":    {[]string{"a", ""}, errors.New("refused"), nil, []string{"synced", "a", "things can not be watched: refused"}},
+		"watched in vain":    {[]string{"a", ""}, errors.New("refused"), nil, []string{"synced", "a", "things cannot be watched: refused"}},
 		"what is not mended": {[]string{"a", ""}, controller.Fatal(fatal), fatal, []string{"synced", "a"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -79,10 +79,10 @@ func (r *Refusals) Why() string {
 	var why []string
 	for _, name := range slices.Sorted(maps.Keys(r.last)) {
 		if one := r.last[name]; r.clock.Since(one.at) < refusalLasts {
-			why = append(why, fmt.Sprintf("%s can not be watched, changes are seen late: %v", name, one.err))
+			why = append(why, fmt.Sprintf("%s cannot be watched, changes are detected late: %v", name, one.err))
 		}
 	}
-	return strings.Join(why, "; ")
+	return strings.Join(why, ", ")
 }
 
 // keeping is a client whose updates delete nothing that this version's types do not know:
@@ -130,7 +130,7 @@ func (k keeping) write(ctx context.Context, o client.Object, do func(client.Obje
 	}
 	unknown, err := prune(stored.Object, o)
 	if err != nil {
-		return fmt.Errorf("reading what this version does not know of %s %s: %w", kind.Kind, o.GetName(), err)
+		return fmt.Errorf("reading the unknown fields of %s %s: %w", kind.Kind, o.GetName(), err)
 	}
 	if unknown == nil {
 		return do(o)
@@ -152,7 +152,7 @@ func (k keeping) write(ctx context.Context, o client.Object, do func(client.Obje
 func prune(stored map[string]any, of client.Object) (*extra.Extra, error) {
 	known, ok := reflect.TypeAssert[client.Object](reflect.New(reflect.TypeOf(of).Elem()))
 	if !ok {
-		return nil, fmt.Errorf("%T is no object", of)
+		return nil, fmt.Errorf("%T is not an object", of)
 	}
 	if err := convert(stored, known); err != nil {
 		return nil, err

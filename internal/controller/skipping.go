@@ -299,8 +299,8 @@ func (s *Skips) note(of string, o metav1.PartialObjectMetadata, problem error) {
 	if s.keep(skip{of, o.Kind, o.Namespace, o.Name}, o.ResourceVersion) {
 		return
 	}
-	message := fmt.Sprintf("%s %s cannot be decoded and is left out, other objects are served; correct the field or delete the object: %v", o.Kind, o.Name, problem)
-	s.log.Error("object cannot be decoded and is left out", "kind", o.Kind, "namespace", o.Namespace, "name", o.Name, "error", problem)
+	message := fmt.Sprintf("%s %s cannot be decoded and is skipped, other objects are processed. Correct the field or delete the object: %v", o.Kind, o.Name, problem)
+	s.log.Error("undecodable object skipped", "kind", o.Kind, "namespace", o.Namespace, "name", o.Name, "error", problem)
 	s.events.Event(reference(o), corev1.EventTypeWarning, EventUndecodable, message)
 }
 

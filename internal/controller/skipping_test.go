@@ -133,7 +133,7 @@ func (s *shop) create(name, spec string) {
 	s.Helper()
 	text := fmt.Sprintf("{apiVersion: skipping.nvsentinel.test/v1, kind: Widget, metadata: {name: %s}, spec: %s}", name, spec)
 	if err := s.cluster.Apply(s.Context(), strings.NewReader(text)); err != nil {
-		s.Fatalf("the API server refuses %s: %v", spec, err)
+		s.Fatalf("the API server rejects %s: %v", spec, err)
 	}
 	s.names = append(s.names, name)
 }
@@ -234,7 +234,7 @@ func TestUndecodableObjectsAreLeftOutOfWatches(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	go func() { ended <- mgr.Start(ctx) }()
 	if !mgr.GetCache().WaitForCacheSync(t.Context()) {
-		t.Fatal("the cache is not filled")
+		t.Fatal("the cache is not synced")
 	}
 	s.await(mgr.GetCache(), "a")
 	for i, spec := range undecodables {

@@ -83,21 +83,21 @@ func (g *Guard) Begin(ctx context.Context, m Memory, c clock.Clock, log *slog.Lo
 	defer cancel()
 	before, err := m.Load(ctx)
 	if err != nil {
-		log.Warn("what the process died of before is not known, going on without", "error", err)
+		log.Warn("crash history not read, continuing without crash-loop protection", "error", err)
 		return
 	}
 	past, poison := before.Next()
 	if poison != (Work{}) {
 		if err := m.SetAside(ctx, poison); err != nil {
-			log.Error("setting a record aside failed, the next start tries again", "record", poison.Record, "error", err)
+			log.Error("record not dead-lettered, retrying at the next start", "record", poison.Record, "error", err)
 			past.Suspect, past.Deaths, past.KeyDeaths = poison, before.Deaths, before.KeyDeaths+1
 		} else {
-			log.Error("a record killed the process each time it was tried, alone: it is a dead letter now and passed over",
+			log.Error("record dead-lettered and skipped, it crashed the process at each isolated attempt",
 				"record", poison.Record, "key", poison.Key, "deaths", PoisonDeaths)
 		}
 	}
 	if err := m.Save(ctx, past); err != nil {
-		log.Warn("this start is not counted", "error", err)
+		log.Warn("process start not counted", "error", err)
 		return
 	}
 	g.mu.Lock()
@@ -105,7 +105,7 @@ func (g *Guard) Begin(ctx context.Context, m Memory, c clock.Clock, log *slog.Lo
 	g.past, g.known = past, true
 	g.isolates.Store(past.Isolates())
 	if past.Isolates() {
-		log.Warn("the process died early again and again: it does one thing at a time, in isolation mode",
+		log.Warn("crash loop detected, isolation mode enabled: items are handled one at a time",
 			"deaths", past.Starts-1, "suspect", past.Suspect.Key, "record", past.Suspect.Record, "for", StableAfter)
 	}
 }
@@ -121,7 +121,7 @@ func (g *Guard) End(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, memoryDeadline)
 	defer cancel()
 	if err := g.memory.Save(ctx, Past{}); err != nil {
-		g.log.Warn("the end of isolation mode is not written down, the next start may isolate for nothing", "error", err)
+		g.log.Warn("end of isolation mode not recorded, the next start can enable isolation mode unnecessarily", "error", err)
 		return
 	}
 	g.remember(Past{}, 0)
@@ -182,7 +182,7 @@ func (g *Guard) Note(ctx context.Context, w Work) error {
 	began := g.clock.Now()
 	past.InFlight = w
 	if err := g.memory.Save(ctx, past); err != nil {
-		return fmt.Errorf("noting what is in flight: %w", err)
+		return fmt.Errorf("recording the in-flight work: %w", err)
 	}
 	g.remember(past, g.clock.Since(began))
 	return nil

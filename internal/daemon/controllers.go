@@ -139,7 +139,7 @@ func parseControllers(list string, table []Controller) ([]Controller, error) {
 		case name == "":
 			problems = append(problems, fmt.Errorf("--controllers=%s has an empty name between its commas", list))
 		case at < 0:
-			problems = append(problems, fmt.Errorf("--controllers: there is no controller %q; known are %s", name, names(table)))
+			problems = append(problems, fmt.Errorf("--controllers: unknown controller %q, known controllers are %s", name, names(table)))
 		case slices.ContainsFunc(chosen, func(c Controller) bool { return c.Name == name }):
 			problems = append(problems, fmt.Errorf("--controllers names %s twice", name))
 		default:
@@ -159,14 +159,14 @@ func names(table []Controller) string {
 
 // usage is the help of the program without a controller.
 func usage(program string, table []Controller) string {
-	return fmt.Sprintf(`%[1]s runs controllers of the control plane: %[2]s.
+	return fmt.Sprintf(`%[1]s runs one or more controllers of the control plane in one process: %[2]s.
 
   %[1]s --controllers=%[3]s [flags of %[3]s]
   %[1]s --controllers=%[3]s --help
   %[1]s --controllers=%[3]s,%[4]s --%[3]s.config=<file> --%[4]s.config=<file>
 
-With several controllers each flag begins with the name of its controller and a dot. Flags
-of the process have no such beginning: --metrics-address, --log-level, --log-format,
---check-config, --version.
+With several controllers, prefix each flag with the name of its controller and a dot. Flags of
+the process have no prefix: --metrics-address, --log-level, --log-format, --check-config,
+--version.
 `, program, names(table), table[0].Name, table[min(1, len(table)-1)].Name)
 }

@@ -162,7 +162,7 @@ func (d *Daemon) run(ctx context.Context, build func(ctx context.Context) error)
 		d.built = true
 		d.endIfIdle()
 		d.mu.Unlock()
-		d.Log.Info("service is built", "version", d.Version)
+		d.Log.Info("service initialized", "version", d.Version)
 	}
 	select {
 	case <-d.ctx.Done():
@@ -172,7 +172,7 @@ func (d *Daemon) run(ctx context.Context, build func(ctx context.Context) error)
 	grace := graceOf(failure)
 	if ctx.Err() != nil && errors.Is(failure, context.Cause(ctx)) {
 		failure = nil
-		d.Log.Info("stopping", "why", whyOf(context.Cause(ctx)))
+		d.Log.Info("shutdown started", "why", whyOf(context.Cause(ctx)))
 	}
 	d.cancel(nil)
 	return errors.Join(failure, d.shutdown(grace))
@@ -198,7 +198,7 @@ func whyOf(cause error) string {
 	if other, ok := errors.AsType[*otherFailed](cause); ok {
 		return other.Error()
 	}
-	return "on a signal"
+	return "signal received"
 }
 
 // shutdown waits for the tasks and then undoes what was registered.

@@ -220,7 +220,7 @@ func TestExitCodes(t *testing.T) {
 			d.Go("one", func(context.Context) error { return nil })
 			d.Go("two", func(context.Context) error { return nil })
 			return nil
-		}, code: 0, says: "service has stopped"},
+		}, code: 0, says: "service stopped"},
 		{name: "little time for a late task", build: func(_ context.Context, d *Daemon, _ settings) error {
 			d.Go("stubborn", func(context.Context) error { <-make(chan struct{}); return nil })
 			d.Go("lease", func(context.Context) error { return lost{} })
@@ -300,7 +300,7 @@ func TestLogsAreJSON(t *testing.T) {
 		}
 		messages[fields["msg"].(string)] = fields
 	}
-	if address, _ := messages["serving probes and metrics"]["address"].(string); !strings.HasPrefix(address, "127.0.0.1:") || strings.HasSuffix(address, ":0") {
+	if address, _ := messages["probe and metrics server started"]["address"].(string); !strings.HasPrefix(address, "127.0.0.1:") || strings.HasSuffix(address, ":0") {
 		t.Errorf("the bound address is not logged: %v", messages)
 	}
 	if _, ok := messages["hello"]; !ok {

@@ -35,16 +35,16 @@ var version string
 // options are the flags that every service has.
 type options struct {
 	Basics         basics
-	MetricsAddress string `flag:"metrics-address" usage:"host:port of /metrics, /healthz and /readyz; port 0 takes a free one; empty or off serves none"`
+	MetricsAddress string `flag:"metrics-address" usage:"Address of /metrics, /healthz and /readyz, as host:port. Port 0 selects a free port. Empty or off disables the server."`
 }
 
 // basics are the flags that every program has that speaks of itself in logs.
 type basics struct {
-	File        string `flag:"config" usage:"file with the configuration: TOML, or YAML with the same keys if its name ends in .yaml; an unknown key is an error"`
-	CheckConfig bool   `flag:"check-config" usage:"read and validate the configuration, then exit"`
-	Version     bool   `flag:"version" usage:"print the version and exit"`
-	LogLevel    string `flag:"log-level" usage:"debug, info, warn or error; LOG_LEVEL in the environment is its default"`
-	LogFormat   string `flag:"log-format" usage:"json or text"`
+	File        string `flag:"config" usage:"Configuration file in TOML, or in YAML with the same keys if its name ends in .yaml. An unknown key is an error."`
+	CheckConfig bool   `flag:"check-config" usage:"If true, reads and validates the configuration, then exits."`
+	Version     bool   `flag:"version" usage:"If true, prints the version, then exits."`
+	LogLevel    string `flag:"log-level" usage:"Log level: debug, info, warn or error. The environment variable LOG_LEVEL sets its default."`
+	LogFormat   string `flag:"log-format" usage:"Log format: json or text."`
 }
 
 func defaultOptions(lookup func(name string) (string, bool)) options {
@@ -162,7 +162,7 @@ func (in invocation) serving(ctx context.Context, served pages, first, second st
 		served.log.Error("service failed", "error", err)
 		return exitFailed
 	}
-	served.log.Info("service has stopped")
+	served.log.Info("service stopped")
 	return exitStopped
 }
 
@@ -191,7 +191,7 @@ func warningsOf(cfg any) []string {
 
 func warnOf(log *slog.Logger, cfg any) {
 	for _, text := range warningsOf(cfg) {
-		log.Warn("the configuration is valid and questionable", "warning", text)
+		log.Warn("questionable configuration found", "warning", text)
 	}
 }
 
@@ -250,7 +250,7 @@ func (in invocation) check(cfg any) {
 // hint says below the usage how to find what a flag of the earlier NVSentinel is here.
 func hint(in invocation, err error) {
 	if given, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); unknown {
-		fmt.Fprintf(in.stderr, "%s: --%s is no flag; if it is one of the earlier NVSentinel, nvsentinel convert-config --kind flags --program %s FILE, with a flag a line, says what to use\n",
+		fmt.Fprintf(in.stderr, "%s: unknown flag --%s. If it is a flag of the earlier NVSentinel, convert it with nvsentinel convert-config --kind flags --program %s FILE, with one flag per line\n",
 			in.name, strings.TrimLeft(given, "-"), in.name)
 	}
 }

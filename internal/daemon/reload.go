@@ -55,7 +55,7 @@ func Reload[C any](d *Daemon, started C, def func() C, take func(C) error) {
 		files = filesOf(file, cfg)
 		warnOf(d.Log, cfg)
 		if restart = config.NeedsRestart(started, cfg); len(restart) > 0 {
-			d.Log.Warn("the changed configuration is in force but for keys that need a restart", "files", files, "keys", restart)
+			d.Log.Warn("configuration reloaded, except for keys that require a restart", "files", files, "keys", restart)
 		}
 		return nil
 	}, Told: func(err error) {
@@ -63,16 +63,16 @@ func Reload[C any](d *Daemon, started C, def func() C, take func(C) error) {
 		switch {
 		case err != nil:
 			failed.Set(1)
-			d.Log.Error("the changed configuration is not used; the one before it stays in force", "error", err)
+			d.Log.Error("changed configuration rejected, previous configuration stays active", "error", err)
 		case len(restart) == 0:
-			d.Log.Info("the changed configuration is in force", "files", files)
+			d.Log.Info("configuration reloaded", "files", files)
 		}
 	}}
 	d.Ready("configuration", func() (bool, string) {
 		if trouble := follower.Trouble(); trouble != "" {
-			return false, "the configuration on disk is not used, the one before it is in force: " + trouble
+			return false, "the configuration on disk is rejected, the previous configuration is active: " + trouble
 		}
-		return true, "as on disk"
+		return true, "up to date"
 	})
 	d.Go("configuration", follower.Run)
 }

@@ -92,7 +92,7 @@ func TestReload(t *testing.T) {
 	for _, bad := range []string{"name = \"bad\"\n", "nmae = \"x\"\n", "name = ", "name = \"refused\"\n"} {
 		write(bad)
 		failed("1")
-		if status, text := get("/readyz"); status == http.StatusOK || !strings.Contains(text, "the one before it is in force") {
+		if status, text := get("/readyz"); status == http.StatusOK || !strings.Contains(text, "the previous configuration is active") {
 			t.Errorf("%q: readiness %d: %s", bad, status, text)
 		}
 	}

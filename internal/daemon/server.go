@@ -48,7 +48,7 @@ func (p pages) serve(ctx context.Context, address string) (*server, error) {
 		done:    make(chan error, 1),
 	}
 	go func() { s.done <- s.http.Serve(listener) }()
-	p.log.Info("serving probes and metrics", "address", s.address)
+	p.log.Info("probe and metrics server started", "address", s.address)
 	return s, nil
 }
 

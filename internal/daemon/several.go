@@ -30,13 +30,13 @@ type otherFailed struct {
 }
 
 func (o *otherFailed) Error() string {
-	return fmt.Sprintf("controller %s has failed, and one process runs both", o.name)
+	return fmt.Sprintf("controller %s failed in the same process", o.name)
 }
 func (o *otherFailed) Unwrap() error { return o.err } // for the time that it leaves
 
 // errEnded is a controller of several that ends by itself: the process would run on
 // without it.
-var errEnded = errors.New("it has ended, and the process does not go on without it")
+var errEnded = errors.New("the controller has ended, stopping the process")
 
 // startSeveral runs one invocation of several controllers and returns its exit code.
 func startSeveral(ctx context.Context, in invocation, chosen []Controller) int {
@@ -96,7 +96,7 @@ func (in invocation) share(opts *options, chosen []Controller) (args map[string]
 	if err := flags.Parse(in.args); errors.Is(err, flag.ErrHelp) {
 		return nil, exitStopped, true
 	} else if err != nil {
-		fmt.Fprintf(in.stderr, "%s: with several controllers a flag names its controller, such as --%s.config\n",
+		fmt.Fprintf(in.stderr, "%s: with several controllers, prefix each flag with its controller, such as --%s.config\n",
 			in.name, chosen[0].Name)
 		return nil, exitUsage, true
 	}
@@ -107,7 +107,7 @@ func (in invocation) share(opts *options, chosen []Controller) (args map[string]
 		return fail(err)
 	}
 	if opts.Basics.File != "" {
-		return fail(fmt.Errorf("--config is the file of one controller: with several each has its own, such as --%s.config",
+		return fail(fmt.Errorf("--config is the file of one controller: with several controllers, set a file for each, such as --%s.config",
 			chosen[0].Name))
 	}
 	if opts.Basics.Version {
@@ -126,7 +126,7 @@ func declareAll(flags *flag.FlagSet, chosen []Controller) (args map[string][]str
 			return nil, err
 		}
 		add := func(arg string) { args[c.Name] = append(args[c.Name], arg) }
-		file := flag.Flag{Name: "config", Usage: "file with the configuration of " + c.Name, Value: new(anyText)}
+		file := flag.Flag{Name: "config", Usage: "Configuration file of " + c.Name, Value: new(anyText)}
 		declare(flags, c.Name, file, add)
 		its.VisitAll(func(f *flag.Flag) { declare(flags, c.Name, *f, add) })
 	}

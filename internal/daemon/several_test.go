@@ -37,7 +37,7 @@ func TestSeveralReadTheirOwn(t *testing.T) {
 		{"each is named that is wrong", []string{"--a.name=bad", "--b.config=" + bad}, exitUsage, []string{"a: name must not be bad", "b: ", bad, `unknown key "nmae"`}},
 		{"a flag without its controller", []string{"--name=x"}, exitUsage, []string{"flag provided but not defined: -name", "such as --a.config"}},
 		{"a value of another type", []string{"--b.wait=soon"}, exitUsage, []string{`flag -b.wait: "soon" is not a duration`}},
-		{"one file for all", []string{"--config=" + file}, exitUsage, []string{"each has its own, such as --a.config"}},
+		{"one file for all", []string{"--config=" + file}, exitUsage, []string{"set a file for each, such as --a.config"}},
 		{"a flag of one that is not chosen", []string{"--c.name=x"}, exitUsage, []string{"flag provided but not defined: -c.name"}},
 		{"a log level that is none", []string{"--log-level=loud"}, exitUsage, []string{`"loud" is not debug, info, warn or error`}},
 	}
@@ -147,7 +147,7 @@ func TestNoneIsLeftBehind(t *testing.T) {
 			if got := did.all(); len(got) != 2 || got[0] != "ended" || got[1] != "closed" {
 				t.Errorf("the other one did %q", got)
 			}
-			if text := said.String(); !strings.Contains(text, tc.says) || !strings.Contains(text, "controller bad has failed, and one process runs both") {
+			if text := said.String(); !strings.Contains(text, tc.says) || !strings.Contains(text, "controller bad failed in the same process") {
 				t.Errorf("the log does not say %q:\n%s", tc.says, text)
 			}
 		})
@@ -172,7 +172,7 @@ func TestALostLeaseEndsAllSoon(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	if text := said.String(); !strings.Contains(text, `controller good: tasks [\"stuck\"] did not end within 20ms`) {
-		t.Errorf("the log does not say who was waited for, and how long:\n%s", text)
+		t.Errorf("the log does not say who was pending, and how long:\n%s", text)
 	}
 }
 

@@ -57,7 +57,7 @@ func SyncDir(dir string) error {
 // ErrDamaged is the error of a file whose content cannot be used: the disk does not give
 // it back, it is no JSON, or it is of a version that is not known. Other errors say
 // nothing about the content.
-var ErrDamaged = errors.New("the content cannot be used")
+var ErrDamaged = errors.New("the content is unusable")
 
 // Versions are those of a file's shape that a program reads. A file without a version
 // is of version 0.
@@ -82,7 +82,7 @@ func Load(path string, known Versions, into any) (found bool, err error) {
 		return true, fmt.Errorf("decoding %s: %w: %w", path, ErrDamaged, err)
 	}
 	if head.Version < known.Oldest || head.Version > known.Newest {
-		return true, fmt.Errorf("decoding %s: %w: its version is %d, not %d to %d",
+		return true, fmt.Errorf("decoding %s: %w: its version is %d, must be %d to %d",
 			path, ErrDamaged, head.Version, known.Oldest, known.Newest)
 	}
 	if err := json.Unmarshal(b, into); err != nil {

@@ -155,7 +155,7 @@ func (r *Recorder) Flush(ctx context.Context) error {
 	}
 	if n := len(r.waiting); n > 0 {
 		r.results.WithLabelValues("dropped").Add(float64(n))
-		r.log.Warn("events were not written before the end", "events", n)
+		r.log.Warn("events not written before the shutdown", "events", n)
 	}
 	return nil
 }
@@ -214,7 +214,7 @@ func refused(err error) bool {
 
 func (r *Recorder) failed(e *corev1.Event, err error) {
 	r.count("failed")
-	r.log.Warn("event was not recorded", "kind", e.InvolvedObject.Kind, "object", e.InvolvedObject.Name,
+	r.log.Warn("event not recorded", "kind", e.InvolvedObject.Kind, "object", e.InvolvedObject.Name,
 		"reason", e.Reason, "message", e.Message, "error", err)
 }
 

@@ -47,7 +47,7 @@ type NamespaceRule struct {
 
 // Config is the eviction part of a configuration file.
 type Config struct {
-	_ struct{} `block:"Eviction" usage:"Which pods leave a node, and how; node-drainer and fault-remediation have to be given the same ([node-drainer](../../concepts/draining.md))"`
+	_ struct{} `block:"Eviction" usage:"Rules for the Pods that must leave a node. Give node-drainer and fault-remediation the same values ([draining](../../concepts/draining.md))"`
 
 	// EvictionTimeoutInSeconds is the grace period of Immediate evictions, a
 	// string of whole seconds above 0. Empty leaves every pod its own.

@@ -98,9 +98,9 @@ func (r Result) After(age, timeout time.Duration) Result {
 	if r.State != Unknown || timeout <= 0 || age <= timeout {
 		return r
 	}
-	message := fmt.Sprintf("no verdict within %s", timeout)
+	message := fmt.Sprintf("no result within %s", timeout)
 	if r.Message != "" {
-		message += "; last: " + r.Message
+		message += ", most recently: " + r.Message
 	}
 	return Result{Unhealthy, ReasonUnknownTimeout, message}
 }
@@ -214,7 +214,7 @@ func multi(obj map[string]any, rule MultiMatch) Result {
 			problems = append(problems, m.err.Error())
 		}
 	}
-	return Result{Unknown, ReasonNoMatches, strings.Join(problems, "; ")}
+	return Result{Unknown, ReasonNoMatches, strings.Join(problems, ", ")}
 }
 
 // apply tests all matchers, conditions before fields, in list order.

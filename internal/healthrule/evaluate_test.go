@@ -13,7 +13,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/healthrule"
 )
 
-// object reads a YAML object; "" is no object.
+// object reads a YAML object; "" is not an object.
 func object(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
 	if text == "" {
@@ -275,7 +275,7 @@ func TestPathWrapping(t *testing.T) {
 
 func TestAfter(t *testing.T) {
 	unknown := healthrule.Result{State: healthrule.Unknown, Reason: "ReadyCondition", Message: "soon"}
-	timedOut := healthrule.Result{State: healthrule.Unhealthy, Reason: "UnknownTimeout", Message: "no verdict within 1m0s; last: soon"}
+	timedOut := healthrule.Result{State: healthrule.Unhealthy, Reason: "UnknownTimeout", Message: "no result within 1m0s; last: soon"}
 	healthy := healthrule.Result{State: healthrule.Healthy}
 	tests := map[string]struct {
 		in      healthrule.Result

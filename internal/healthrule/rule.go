@@ -93,7 +93,7 @@ func Conditions(healthy, unhealthy []ConditionMatcher) Rule {
 func Resolve(rule *Rule, completeConditionType string) (Rule, error) {
 	switch {
 	case rule != nil && completeConditionType != "":
-		return Rule{}, errors.New("healthRule and completeConditionType are both given; give one")
+		return Rule{}, errors.New("healthRule and completeConditionType are mutually exclusive, set one")
 	case rule != nil:
 		return *rule, rule.Validate()
 	case completeConditionType != "":
@@ -180,7 +180,7 @@ func (r Rule) Warnings() []string {
 	var out []string
 	for i, f := range r.MultiMatch.Healthy.MatchFields {
 		if f.Operator == DoesNotExist && strings.Contains(f.Key, "status") {
-			out = append(out, fmt.Sprintf("multiMatch.healthy.matchFields[%d]: DoesNotExist holds for an object without status; set observedGenerationPath", i))
+			out = append(out, fmt.Sprintf("multiMatch.healthy.matchFields[%d]: DoesNotExist matches an object without status, set observedGenerationPath", i))
 		}
 	}
 	return out

@@ -73,11 +73,11 @@ func ForConfig(rc *rest.Config, cfg Config, userAgent string) (*Client, error) {
 	server.watch(rc)
 	clientset, err := kubernetes.NewForConfig(binary(rc))
 	if err != nil {
-		return nil, fmt.Errorf("making the API client: %w", err)
+		return nil, fmt.Errorf("creating the API client: %w", err)
 	}
 	dyn, err := dynamic.NewForConfig(rc)
 	if err != nil {
-		return nil, fmt.Errorf("making the dynamic API client: %w", err)
+		return nil, fmt.Errorf("creating the dynamic API client: %w", err)
 	}
 	return &Client{Config: rc, Clientset: clientset, Dynamic: dyn, server: server}, nil
 }
@@ -172,7 +172,7 @@ func Each[L runtime.Object, T any](
 	return pages.EachListItem(ctx, metav1.ListOptions{LabelSelector: selector}, func(x runtime.Object) error {
 		one, ok := any(x).(*T)
 		if !ok {
-			return fmt.Errorf("listing objects: a %T came", x)
+			return fmt.Errorf("listing objects: unexpected type %T", x)
 		}
 		visit(one)
 		return nil

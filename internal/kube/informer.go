@@ -78,7 +78,7 @@ func (n *Nodes) Synced() (bool, string) {
 	if n.informer.HasSynced() {
 		return true, "synced"
 	}
-	return false, "the node cache is not filled yet"
+	return false, "the node cache is not synced yet"
 }
 
 // Ready is Synced while the cache runs; before, the process stands by and needs none.
@@ -92,7 +92,7 @@ func (n *Nodes) Ready() (bool, string) {
 // WaitForSync blocks until the cache is filled or ctx ends.
 func (n *Nodes) WaitForSync(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), n.informer.HasSynced) {
-		return errors.Join(errors.New("filling the node cache"), ctx.Err())
+		return errors.Join(errors.New("syncing the node cache"), ctx.Err())
 	}
 	return nil
 }

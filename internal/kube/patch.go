@@ -139,11 +139,11 @@ func valueAt(document map[string]any, pointer string) (path string, value any) {
 
 // ErrGone means the API server is certain that the object does not exist. Any
 // other error of a read leaves that unknown.
-var ErrGone = errors.New("node is gone")
+var ErrGone = errors.New("node not found")
 
 // ErrConflict means that the object is not the one that was read any more, or not in
 // what was decided on: look again, decide again.
-var ErrConflict = errors.New("changed meanwhile")
+var ErrConflict = errors.New("changed by another client")
 
 // ReadNode reads a Node from the API server itself. ErrGone is certain absence.
 func ReadNode(ctx context.Context, client kubernetes.Interface, name string) (*corev1.Node, error) {

@@ -54,7 +54,7 @@ func TestLife(t *testing.T) {
 		"a heartbeat proves it for a minute":            {[]read{{0, heartbeat("a")}, {s, heartbeat("b")}, {3 * m, heartbeat("b")}}, 0, kubelet.Unknown, 10*m + s, 0},
 		"another Node of the name":                      {[]read{{0, lease("a")}, {15 * s, of("n2", lease("b"))}}, 0, kubelet.Unknown, 15*s + m, 0},
 		"its Lease was deleted":                         {[]read{{0, lease("a")}, {15 * s, heartbeat("b")}}, 0, kubelet.Unknown, 15*s + 10*m, 0},
-		"the clock was set back":                        {[]read{{0, lease("a")}, {-time.Hour, lease("b")}}, 0, kubelet.Unknown, -time.Hour + m, 0},
+		"the clock was reset":                           {[]read{{0, lease("a")}, {-time.Hour, lease("b")}}, 0, kubelet.Unknown, -time.Hour + m, 0},
 		"asked later than it was read":                  {[]read{{0, lease("a")}}, 2 * m, kubelet.Silent, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

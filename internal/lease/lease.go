@@ -63,7 +63,7 @@ func (c Config) Lead(d *daemon.Daemon, kubeconfig, task string, run func(ctx con
 	d.Ready(task+" lease", func() (bool, string) { return true, detail.Load().(string) }) //nolint:forcetypeassert // stored above
 	d.Go(task, func(ctx context.Context) error {
 		if !c.Enabled {
-			who.standing("no election: this is the only replica")
+			who.standing("leader election is off, this replica is active")
 			return run(ctx)
 		}
 		client, err := kube.Connect(kube.Config{Kubeconfig: kubeconfig}, d.Name+"-lease")
@@ -112,7 +112,7 @@ func (c Config) elect(ctx context.Context, client kubernetes.Interface, who cand
 			OnStartedLeading: func(ctx context.Context) { who.standing("leading"); leading.Set(1); t.act(ctx) },
 			OnStoppedLeading: func() { who.standing("not leading"); leading.Set(0) },
 			OnNewLeader: func(leader string) {
-				who.log.Info("leader seen", "task", who.task, "leader", leader, "self", leader == identity)
+				who.log.Info("leader observed", "task", who.task, "leader", leader, "self", leader == identity)
 				if leader != identity {
 					who.standing("standing by for " + leader)
 				}
@@ -129,7 +129,7 @@ func (c Config) elect(ctx context.Context, client kubernetes.Interface, who cand
 	started, err := t.result()
 	if started {
 		if release := lock.release(context.WithoutCancel(ctx)); release != nil {
-			who.log.Warn("lease not released, it ends by time", "task", who.task, "error", release)
+			who.log.Warn("lease not released, it expires later", "task", who.task, "error", release)
 		}
 	}
 	return err
@@ -222,18 +222,18 @@ func (c Cluster) Validate() error { return errors.Join(c.Kube.Validate(), c.Leas
 
 // Config of the election; Lead holds it.
 type Config struct {
-	_ struct{} `block:"Leader election" usage:"Which of several replicas acts: the one that holds a Lease"`
+	_ struct{} `block:"Leader election" usage:"Settings of the Lease that selects the active replica"`
 
 	// Enabled elects a leader among the replicas; without it this process acts at once.
-	Enabled bool `toml:"enabled" flag:"leader-elect" usage:"act only while holding a lease, so that several replicas can run"`
+	Enabled bool `toml:"enabled" flag:"leader-elect" usage:"If true, acts only while holding the lease, so that several replicas can run."`
 	// Namespace holds the Lease object.
-	Namespace string `toml:"namespace" flag:"leader-elect-namespace" usage:"namespace of the lease"`
+	Namespace string `toml:"namespace" flag:"leader-elect-namespace" usage:"Namespace of the lease."`
 	// Duration is how long a lease lives without renewal.
-	Duration time.Duration `toml:"leaseDuration" bounds:"above renewDeadline" enforced:"Validate" flag:"leader-elect-lease-duration" usage:"how long a lease lives without renewal"`
+	Duration time.Duration `toml:"leaseDuration" bounds:"above renewDeadline" enforced:"Validate" flag:"leader-elect-lease-duration" usage:"Time that a lease stays valid without renewal."`
 	// RenewDeadline is when a leader that cannot renew stops acting.
-	RenewDeadline time.Duration `toml:"renewDeadline" bounds:"above 2 retryPeriod" enforced:"Validate" flag:"leader-elect-renew-deadline" usage:"when a leader that cannot renew its lease stops"`
+	RenewDeadline time.Duration `toml:"renewDeadline" bounds:"above 2 retryPeriod" enforced:"Validate" flag:"leader-elect-renew-deadline" usage:"Time after which a leader that cannot renew its lease stops."`
 	// RetryPeriod is between two attempts.
-	RetryPeriod time.Duration `toml:"retryPeriod" bounds:"above 0s" flag:"leader-elect-retry-period" usage:"time between two attempts to take or renew the lease"`
+	RetryPeriod time.Duration `toml:"retryPeriod" bounds:"above 0s" flag:"leader-elect-retry-period" usage:"Interval between two attempts to acquire or renew the lease."`
 }
 
 // Default is off, with the durations that Kubernetes' own controllers use.

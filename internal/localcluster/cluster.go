@@ -130,10 +130,10 @@ func start(ctx context.Context, options Options, bins controlplane.Binaries) (_ 
 		return nil, err
 	}
 	if c.client, err = kubernetes.NewForConfig(c.RESTConfig()); err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
+		return nil, fmt.Errorf("creating a client: %w", err)
 	}
 	if c.dynamic, err = dynamic.NewForConfig(c.RESTConfig()); err != nil {
-		return nil, fmt.Errorf("making a dynamic client: %w", err)
+		return nil, fmt.Errorf("creating a dynamic client: %w", err)
 	}
 	c.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.client.Discovery()))
 	finished := c.say.task("starting the control plane")
@@ -147,23 +147,23 @@ func makeDir(dir string) (string, error) {
 	if dir == "" {
 		dir, err := os.MkdirTemp("", "local-cluster-")
 		if err != nil {
-			return "", fmt.Errorf("making a folder: %w", err)
+			return "", fmt.Errorf("creating a folder: %w", err)
 		}
 		return dir, nil
 	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
-		return "", fmt.Errorf("making a folder: %w", err)
+		return "", fmt.Errorf("creating a folder: %w", err)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("making a folder: %w", err)
+		return "", fmt.Errorf("creating a folder: %w", err)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return "", fmt.Errorf("making a folder: %w", err)
+		return "", fmt.Errorf("creating a folder: %w", err)
 	}
 	if len(entries) > 0 {
-		return "", fmt.Errorf("making a folder: %s is not empty", dir)
+		return "", fmt.Errorf("creating a folder: %s is not empty", dir)
 	}
 	return dir, nil
 }

@@ -31,7 +31,7 @@ func startKeeper(dir string) (*keeper, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	input, err := cmd.StdinPipe()
 	if err != nil {
-		return nil, fmt.Errorf("making the keeper's pipe: %w", err)
+		return nil, fmt.Errorf("creating the keeper's pipe: %w", err)
 	}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting the keeper of %s: %w", dir, err)

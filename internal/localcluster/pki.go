@@ -38,11 +38,11 @@ type keyPair struct {
 // newAuthority makes a certificate authority whose files (ca.crt, ca.key) lie in dir.
 func newAuthority(dir string) (*authority, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("making the folder of certificates: %w", err)
+		return nil, fmt.Errorf("creating the folder of certificates: %w", err)
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("making the authority's key: %w", err)
+		return nil, fmt.Errorf("generating the key of the certificate authority: %w", err)
 	}
 	a := &authority{dir: dir, key: key, now: clock.RealClock{}.Now()}
 	template, err := a.template(pkix.Name{CommonName: "local-cluster-ca"})
@@ -94,7 +94,7 @@ func (a *authority) server(name string, names ...string) (keyPair, error) {
 func (a *authority) issue(name string, template *x509.Certificate) (keyPair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return keyPair{}, fmt.Errorf("making the key of %s: %w", name, err)
+		return keyPair{}, fmt.Errorf("generating the key of %s: %w", name, err)
 	}
 	pair, _, err := a.sign(name, template, a.cert, key)
 	return pair, err
@@ -148,7 +148,7 @@ func (a *authority) sign(
 func (a *authority) signingKey(name string) (keyPair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return keyPair{}, fmt.Errorf("making the key %s: %w", name, err)
+		return keyPair{}, fmt.Errorf("generating the key %s: %w", name, err)
 	}
 	private, err := encodeKey(key)
 	if err != nil {

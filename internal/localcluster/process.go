@@ -75,7 +75,7 @@ func (n *nursery) spawn(name, path, log string, args []string, ended func(*proce
 		p.mu.Unlock()
 		p.err = errStopped
 		if !asked {
-			p.err = fmt.Errorf("%s ended unasked: %w; its log ends with\n%s", name, exitError(err), logTail(log))
+			p.err = fmt.Errorf("%s ended unexpectedly: %w. Its log ends with\n%s", name, exitError(err), logTail(log))
 		}
 		close(p.done)
 		if !asked {

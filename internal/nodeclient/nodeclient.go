@@ -67,7 +67,7 @@ func Connect(cfg Config, userAgent string) (*Client, error) {
 	}
 	line, err := rest.HTTPClientFor(rc)
 	if err != nil {
-		return nil, fmt.Errorf("making the line to the API server: %w", err)
+		return nil, fmt.Errorf("creating the connection to the API server: %w", err)
 	}
 	core, err := group(rc, line, scheme, corev1.SchemeGroupVersion)
 	if err != nil {
@@ -106,21 +106,21 @@ func group(rc *rest.Config, line *http.Client, scheme *runtime.Scheme, of schema
 	rc.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	client, err := rest.RESTClientForConfigAndClient(rc, line)
 	if err != nil {
-		return nil, fmt.Errorf("making the API client of %s: %w", of, err)
+		return nil, fmt.Errorf("creating the API client of %s: %w", of, err)
 	}
 	return client, nil
 }
 
 // Config says how to reach the API server.
 type Config struct {
-	_ struct{} `block:"API server" usage:"How a program reaches the API server of Kubernetes"`
+	_ struct{} `block:"API server" usage:"Connection of a program to the Kubernetes API server"`
 
 	// Kubeconfig is the path of a kubeconfig; empty means the pod's own account.
-	Kubeconfig string `toml:"kubeconfig" flag:"kubeconfig" usage:"path of a kubeconfig; empty means the pod's service account"`
+	Kubeconfig string `toml:"kubeconfig" flag:"kubeconfig" usage:"Path of a kubeconfig. Empty uses the service account of the Pod."`
 	// QPS and Burst throttle the client; 0 means no throttle of our own: the
 	// API server's priority and fairness is the limit.
-	QPS   float64 `toml:"qps" bounds:"at least 0" flag:"kube-api-qps" usage:"client-side limit of API requests per second; 0 means none"`
-	Burst int     `toml:"burst" bounds:"at least 0" flag:"kube-api-burst" usage:"burst of the client-side limit"`
+	QPS   float64 `toml:"qps" bounds:"at least 0" flag:"kube-api-qps" usage:"Maximum number of API requests per second on the client side. 0 disables the limit."`
+	Burst int     `toml:"burst" bounds:"at least 0" flag:"kube-api-burst" usage:"Maximum burst of API requests on the client side, for --kube-api-qps."`
 }
 
 // Validate checks the limits.

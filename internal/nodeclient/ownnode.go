@@ -58,7 +58,7 @@ func OpenOwnNode(name, path string, client *Client, log *slog.Logger) (*OwnNode,
 		return nil, err
 	}
 	if err != nil {
-		log.Warn("the kept identity of the node cannot be read; the next one replaces it", "file", path, "error", err)
+		log.Warn("stored node identity unreadable, replaced by the next one", "file", path, "error", err)
 		return n, nil
 	}
 	n.identity = kept.NodeIdentity
@@ -142,7 +142,7 @@ func (own *OwnNode) see(x any) {
 	own.mu.Unlock()
 	if changed {
 		if err := own.keep(identity); err != nil {
-			own.log.Error("keeping the node's identity failed", "error", err)
+			own.log.Error("node identity not stored", "error", err)
 		}
 	}
 	for _, notify := range own.listeners {

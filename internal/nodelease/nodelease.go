@@ -38,7 +38,7 @@ type TakenError struct{ Node, Holder string }
 
 // Error names both.
 func (t *TakenError) Error() string {
-	return fmt.Sprintf("the lease of node %s is taken by %s", t.Node, t.Holder)
+	return fmt.Sprintf("the lease of node %s is held by %s", t.Node, t.Holder)
 }
 
 // Claims takes and drops leases.
@@ -79,7 +79,7 @@ func (c Claims) Take(ctx context.Context, node *corev1.Node, holder string, d ti
 			return fmt.Errorf("reading the lease of node %s: %w", node.Name, err)
 		}
 	}
-	return &TakenError{Node: node.Name, Holder: "somebody who is faster"}
+	return &TakenError{Node: node.Name, Holder: "a concurrent client"}
 }
 
 // Renew prolongs a lease that was last seen as known, if nobody has changed it since.

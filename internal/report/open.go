@@ -27,7 +27,7 @@ const lockWait = 10 * time.Second
 func Open(path string, o Options) (*Outbox, error) {
 	o.fill()
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("making the outbox folder: %w", err)
+		return nil, fmt.Errorf("creating the outbox folder: %w", err)
 	}
 	origin := Resumed
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -37,7 +37,7 @@ func Open(path string, o Options) (*Outbox, error) {
 	if origin == Resumed && damaged(err) {
 		origin = Replaced
 		if err := os.Rename(path, path+".damaged"); err != nil {
-			return nil, fmt.Errorf("setting a damaged outbox aside: %w", err)
+			return nil, fmt.Errorf("renaming the damaged outbox: %w", err)
 		}
 		b, err = load(path, o)
 	}
@@ -101,14 +101,14 @@ func closeQuietly(db *bbolt.DB) {
 func (o *Outbox) prepare(tx *bbolt.Tx) error {
 	for _, name := range [][]byte{bucketMeta, bucketQueue, bucketDead, bucketOwner} {
 		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
-			return fmt.Errorf("making bucket %s: %w", name, err)
+			return fmt.Errorf("creating bucket %s: %w", name, err)
 		}
 	}
 	meta := tx.Bucket(bucketMeta)
 	if len(meta.Get(keyEpoch)) == 0 {
 		epoch, err := uuid.NewRandom()
 		if err != nil {
-			return fmt.Errorf("making an epoch: %w", err)
+			return fmt.Errorf("generating an epoch: %w", err)
 		}
 		if err := meta.Put(keyEpoch, []byte(epoch.String())); err != nil {
 			return fmt.Errorf("writing the epoch: %w", err)
@@ -127,7 +127,7 @@ func (o *Outbox) begin(meta *bbolt.Bucket) error {
 	last := number(meta.Get(keySeq))
 	o.runs = record.NextRun(string(meta.Get(keyRuns)), last > number(meta.Get(keyBegan)))
 	if err := errors.Join(meta.Put(keyRuns, []byte(o.runs)), meta.Put(keyBegan, key(last))); err != nil {
-		return fmt.Errorf("beginning a run of the counter: %w", err)
+		return fmt.Errorf("starting a run of the counter: %w", err)
 	}
 	return nil
 }

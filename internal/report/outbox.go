@@ -191,7 +191,7 @@ func (t *Tx) Append(e *protos.HealthEvent) error {
 	if e.Id == "" {
 		id, err := t.b.o.NewID()
 		if err != nil {
-			return fmt.Errorf("making an event id: %w", err)
+			return fmt.Errorf("generating an event ID: %w", err)
 		}
 		e.Id = id
 	}

@@ -130,9 +130,9 @@ func (p *Publisher) rest(ctx context.Context, at pass, changed <-chan struct{}, 
 func (p *Publisher) note(err error) {
 	switch begins, ends := p.outage.Note(err); {
 	case begins:
-		p.Log.Warn("platform connector did not take events; the outbox keeps them", "error", err)
+		p.Log.Warn("events not accepted by the platform connector, kept in the outbox", "error", err)
 	case ends:
-		p.Log.Info("platform connector takes events again")
+		p.Log.Info("event delivery to the platform connector restored")
 	}
 }
 
@@ -159,7 +159,7 @@ func (p *Publisher) deliver(ctx context.Context, at pass, batch []Entry) (next p
 	for n, i := range dead {
 		if n == 0 {
 			e := batch[i]
-			p.Log.Error("events were rejected for good and are dead letters now", "events", len(dead),
+			p.Log.Error("events permanently rejected and dead-lettered", "events", len(dead),
 				"seq", e.Seq, "id", e.Event.GetId(), "check", e.Event.GetCheckName(), "node", e.Event.GetNodeName(), "error", verdicts[i].Err)
 		}
 		if err := p.Outbox.Bury(batch[i].Seq, verdicts[i].Err.Error()); err != nil {
@@ -250,7 +250,7 @@ func Dial(target, tokenFile string) (*grpc.ClientConn, error) {
 	}
 	conn, err := grpc.NewClient(target, options...)
 	if err != nil {
-		return nil, fmt.Errorf("dialling the platform connector at %s: %w", target, err)
+		return nil, fmt.Errorf("connecting to the platform connector at %s: %w", target, err)
 	}
 	return conn, nil
 }

@@ -54,7 +54,7 @@ func (s Sender) Send(ctx context.Context, events []*protos.HealthEvent) ([]Verdi
 	case status.Code(err) == codes.Unimplemented:
 		return s.sendWhole(ctx, events)
 	case err == nil && len(answer.GetResults()) != len(events):
-		err = status.Errorf(codes.Internal, "the connector answered for %d of %d events", len(answer.GetResults()), len(events))
+		err = status.Errorf(codes.Internal, "the connector returned results for %d of %d events", len(answer.GetResults()), len(events))
 	case err == nil:
 		return verdicts(answer), nil
 	}
@@ -172,7 +172,9 @@ func (s Sender) One(ctx context.Context, event *protos.HealthEvent) error {
 type Refused struct{ Cause error }
 
 // Error is the connector's reason.
-func (r *Refused) Error() string { return fmt.Sprintf("the event is rejected for good: %v", r.Cause) }
+func (r *Refused) Error() string {
+	return fmt.Sprintf("the event is permanently rejected: %v", r.Cause)
+}
 
 // Unwrap is the connector's reason.
 func (r *Refused) Unwrap() error { return r.Cause }

@@ -18,11 +18,11 @@ func TestPredicates(t *testing.T) {
 		why     string
 		message string
 	}{
-		{"wait", retry.Wait(time.Second, "cache is cold"), "wait", time.Second, "cache is cold", "cache is cold (asking again in 1s, position held)"},
-		{"wait is cut to a minute", retry.Wait(time.Hour, "x"), "wait", time.Minute, "x", "x (asking again in 1m0s, position held)"},
-		{"wait is never negative", retry.Wait(-time.Hour, "x"), "wait", 0, "x", "x (asking again in 0s, position held)"},
-		{"park keeps its time", retry.Park(time.Hour, "drain runs"), "park", time.Hour, "drain runs", "drain runs (parked, asking again in 1h0m0s)"},
-		{"wrapped park", fmt.Errorf("handling n: %w", retry.Park(time.Second, "p")), "park", time.Second, "p", "handling n: p (parked, asking again in 1s)"},
+		{"wait", retry.Wait(time.Second, "cache is cold"), "wait", time.Second, "cache is cold", "cache is cold (retrying in 1s, position held)"},
+		{"wait is cut to a minute", retry.Wait(time.Hour, "x"), "wait", time.Minute, "x", "x (retrying in 1m0s, position held)"},
+		{"wait is never negative", retry.Wait(-time.Hour, "x"), "wait", 0, "x", "x (retrying in 0s, position held)"},
+		{"park keeps its time", retry.Park(time.Hour, "drain runs"), "park", time.Hour, "drain runs", "drain runs (parked, retrying in 1h0m0s)"},
+		{"wrapped park", fmt.Errorf("handling n: %w", retry.Park(time.Second, "p")), "park", time.Second, "p", "handling n: p (parked, retrying in 1s)"},
 		{"other", io.EOF, "other", 0, "", "EOF"},
 	}
 	for _, tt := range tests {
@@ -41,8 +41,8 @@ func TestPredicates(t *testing.T) {
 func TestALostRaceIsTriedAgainSoon(t *testing.T) {
 	again := map[time.Duration]bool{}
 	for range 100 {
-		kind, after, why := classify(retry.Race("node n changed meanwhile"))
-		if kind != "wait" || after >= time.Second || why != "node n changed meanwhile" {
+		kind, after, why := classify(retry.Race("node n changed by another client"))
+		if kind != "wait" || after >= time.Second || why != "node n changed by another client" {
 			t.Fatalf("got %s %s %q, want a short wait", kind, after, why)
 		}
 		again[after] = true

@@ -95,7 +95,7 @@ type wait struct {
 }
 
 func (w *wait) Error() string {
-	return fmt.Sprintf("%s (asking again in %s, position held)", w.why, w.after)
+	return fmt.Sprintf("%s (retrying in %s, position held)", w.why, w.after)
 }
 
 type park struct {
@@ -104,7 +104,7 @@ type park struct {
 }
 
 func (p *park) Error() string {
-	return fmt.Sprintf("%s (parked, asking again in %s)", p.why, p.after)
+	return fmt.Sprintf("%s (parked, retrying in %s)", p.why, p.after)
 }
 
 // Wait asks for another try after d, at most MaxWait, with the feed's position

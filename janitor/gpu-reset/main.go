@@ -16,9 +16,9 @@ import (
 )
 
 func main() {
-	names := flag.String("gpus", os.Getenv("NVIDIA_GPU_RESETS"), "UUIDs or bus ids of the GPUs, with commas; empty means all; default NVIDIA_GPU_RESETS")
-	root := flag.String("driver-root", os.Getenv("DRIVER_ROOT"), "folder that the driver is installed in; empty means /; default DRIVER_ROOT")
-	kernel := flag.String("kernel-log", "/dev/kmsg", "device or file that the outcome is written to")
+	names := flag.String("gpus", os.Getenv("NVIDIA_GPU_RESETS"), "UUIDs or PCI bus IDs of the GPUs to reset, separated by commas. Empty resets all. The environment variable NVIDIA_GPU_RESETS sets its default.")
+	root := flag.String("driver-root", os.Getenv("DRIVER_ROOT"), "Root directory of the driver installation. Empty is /. The environment variable DRIVER_ROOT sets its default.")
+	kernel := flag.String("kernel-log", "/dev/kmsg", "Device or file to which the result is written.")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	err := run(ctx, *names, *root, *kernel)
@@ -42,7 +42,7 @@ func run(ctx context.Context, list, root, kernel string) error {
 		return err
 	}
 	if _, err := os.Stat(kernel); err != nil {
-		return fmt.Errorf("no GPU is reset whose outcome nobody would read: %w", err)
+		return fmt.Errorf("resetting no GPU, because the outcome cannot be reported: %w", err)
 	}
 	tool := gputool.Tool{
 		SMI: gputool.Driver(root, program), Kernel: device(kernel),

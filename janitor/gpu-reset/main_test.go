@@ -125,7 +125,7 @@ func TestADriverRootWithoutADriver(t *testing.T) {
 func TestNoKernelLog(t *testing.T) {
 	root := driverRoot(t, gpus+"ok\n")
 	err := run(t.Context(), first, root, filepath.Join(root, "none"))
-	if err == nil || !strings.Contains(err.Error(), "no GPU is reset") {
+	if err == nil || !strings.Contains(err.Error(), "resetting no GPU") {
 		t.Errorf("error %v", err)
 	}
 	if books, err := os.ReadFile(filepath.Join(root, "books")); !os.IsNotExist(err) {

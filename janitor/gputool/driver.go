@@ -26,7 +26,7 @@ func Find(root string) (string, error) {
 			return name, nil
 		}
 	}
-	return "", fmt.Errorf("no nvidia-smi below %s in any of %s; DRIVER_ROOT (the janitor's gpuResetController.resetJob.driverRoot) has to be the folder that the driver is installed in",
+	return "", fmt.Errorf("no nvidia-smi below %s in any of %s: set DRIVER_ROOT (the janitor's gpuResetController.resetJob.driverRoot) to the folder of the driver",
 		root, strings.Join(places, ", "))
 }
 

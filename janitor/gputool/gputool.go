@@ -57,7 +57,7 @@ func (t Tool) Reset(ctx context.Context, names []string) error {
 			return fmt.Errorf("listing the GPUs: %w", err)
 		}
 		if names = strings.Fields(all); len(names) == 0 {
-			return errors.New("listing the GPUs: the driver knows none")
+			return errors.New("listing the GPUs: the driver reports none")
 		}
 	}
 	var problems []error
@@ -76,10 +76,10 @@ func (t Tool) one(ctx context.Context, name string) error {
 	if !strings.HasPrefix(name, "GPU-") {
 		answer, err := t.ask(ctx, "--query-gpu=uuid", "--format=csv,noheader", "-i", name)
 		if err != nil {
-			return fmt.Errorf("asking for its UUID: %w", err)
+			return fmt.Errorf("querying its UUID: %w", err)
 		}
 		if uuid = strings.TrimSpace(answer); !ID.MatchString(uuid) {
-			return fmt.Errorf("asking for its UUID: the driver says %.100q", answer)
+			return fmt.Errorf("querying its UUID: the driver returned %.100q", answer)
 		}
 	}
 	failure := t.reset(ctx, name)
@@ -99,7 +99,7 @@ func (t Tool) reset(ctx context.Context, name string) error {
 		return fmt.Errorf("resetting it: %w", err)
 	}
 	if _, err := t.ask(ctx, "-q", "-i", name); err != nil {
-		return fmt.Errorf("asking for its state after the reset: %w", err)
+		return fmt.Errorf("querying its state after the reset: %w", err)
 	}
 	return nil
 }

@@ -155,19 +155,19 @@ func TestReboot(t *testing.T) {
 		{"sent twice, due again", begun(sent, resent), 20 * time.Minute, false, verdict(repair.Resend, repair.Unanswered)},
 		{"due, but the claim was taken from the node", begun(sent, claimedBy("")), 10 * time.Minute, false, verdict(repair.Claim, repair.NotClaimed)},
 		{"due, but another claims", begun(sent, claimedBy("other")), 10 * time.Minute, false, wait(repair.Busy, poll)},
-		{"due, but the session is over", begun(sent, func(v *repair.View) { v.Node.Session = "" }), 10 * time.Minute, false, wait(repair.NoSession, poll)},
+		{"due, but the quarantine session has ended", begun(sent, func(v *repair.View) { v.Node.Session = "" }), 10 * time.Minute, false, wait(repair.NoSession, poll)},
 		{"answered, never again", begun(sent, answered), 20 * time.Minute, false, wait(repair.BootUnchanged, poll)},
 		{"answered, time nearly up", begun(sent, answered), 25*time.Minute - time.Second, false, wait(repair.BootUnchanged, time.Second)},
 		{"answered, time up", begun(sent, answered), 25 * time.Minute, false, verdict(repair.Fail, repair.TimeUp)},
 		{"a late signal has the whole time", begun(sent, answered, func(v *repair.View) { v.Object.SignalAt = start.Add(24 * time.Minute) }), 48 * time.Minute, false, wait(repair.BootUnchanged, poll)},
 		{"no answer, time up", begun(sent), 25 * time.Minute, false, verdict(repair.Fail, repair.TimeUp)},
 
-		{"the clock was set back a little", begun(sent, answered), -20 * time.Minute, false, wait(repair.BootUnchanged, poll)},
-		{"the clock was set back by years", begun(sent, answered), -20000 * time.Hour, false, verdict(repair.Fail, repair.TimeUp)},
-		{"the clock was set back by years, never sent", begun(absent), -20000 * time.Hour, false, verdict(repair.Fail, repair.NodeGone)},
-		{"the clock was set back by years, rebooted", begun(sent, answered, rebooted, says(repair.SaysReady)), -20000 * time.Hour, false, verdict(repair.Succeed, repair.BootChanged)},
+		{"the clock was reset a little", begun(sent, answered), -20 * time.Minute, false, wait(repair.BootUnchanged, poll)},
+		{"the clock was reset by years", begun(sent, answered), -20000 * time.Hour, false, verdict(repair.Fail, repair.TimeUp)},
+		{"the clock was reset by years, never sent", begun(absent), -20000 * time.Hour, false, verdict(repair.Fail, repair.NodeGone)},
+		{"the clock was reset by years, rebooted", begun(sent, answered, rebooted, says(repair.SaysReady)), -20000 * time.Hour, false, verdict(repair.Succeed, repair.BootChanged)},
 		{"the clock ran ahead, rebooted", begun(sent, answered, rebooted, says(repair.SaysReady)), 20000 * time.Hour, false, verdict(repair.Succeed, repair.BootChanged)},
-		{"the clock was set back, no answer yet", begun(sent), -20 * time.Minute, false, wait(repair.Unanswered, poll)},
+		{"the clock was reset, no response yet", begun(sent), -20 * time.Minute, false, wait(repair.Unanswered, poll)},
 
 		{"new boot, not ready", begun(sent, answered, rebooted, notReady), time.Minute, false, wait(repair.NotReady, poll)},
 		{"new boot, never ready", begun(sent, answered, rebooted, notReady), 25 * time.Minute, false, verdict(repair.Fail, repair.TimeUp)},
@@ -251,7 +251,7 @@ func TestSignalNeedsItsProofs(t *testing.T) {
 			case n.Claim != o.UID || n.Identity.BootID != o.PreBoot || n.Identity.ProviderID != o.Machine.ProviderID:
 				t.Fatalf("%s after %s to a node that is not ours: %+v", got.Step, after, v)
 			case o.Session != "" && (n.Session != o.Session || n.Schedulable):
-				t.Fatalf("%s after %s though the session is over: %+v", got.Step, after, v)
+				t.Fatalf("%s after %s though the quarantine session has ended: %+v", got.Step, after, v)
 			case got.Step == repair.Send && o.Signals > 0, got.Step == repair.Resend && after < 10*time.Minute:
 				t.Fatalf("%s after %s: %+v", got.Step, after, o)
 			}

@@ -46,24 +46,24 @@ func TestTermination(t *testing.T) {
 		{"answered, no answer about it", begun(sent, answered, says(repair.SaysNotReady)), 0, wait(repair.MachineThere, poll)},
 		{"answered, gone", begun(sent, answered, gone), 0, verdict(repair.DeleteNode, repair.MachineGone)},
 		{"unanswered, gone", begun(sent, gone), 0, verdict(repair.DeleteNode, repair.MachineGone)},
-		{"gone, the session is over", begun(sent, answered, gone, func(v *repair.View) { v.Node.Session = "" }), 0, verdict(repair.DeleteNode, repair.MachineGone)},
+		{"gone, the quarantine session has ended", begun(sent, answered, gone, func(v *repair.View) { v.Node.Session = "" }), 0, verdict(repair.DeleteNode, repair.MachineGone)},
 		{"gone when the time is up", begun(sent, answered, gone), time.Hour, verdict(repair.DeleteNode, repair.MachineGone)},
 		{"gone, and the node too", begun(sent, answered, gone, absent), 0, verdict(repair.Succeed, repair.MachineGone)},
 		{"unanswered, gone, and the node too", begun(sent, gone, absent), 0, verdict(repair.Succeed, repair.MachineGone)},
-		{"no opinion, and the node is gone", begun(sent, answered, mute, absent), 0, verdict(repair.Succeed, repair.MachineGone)},
+		{"no opinion, and the node no longer exists", begun(sent, answered, mute, absent), 0, verdict(repair.Succeed, repair.MachineGone)},
 		{"no opinion, and the node is there", begun(sent, answered, mute), 0, wait(repair.MachineThere, poll)},
-		{"the node is gone, the machine is not", begun(sent, answered, there, absent), 0, wait(repair.MachineThere, poll)},
-		{"the node is gone, the machine never", begun(sent, answered, there, absent), 25 * time.Minute, verdict(repair.Fail, repair.TimeUp)},
+		{"the node no longer exists, the machine is not", begun(sent, answered, there, absent), 0, wait(repair.MachineThere, poll)},
+		{"the node no longer exists, the machine never", begun(sent, answered, there, absent), 25 * time.Minute, verdict(repair.Fail, repair.TimeUp)},
 		{"never gone", begun(sent, answered, there), 25 * time.Minute, verdict(repair.Fail, repair.TimeUp)},
-		{"another machine has the name", begun(sent, answered, replaced), 0, verdict(repair.Succeed, repair.Replaced)},
-		{"another machine has the name, no answer", begun(sent, replaced), 0, verdict(repair.Fail, repair.AnotherMachine)},
+		{"another machine has the node name", begun(sent, answered, replaced), 0, verdict(repair.Succeed, repair.Replaced)},
+		{"another machine has the node name, no answer", begun(sent, replaced), 0, verdict(repair.Fail, repair.AnotherMachine)},
 
 		{"unanswered, still there", begun(sent, there), time.Minute, wait(repair.Unanswered, poll)},
 		{"unanswered, due", begun(sent, there), 10 * time.Minute, verdict(repair.Resend, repair.Unanswered)},
 		{"unanswered, due, the provider does not answer", begun(sent, says(repair.SaysNotReady)), 10 * time.Minute, verdict(repair.Resend, repair.Unanswered)},
 		{"unanswered, due, but rebooted", begun(sent, there, rebooted), 10 * time.Minute, wait(repair.BootChanged, poll)},
 		{"unanswered, due, but the boot id is not reported", begun(sent, there, func(v *repair.View) { v.Node.Identity.BootID = "" }), 10 * time.Minute, wait(repair.BootChanged, poll)},
-		{"unanswered, due, but the session is over", begun(sent, there, func(v *repair.View) { v.Node.Session = "" }), 10 * time.Minute, wait(repair.NoSession, poll)},
+		{"unanswered, due, but the quarantine session has ended", begun(sent, there, func(v *repair.View) { v.Node.Session = "" }), 10 * time.Minute, wait(repair.NoSession, poll)},
 		{"unanswered, due, but absent", begun(sent, there, absent), 10 * time.Minute, wait(repair.MachineThere, poll)},
 
 		{"given up", begun(sent, answered, gone, givenUp), 0, verdict(repair.Fail, repair.GivenUp)},
@@ -120,7 +120,7 @@ func terminationProven(t *testing.T, v repair.View, step repair.Step, after time
 	case o.Key == "" || o.Acknowledged || n.Claim != o.UID || n.Identity.ProviderID != o.Machine.ProviderID:
 		t.Fatalf("%s after %s: %+v", step, after, v)
 	case o.Session != "" && (n.Session != o.Session || n.Schedulable):
-		t.Fatalf("%s after %s though the session is over: %+v", step, after, v)
+		t.Fatalf("%s after %s though the quarantine session has ended: %+v", step, after, v)
 	case step == repair.Resend && (after < 10*time.Minute || n.Identity.BootID != o.PreBoot || v.Plugin == repair.SaysGone):
 		t.Fatalf("%s after %s: %+v", step, after, v)
 	}

@@ -141,15 +141,15 @@ func (d drain) lost() []string {
 
 func state(pod *corev1.Pod) string {
 	if pod.DeletionTimestamp != nil {
-		return "still there after its grace period"
+		return "not terminated after its grace period"
 	}
 	return "not ready"
 }
 
-func leftToRepair(names []string) string { return listed("; left to the repair: ", names) }
+func leftToRepair(names []string) string { return listed(", left to the remediation: ", names) }
 
 func leftAlone(names []string) string {
-	return listed("; left alone, since their controllers put them back: ", names)
+	return listed(", ignored because their controllers recreate them: ", names)
 }
 
 func listed(title string, names []string) string {

@@ -36,7 +36,7 @@ func TestStandsBack(t *testing.T) {
 		"their clock is ahead":                     {of(5, -time.Hour), 0, true},
 		"it has stood back for almost long enough": {of(5, 0), 10*time.Second - 1, true},
 		"it has stood back for long enough":        {of(5, 0), 10 * time.Second, false},
-		"the clock was set back":                   {of(5, 0), -1, false},
+		"the clock was reset":                      {of(5, 0), -1, false},
 	} {
 		if got := decision.StandsBack("n0", decision.Fresh(tt.unmarked, now), now.Add(-tt.waited), now); got != tt.want {
 			t.Errorf("%s: stands back %t, want %t", name, got, tt.want)

@@ -105,9 +105,9 @@ func (d drain) finish(running record.Record, started bool) Step {
 	for _, r := range d.undone {
 		if r.ID == carrier {
 			s.Lost = d.lost()
-			s.update(r, record.EvictionSucceeded, "no pod that had to go is left"+d.where()+leftToRepair(s.Lost)+leftAlone(d.comeBack()))
+			s.update(r, record.EvictionSucceeded, "all Pods to evict have left the node"+d.where()+leftToRepair(s.Lost)+leftAlone(d.comeBack()))
 		} else {
-			s.update(r, record.AlreadyDrained, "drained with its session "+r.Status.Session)
+			s.update(r, record.AlreadyDrained, "drained with its quarantine session "+r.Status.Session)
 		}
 	}
 	return s

@@ -93,7 +93,7 @@ func fail(open []record.Record) (Step, bool) {
 	s := Step{Kind: Fail, Why: NoSession}
 	for _, r := range open {
 		if r.Status.Session == "" {
-			s.update(r, record.EvictionFailed, "the record is in quarantine but names no session")
+			s.update(r, record.EvictionFailed, "the record is in quarantine but names no quarantine session")
 		}
 	}
 	return s, len(s.Updates) > 0
@@ -160,7 +160,7 @@ func skip(v View, undone []record.Record, p Policy) (Step, bool) {
 	s := Step{Kind: Finish, Why: SkipAsked, Session: v.Node.Session}
 	for _, r := range undone {
 		if asksNothing(r, p) {
-			s.update(r, record.AlreadyDrained, "the event asked not to drain")
+			s.update(r, record.AlreadyDrained, "the event requested no drain")
 		}
 	}
 	if len(s.Updates) == len(undone) {

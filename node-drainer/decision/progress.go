@@ -55,13 +55,13 @@ func (p pending) says() string {
 	case errored:
 		return "eviction failed: " + cut(p.note)
 	case stuck:
-		return "still there after its grace period"
+		return "not terminated after its grace period"
 	case terminating:
 		return "terminating"
 	case awaitingDeadline:
 		return "may complete until " + p.note
 	case returned:
-		return "put back on the node by its " + cut(p.note)
+		return "recreated on the node by its " + cut(p.note)
 	case neverCompletes:
 		return "may complete, but the pods of a " + cut(p.note) + " never do"
 	case awaitingCompletion:

@@ -326,7 +326,7 @@ func (w *world) accepted(p *corev1.Pod) {
 	}
 }
 
-// budgets are those of "NS/NAME+NAME", of which the API server refuses more than one.
+// budgets are those of "NS/NAME+NAME", of which the API server rejects more than one.
 func budgets(written string) []string {
 	ns, names, _ := strings.Cut(written, "/")
 	var out []string

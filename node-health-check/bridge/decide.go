@@ -131,7 +131,7 @@ func Decide(o *v1alpha1.HealthEventRemediation, node *corev1.Node) Decision {
 		return failed(NotOfACheck, "no NodeHealthCheck owns it: nothing is reported")
 	}
 	if _, given := o.Annotations[check.TimedOutAnnotation]; given {
-		return failed(TimedOut, "the NodeHealthCheck does not wait any longer")
+		return failed(TimedOut, "the NodeHealthCheck has timed out the remediation")
 	}
 	if o.Status.EventID != "" {
 		return mirror(o, node)
@@ -141,7 +141,7 @@ func Decide(o *v1alpha1.HealthEventRemediation, node *corev1.Node) Decision {
 			return failed(NoNode, "the node does not exist: nothing is reported")
 		}
 		if nodemark.Read(node).State == nodemark.RemediationFailed {
-			return failed(QuarantineFailed, "the node is in a quarantine whose repair has failed: nothing is reported")
+			return failed(QuarantineFailed, "the node is in a quarantine session with a failed remediation: nothing is reported")
 		}
 	}
 	d := Decision{
@@ -161,22 +161,22 @@ func mirror(o *v1alpha1.HealthEventRemediation, node *corev1.Node) Decision {
 	state := nodemark.Read(node).State
 	switch {
 	case !acts(o):
-		d.Reason, d.Message, d.Processing = ObservedOnly, "the event is stored, and nothing is done about the node (PERSIST_ONLY)", metav1.ConditionFalse
+		d.Reason, d.Message, d.Processing = ObservedOnly, "the event is stored, no action is taken for the node (PERSIST_ONLY)", metav1.ConditionFalse
 	case node == nil && d.NodeGoes:
-		d.Reason, d.Message = Replaced, "the node is gone, as it was to be"
+		d.Reason, d.Message = Replaced, "the node was removed as intended"
 		d.Processing, d.Succeeded = metav1.ConditionFalse, metav1.ConditionTrue
 	case state == nodemark.RemediationSucceeded:
-		d.Reason, d.Message = reasons[state], "the repair of the node has succeeded"
+		d.Reason, d.Message = reasons[state], "the remediation of the node has succeeded"
 		d.Processing, d.Succeeded = metav1.ConditionFalse, metav1.ConditionTrue
 	case state == nodemark.RemediationFailed:
-		d.Reason, d.Message = reasons[state], "the repair of the node has failed"
+		d.Reason, d.Message = reasons[state], "the remediation of the node has failed"
 		d.Processing, d.Succeeded = metav1.ConditionFalse, metav1.ConditionFalse
 	case state != "":
-		d.Reason, d.Message = reasonOf(state), "the quarantine has the node in hand"
+		d.Reason, d.Message = reasonOf(state), "the node is in quarantine"
 	case before != nil && (before.Reason == string(Released) || slices.Contains(inQuarantine(), Reason(before.Reason))):
-		d.Reason, d.Message, d.Processing = Released, "the quarantine of the node has ended, and the node is unhealthy", metav1.ConditionFalse
+		d.Reason, d.Message, d.Processing = Released, "the quarantine session of the node has ended, but the node is unhealthy", metav1.ConditionFalse
 	default:
-		d.Reason, d.Message = Reported, "the event is stored; no quarantine has taken the node yet"
+		d.Reason, d.Message = Reported, "the event is stored, the node is not in quarantine yet"
 	}
 	return d
 }

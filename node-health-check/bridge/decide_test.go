@@ -80,7 +80,7 @@ func TestDecide(t *testing.T) {
 		processing, succeeded metav1.ConditionStatus
 	}{
 		"new":                                 {object(fresh), in(""), Guard, Reporting, yes, unknown},
-		"new, the node is gone":               {object(fresh), nil, Rest, NoNode, no, no},
+		"new, the node no longer exists":      {object(fresh), nil, Rest, NoNode, no, no},
 		"new, the repair has failed before":   {object(fresh), in(nodemark.RemediationFailed), Rest, QuarantineFailed, no, no},
 		"new, in quarantine for other faults": {object(fresh), in(nodemark.Draining), Guard, Reporting, yes, unknown},
 		"new, of nobody":                      {object(fresh, orphan), in(""), Rest, NotOfACheck, no, no},
@@ -89,7 +89,7 @@ func TestDecide(t *testing.T) {
 		"new, given up already":               {object(fresh, timedOut), in(""), Rest, TimedOut, no, no},
 		"guarded":                             {object(guarded), in(""), Report, Reporting, yes, unknown},
 		"guarded, perhaps reported: failed":   {object(guarded), in(nodemark.RemediationFailed), Report, Reporting, yes, unknown},
-		"guarded, the node is gone":           {object(guarded), nil, Report, Reporting, yes, unknown},
+		"guarded, the node no longer exists":  {object(guarded), nil, Report, Reporting, yes, unknown},
 		"guarded, given up":                   {object(guarded, timedOut), in(""), Rest, TimedOut, no, no},
 		"guarded, goes":                       {object(guarded, deleted), in(""), Recover, "", "", ""},
 		"new, goes":                           {object(fresh, deleted), in(""), Rest, "", "", ""},
@@ -101,7 +101,7 @@ func TestDecide(t *testing.T) {
 		"a state of the earlier NVSentinel":   {object(), in("drain-failed"), Rest, "Quarantined", yes, unknown},
 		"remediating":                         {object(), in(nodemark.Remediating), Rest, "Remediating", yes, unknown},
 		"repaired":                            {object(), in(nodemark.RemediationSucceeded), Rest, "RemediationSucceeded", no, yes},
-		"the repair failed":                   {object(), in(nodemark.RemediationFailed), Rest, "RemediationFailed", no, no},
+		"the maintenance failed":              {object(), in(nodemark.RemediationFailed), Rest, "RemediationFailed", no, no},
 		"a state of a later version":          {object(), in("resting"), Rest, "Quarantined", yes, unknown},
 		"released":                            {object(told("Draining", unknown)), in(""), Rest, Released, no, unknown},
 		"still released":                      {object(told(Released, unknown)), in(""), Rest, Released, no, unknown},

@@ -26,7 +26,7 @@ var namespace = uuid.MustParse("b2a4f0de-73c1-4e0c-9a55-31d0c7c86a1e")
 func Fault(o *v1alpha1.HealthEventRemediation) *protos.HealthEvent {
 	e := frame(o, "fault", "1")
 	e.IsFatal, e.GeneratedTimestamp = true, timestamppb.New(o.CreationTimestamp.Time)
-	e.Message = fmt.Sprintf("node %s is unhealthy for too long, says NodeHealthCheck %s", NodeOf(o), owner(o))
+	e.Message = fmt.Sprintf("node %s is unhealthy for too long according to NodeHealthCheck %s", NodeOf(o), owner(o))
 	switch action := record.Action(o.Spec.RecommendedAction); {
 	case action == "":
 		e.RecommendedAction = protos.RecommendedAction_RESTART_VM

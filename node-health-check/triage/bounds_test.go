@@ -95,7 +95,7 @@ func TestABudgetThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// What the API server refuses of several nodes is counted and reported as one reason, and
+// What the API server rejects of several nodes is counted and reported as one reason, and
 // each node keeps its own words. What has no reason in common is counted by its words.
 func TestWhatWasNotBegun(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -178,7 +178,7 @@ func TestAStrangerWhoseKindCannotBeRead(t *testing.T) {
 
 // The condition Disabled says why the check does nothing, and else what it fails to do.
 func TestTheConditionDisabled(t *testing.T) {
-	const failed = "the check works, but not all that it does: removing a remediation failed for 1 nodes and is tried again (node n: refused)"
+	const failed = "the check is operational, but some actions fail: removing a remediation failed for 1 nodes and is retried (node n: refused)"
 	missing := &triage.Problem{Reason: v1alpha1.ReasonTemplateNotFound, Message: "there is no template"}
 	for name, tt := range map[string]struct {
 		problem *triage.Problem
@@ -187,7 +187,7 @@ func TestTheConditionDisabled(t *testing.T) {
 		reason  string
 		message string
 	}{
-		"it works":                  {nil, false, metav1.ConditionFalse, v1alpha1.ReasonEnabled, "nothing keeps the check from working"},
+		"it works":                  {nil, false, metav1.ConditionFalse, v1alpha1.ReasonEnabled, "the check is operational"},
 		"an act fails":              {nil, true, metav1.ConditionFalse, v1alpha1.ReasonEnabled, failed},
 		"disabled":                  {missing, false, metav1.ConditionTrue, v1alpha1.ReasonTemplateNotFound, "there is no template"},
 		"disabled and an act fails": {missing, true, metav1.ConditionTrue, v1alpha1.ReasonTemplateNotFound, "there is no template"},

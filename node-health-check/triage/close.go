@@ -46,7 +46,7 @@ func (p *Plan) Close(v View, outcomes []Outcome, now time.Time) (v1alpha1.NodeHe
 		storm = p.storm.Rise(p.Census, threshold, now)
 	}
 	if storm.Active && !p.storm.Active {
-		c.warn("", NoticeStorm, fmt.Sprintf("storm recovery started: %d nodes are healthy, %d must be; no remediation begins until no more than %d nodes are unhealthy, %d are",
+		c.warn("", NoticeStorm, fmt.Sprintf("storm recovery started: %d nodes are healthy, %d are required. No remediation starts until at most %d nodes are unhealthy, currently %d",
 			p.Census.Healthy, p.Census.Required, *threshold, p.Census.Unhealthy()))
 	}
 	return c.status(storm, now), c.Notices
@@ -78,7 +78,7 @@ func (c *closing) settle(o Outcome) {
 		c.skipped(o)
 		entry.Waiting = cut(o.Skipped)
 	case o.Act.Do == Begin && o.Err != nil && !o.CutShort:
-		entry.Waiting = cut("beginning its remediation failed, and is tried again: " + o.Err.Error())
+		entry.Waiting = cut("starting its remediation failed, retrying: " + o.Err.Error())
 	default:
 		return
 	}
@@ -96,7 +96,7 @@ func (c *closing) skipped(o Outcome) {
 		key = "refused"
 	}
 	c.holds[hold]++
-	c.warn(key, NoticeSkipped, fmt.Sprintf("no remediation of node %s begins: %s", o.Act.Node, cut(o.Skipped)))
+	c.warn(key, NoticeSkipped, fmt.Sprintf("no remediation of node %s starts: %s", o.Act.Node, cut(o.Skipped)))
 	c.again(HoldLease.Retry())
 }
 
@@ -129,17 +129,17 @@ func (c *closing) disabled(s *v1alpha1.NodeHealthCheckStatus, now time.Time) {
 	was := meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionDisabled)
 	condition := metav1.Condition{
 		Type: v1alpha1.ConditionDisabled, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonEnabled,
-		Message: "nothing keeps the check from working", LastTransitionTime: metav1.Time{Time: now}, ObservedGeneration: c.v.Check.Generation,
+		Message: "the check is operational", LastTransitionTime: metav1.Time{Time: now}, ObservedGeneration: c.v.Check.Generation,
 	}
 	problem := c.problem()
 	if problem != nil {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, problem.Reason, problem.Message
 		c.warn("disabled/"+problem.Reason+problem.Message, NoticeDisabled, problem.Reason+": "+problem.Message)
 	} else if was {
-		c.tell("", NoticeEnabled, "the check works again")
+		c.tell("", NoticeEnabled, "the check is operational again")
 	}
 	if failed := c.failed(); problem == nil && len(failed) > 0 {
-		condition.Message = "the check works, but not all that it does: " + strings.Join(failed, "; ")
+		condition.Message = "the check is operational, but some actions fail: " + strings.Join(failed, ", ")
 	}
 	meta.SetStatusCondition(&s.Conditions, condition)
 }
@@ -175,25 +175,25 @@ func (c *closing) explain(s *v1alpha1.NodeHealthCheckStatus) {
 		s.Reason = fmt.Sprintf("Remediating: %d unhealthy nodes, %d of them with remediations", len(s.UnhealthyNodes), remediated)
 	default:
 		s.Phase = v1alpha1.PhaseEnabled
-		s.Reason = fmt.Sprintf("The check is enabled, no remediation is under way, %d unhealthy nodes", len(s.UnhealthyNodes))
+		s.Reason = fmt.Sprintf("The check is enabled, no remediation is in progress, %d unhealthy nodes", len(s.UnhealthyNodes))
 	}
 	for _, hold := range sortedKeys(c.holds) {
 		switch {
 		case hold == HoldDisabled || hold == HoldPaused:
 		case hold.Whole():
-			s.Reason += fmt.Sprintf("; %d wait: %s (%d healthy, %d required)", c.holds[hold], hold, c.Census.Healthy, c.Census.Required)
+			s.Reason += fmt.Sprintf(", %d pending: %s (%d healthy, %d required)", c.holds[hold], hold, c.Census.Healthy, c.Census.Required)
 		default:
-			s.Reason += fmt.Sprintf("; %d wait: %s", c.holds[hold], hold)
+			s.Reason += fmt.Sprintf(", %d pending: %s", c.holds[hold], hold)
 		}
 	}
 	for _, sentence := range c.failed() {
-		s.Reason += "; " + sentence
+		s.Reason += ", " + sentence
 	}
 	if c.v.DryRun {
-		s.Reason += "; dry run: nothing is begun or removed"
+		s.Reason += ", dry run: nothing is started or removed"
 	}
 	if Ineffective(c.Census, c.v.Check.Spec.StormRecoveryThreshold) {
-		s.Reason += fmt.Sprintf("; stormRecoveryThreshold %d has no effect: it must be less than the %d nodes that may be unhealthy",
+		s.Reason += fmt.Sprintf(", stormRecoveryThreshold %d has no effect: must be less than %d, the number of nodes that can be unhealthy",
 			*c.v.Check.Spec.StormRecoveryThreshold, max(c.Census.Observed-c.Census.Required, 0))
 	}
 }

@@ -97,11 +97,11 @@ func (e *Escalation) judge(now time.Time) {
 	case limit == 0:
 		e.Turn = TurnRun
 	case v.Outcome == remediation.Failed:
-		e.Turn, e.Why, e.Tell = TurnOver, "the remediator says that it failed", !r.GivenUp
+		e.Turn, e.Why, e.Tell = TurnOver, "the remediator reports a failure", !r.GivenUp
 	case v.Outcome == remediation.TimedOut:
-		e.Turn, e.Why, e.Tell = TurnOver, "its time of "+limit.String()+" is up", !r.GivenUp && r.Succeeded != "True"
+		e.Turn, e.Why, e.Tell = TurnOver, "its timeout of "+limit.String()+" has expired", !r.GivenUp && r.Succeeded != "True"
 	case r.GivenUp:
-		e.Turn, e.Why = TurnOver, "it was told so before"
+		e.Turn, e.Why = TurnOver, "its timeout was reported before"
 	default:
 		e.Turn, e.In = TurnRun, v.Left+settle
 	}

@@ -91,7 +91,7 @@ func (r *round) strangers() {
 		r.plan.nodes[node] = v1alpha1.UnhealthyNode{Name: node, Remediations: r.records(node)}
 		for _, one := range objects {
 			if !one.DeletionExpected || one.Succeeded == "True" {
-				r.remove(node, one, "the node is gone or no longer selected")
+				r.remove(node, one, "the node no longer exists or is no longer selected")
 			}
 		}
 	}
@@ -183,7 +183,7 @@ func (r *round) unhealthy(n *corev1.Node) {
 		r.plan.tell("detected/"+n.Name, NoticeDetected, fmt.Sprintf("node %s is unhealthy: %s is %s", n.Name, found.Type, found.Status))
 	}
 	if value, there := n.Labels[v1alpha1.ExcludeLabel]; there && value == "" {
-		r.plan.warn("label/"+n.Name, NoticeInvalidLabel, fmt.Sprintf("node %s has the label %s without a value, which means nothing: true excludes it", n.Name, v1alpha1.ExcludeLabel))
+		r.plan.warn("label/"+n.Name, NoticeInvalidLabel, fmt.Sprintf("node %s has the label %s without a value, which has no effect: set it to true to exclude the node", n.Name, v1alpha1.ExcludeLabel))
 	}
 	e := Escalate(r.Steps, tried, r.all[n.Name], r.now)
 	switch e.Turn {
@@ -197,7 +197,7 @@ func (r *round) unhealthy(n *corev1.Node) {
 		r.over(n, e, tried)
 	case TurnNone:
 		if r.Problem == nil { // without a problem there are steps, and all were tried
-			r.plan.warn("none/"+n.Name, NoticeNoneLeft, "node "+n.Name+" is still unhealthy and no remediation is left to try")
+			r.plan.warn("none/"+n.Name, NoticeNoneLeft, "node "+n.Name+" is still unhealthy and has no remaining remediation")
 		}
 	case TurnRun:
 		r.plan.again(e.In)
@@ -243,7 +243,7 @@ func (r *round) foreign(n *corev1.Node, one *Remediation) {
 		r.held(n, hold, string(hold))
 		return
 	}
-	r.held(n, HoldForeign, fmt.Sprintf("%s %s was not made by this check, and is waited for until it is gone", one.Kind.Kind, one.Name))
+	r.held(n, HoldForeign, fmt.Sprintf("%s %s was not created by this check, waiting for its deletion", one.Kind.Kind, one.Name))
 }
 
 // held reports why nothing begins: once for all nodes if it is the check's reason.
@@ -257,17 +257,17 @@ func (r *round) held(n *corev1.Node, hold Hold, why string) {
 	switch hold {
 	case HoldDisabled: // the condition tells
 	case HoldPaused:
-		r.plan.tell("paused", NoticeSkipped, "no remediation begins, since the check is paused: "+strings.Join(r.Check.Spec.PauseRequests, ", "))
+		r.plan.tell("paused", NoticeSkipped, "no remediation starts, because the check is paused: "+strings.Join(r.Check.Spec.PauseRequests, ", "))
 	case HoldBudget:
-		r.plan.warn("budget", NoticeSkipped, fmt.Sprintf("no remediation begins: %d nodes are healthy, %d must be", c.Healthy, c.Required))
+		r.plan.warn("budget", NoticeSkipped, fmt.Sprintf("no remediation starts: %d nodes are healthy, %d are required", c.Healthy, c.Required))
 	case HoldStorm:
-		r.plan.warn("storm", NoticeSkipped, fmt.Sprintf("no remediation begins: storm recovery is active until no more than %d nodes are unhealthy, %d are", *r.Check.Spec.StormRecoveryThreshold, c.Unhealthy()))
+		r.plan.warn("storm", NoticeSkipped, fmt.Sprintf("no remediation starts: storm recovery is active until at most %d nodes are unhealthy, currently %d", *r.Check.Spec.StormRecoveryThreshold, c.Unhealthy()))
 	case HoldBrake:
-		r.plan.warn("brake", NoticeSkipped, "no remediation begins: "+r.Brake)
+		r.plan.warn("brake", NoticeSkipped, "no remediation starts: "+r.Brake)
 	case HoldDryRun:
-		r.plan.tell("dry/"+n.Name, NoticeSkipped, "dry run: a remediation of node "+n.Name+" would begin")
+		r.plan.tell("dry/"+n.Name, NoticeSkipped, "dry run: a remediation of node "+n.Name+" would start")
 	default:
-		r.plan.warn("held/"+n.Name, NoticeSkipped, fmt.Sprintf("no remediation of node %s begins: %s", n.Name, why))
+		r.plan.warn("held/"+n.Name, NoticeSkipped, fmt.Sprintf("no remediation of node %s starts: %s", n.Name, why))
 	}
 }
 

@@ -38,7 +38,7 @@ func (c *closing) failed() []string {
 	var out []string
 	for _, verb := range sortedKeys(c.failing) {
 		f := c.failing[verb]
-		out = append(out, fmt.Sprintf("%s failed for %d nodes and is tried again (%s)", verb.words(), f.nodes, f.first))
+		out = append(out, fmt.Sprintf("%s failed for %d nodes and is retried (%s)", verb.words(), f.nodes, f.first))
 	}
 	return out
 }
@@ -57,9 +57,9 @@ func Undecided(stored v1alpha1.NodeHealthCheckStatus, err error, now time.Time) 
 	if s.Phase == "" {
 		s.Phase = v1alpha1.PhaseEnabled
 	}
-	s.Reason = "Nothing could be decided in the last pass, which is made again: " + cut(err.Error())
+	s.Reason = "The last evaluation failed and is retried: " + cut(err.Error())
 	if !same(stored, s) {
 		s.LastUpdateTime = &metav1.Time{Time: now}
 	}
-	return s, []Notice{{Key: "undecided", Warning: true, Reason: NoticeFailed, Message: "nothing can be decided, and the pass is made again: " + cut(err.Error())}}
+	return s, []Notice{{Key: "undecided", Warning: true, Reason: NoticeFailed, Message: "the evaluation failed and is retried: " + cut(err.Error())}}
 }

@@ -57,7 +57,7 @@ func (r *round) leases() {
 		}
 		if r.now.After(end) {
 			r.plan.act(Act{Do: Release, Node: node})
-			r.plan.warn("", NoticeLease, fmt.Sprintf("the lease of node %s is given up: its remediation has taken more than %s", node, overdue*current+earlier))
+			r.plan.warn("", NoticeLease, fmt.Sprintf("the lease of node %s is released: its remediation has taken more than %s", node, overdue*current+earlier))
 			continue
 		}
 		wanted := leaseTime(current)

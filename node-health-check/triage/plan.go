@@ -35,9 +35,9 @@ const (
 // words say what an act of the verb does.
 func (v Verb) words() string {
 	return map[Verb]string{
-		Begin: "beginning a remediation", Tell: "telling a remediator that its time is up", Remove: "removing a remediation",
-		Delay: "noting that the healthy delay began", Undelay: "noting that the healthy delay ended", Confirm: "taking a person's confirmation off a node",
-		Age: "noting that a remediation is old", Renew: "renewing a node's lease", Release: "releasing a node's lease",
+		Begin: "starting a remediation", Tell: "reporting the timeout to a remediator", Remove: "removing a remediation",
+		Delay: "recording the start of the healthy delay", Undelay: "recording the end of the healthy delay", Confirm: "removing the manual confirmation from a node",
+		Age: "recording that a remediation is old", Renew: "renewing a node's lease", Release: "releasing a node's lease",
 	}[v]
 }
 

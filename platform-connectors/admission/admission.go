@@ -191,7 +191,7 @@ func (n *normaliser) refuse(p *protos.HealthEvent, node string) *Refusal {
 		}
 	}
 	if node != "" && e.NodeName != node {
-		return &Refusal{"nodeName", ForeignNode, fmt.Sprintf("is %q, this is the connector of %q", e.NodeName, node)}
+		return &Refusal{"nodeName", ForeignNode, fmt.Sprintf("is %q, and this is the connector of node %q", e.NodeName, node)}
 	}
 	if p.GetGeneratedTimestamp() == nil {
 		return &Refusal{"generatedTimestamp", Missing, "is empty"}
@@ -216,7 +216,7 @@ func (n *normaliser) checkID(random bool) *Refusal {
 		return &Refusal{"id", Malformed, fmt.Sprintf("%.64q is not a UUID", id)}
 	}
 	if v := parsed.Version(); random && (parsed.Variant() != uuid.RFC4122 || v != 4 && v != 7) {
-		return &Refusal{"id", Foreseeable, fmt.Sprintf("%s is no random UUID: give one of version 7 or 4, or none", id)}
+		return &Refusal{"id", Foreseeable, fmt.Sprintf("%s is not a random UUID: use a UUID of version 7 or 4, or omit the id", id)}
 	}
 	n.event.ID = parsed.String()
 	return nil

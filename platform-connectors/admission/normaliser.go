@@ -156,8 +156,8 @@ func (n *normaliser) cutLists() *Refusal {
 	n.cutCodes()
 	n.cutFaultBytes()
 	if n.event.IsHealthy && len(n.cuts) > before {
-		return &Refusal{"entitiesImpacted", TooMany, "with errorCode it is longer than a recovery's may be (" +
-			string(n.cuts[before]) + "): name less, or nothing for the whole check"}
+		return &Refusal{"entitiesImpacted", TooMany, "is, together with errorCode, longer than a recovery allows (" +
+			string(n.cuts[before]) + "): list fewer of them, or none to recover the whole check"}
 	}
 	return nil
 }

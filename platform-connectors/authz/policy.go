@@ -122,19 +122,19 @@ func ValidateAgents(agents []Agent) error {
 		case a.Name == "":
 			problems = append(problems, fmt.Errorf("%s.name is empty", where))
 		case seen[a.Name]:
-			problems = append(problems, fmt.Errorf("%s.name %q is given twice", where, a.Name))
+			problems = append(problems, fmt.Errorf("%s.name %q is a duplicate", where, a.Name))
 		case a.ClusterWide && a.Account == "":
-			problems = append(problems, fmt.Errorf("%s.account is empty: the cluster-wide agent %q needs one", where, a.Name))
+			problems = append(problems, fmt.Errorf("%s.account is empty: set the service account of the cluster-wide agent %q", where, a.Name))
 		}
 		seen[a.Name] = true
 		// Cluster-wide agents of one process have its account.
 		if other := accounts[a.Account]; a.Account != "" && other.Name != "" && (!a.ClusterWide || !other.ClusterWide) {
-			problems = append(problems, fmt.Errorf("%s.account %q is that of agent %q", where, a.Account, other.Name))
+			problems = append(problems, fmt.Errorf("%s.account %q is already used by agent %q", where, a.Account, other.Name))
 		}
 		accounts[a.Account] = a
 		for _, pattern := range a.Checks {
 			if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
-				problems = append(problems, fmt.Errorf("%s.checks: %q is not a pattern", where, pattern))
+				problems = append(problems, fmt.Errorf("%s.checks: %q is not a valid pattern", where, pattern))
 			}
 		}
 	}
@@ -146,16 +146,16 @@ func ValidateAgents(agents []Agent) error {
 func (p Policy) Enter(c Caller) *Refusal {
 	switch {
 	case len(p.UIDs) > 0 && (c.UID == nil || !slices.Contains(p.UIDs, *c.UID)):
-		return refuse(ForeignUID, "user %s may not use this socket: add it to publishers.uids of the connector", user(c))
+		return refuse(ForeignUID, "user %s is not allowed to use this socket: add it to publishers.uids of the connector", user(c))
 	case c.Account == "" && p.RequireToken:
-		return refuse(NoToken, "this connector takes events only with a service account token: "+
-			"project one for its audience into the publisher's pod and give the publisher its path")
+		return refuse(NoToken, "this connector accepts events only with a service account token: "+
+			"project a token for its audience into the Pod of the publisher, and configure its path in the publisher")
 	case c.Account != "" && c.Node != "" && c.Node != p.Node:
-		return refuse(ForeignPod, "the token of %s belongs to a pod of node %q and this is the connector of %q: "+
-			"use the socket of the pod's own node", c.Account, c.Node, p.Node)
+		return refuse(ForeignPod, "the token of %s belongs to a Pod of node %q, and this is the connector of %q: "+
+			"use the socket of the node that the Pod runs on", c.Account, c.Node, p.Node)
 	}
 	if a := p.ofAccount(c.Account); a.ClusterWide && (c.Pod == "" || c.Node == "") {
-		return refuse(Unbound, "the token of %s is not bound to a pod of this node: use a projected token", c.Account)
+		return refuse(Unbound, "the token of %s is not bound to a Pod of this node: use a projected token", c.Account)
 	}
 	return nil
 }
@@ -262,8 +262,8 @@ func (p Policy) Speak(o *Owners, c Caller, agent, check string) (learned bool, r
 		owner = o.Checks[check]
 	}
 	if owner != "" && owner != agent {
-		return false, refuse(ForeignCheck, "check %q belongs to agent %q, not to %q: use another check name "+
-			"(that of an object-monitor policy or an analyzer rule is its name), or give it to %q in publishers.agent of the connector", check, owner, agent, agent)
+		return false, refuse(ForeignCheck, "check %q belongs to agent %q and not to %q: use another check name "+
+			"(the check name of an object-monitor policy or an analyzer rule is its name), or assign it to %q in publishers.agent of the connector", check, owner, agent, agent)
 	}
 	if owner == "" && len(o.Checks) < MaxChecks {
 		o.Checks = with(o.Checks, check, agent)
@@ -285,13 +285,13 @@ func (p Policy) speaker(o Owners, c Caller, agent string) *Refusal {
 	}
 	switch {
 	case account != "" && c.Account == "":
-		return refuse(ForeignAgent, "agent %q is that of %s: send the account's token", agent, account)
+		return refuse(ForeignAgent, "agent %q belongs to %s: send the token of that account", agent, account)
 	case account != "" && c.Account != account:
-		return refuse(ForeignAgent, "agent %q is that of %s, not of %s: name the account in publishers.agent of the connector",
+		return refuse(ForeignAgent, "agent %q belongs to %s and not to %s: configure the account in publishers.agent of the connector",
 			agent, account, c.Account)
 	case account == "" && c.Account != "":
 		if other := p.agentOf(o, c.Account); other != "" {
-			return refuse(ForeignAgent, "%s is the account of agent %q: name it in publishers.agent of the connector to let it be %q",
+			return refuse(ForeignAgent, "%s is the account of agent %q: configure it in publishers.agent of the connector to publish as %q",
 				c.Account, other, agent)
 		}
 	case c.Account == "" && len(known.UIDs) > 0:
@@ -300,7 +300,7 @@ func (p Policy) speaker(o Owners, c Caller, agent string) *Refusal {
 				return nil
 			}
 		}
-		return refuse(ForeignAgent, "user %s may not speak for agent %q: add it to the agent's uids in publishers.agent of the connector",
+		return refuse(ForeignAgent, "user %s is not allowed to publish as agent %q: add it to the uids of the agent in publishers.agent of the connector",
 			user(c), agent)
 	}
 	return nil

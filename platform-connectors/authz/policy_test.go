@@ -38,7 +38,7 @@ func TestEnter(t *testing.T) {
 		"a token helps no foreign user":  {func(p *Policy) { p.UIDs = []uint32{1} }, Caller{UID: new(uint32(3)), Account: accountA}, ForeignUID, false},
 		"no token where required":        {func(p *Policy) { p.RequireToken = true }, Caller{}, NoToken, false},
 		"a token where required":         {func(p *Policy) { p.RequireToken = true }, Caller{Account: accountB}, "", false},
-		"a pod of this node":             {nil, bound(accountB, "gpu-7"), "", false},
+		"a Pod of this node":             {nil, bound(accountB, "gpu-7"), "", false},
 		"a pod of another node":          {nil, bound(accountB, "gpu-8"), ForeignPod, false},
 		"cluster-wide":                   {nil, bound(accountW, "gpu-7"), "", true},
 		"cluster-wide of another node":   {nil, bound(accountW, "gpu-8"), ForeignPod, false},
@@ -185,10 +185,10 @@ func TestValidateAgents(t *testing.T) {
 		{Name: "y", Account: "u"}, {Name: "z", Checks: []string{"["}},
 	})
 	want := `agent[0].name is empty
-agent[2].name "x" is given twice
-agent[3].account is empty: the cluster-wide agent "w" needs one
-agent[4].account "u" is that of agent "x"
-agent[5].checks: "[" is not a pattern`
+agent[2].name "x" is a duplicate
+agent[3].account is empty: set the service account of the cluster-wide agent "w"
+agent[4].account "u" is already used by agent "x"
+agent[5].checks: "[" is not a valid pattern`
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v", err)
 	}

@@ -84,10 +84,10 @@ func DecideDelivery(b Backlog, shown *corev1.NodeCondition, now time.Time) (core
 func backlogText(b Backlog) string {
 	among, problem := "", b.Problem
 	if b.Fatal {
-		among = ", a fatal fault among them"
+		among = ", including a fatal fault"
 	}
 	if problem == "" {
-		problem = "no answer yet"
+		problem = "no response yet"
 	}
-	return fmt.Sprintf("events wait on this node since %s%s: %s", b.Since.UTC().Format(time.RFC3339), among, strings.ToValidUTF8(problem[:min(len(problem), maxProblem)], ""))
+	return fmt.Sprintf("events have been pending on this node since %s%s: %s", b.Since.UTC().Format(time.RFC3339), among, strings.ToValidUTF8(problem[:min(len(problem), maxProblem)], ""))
 }

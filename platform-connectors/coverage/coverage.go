@@ -106,7 +106,7 @@ func Record(node string, v View, p Policy, reason Reason, now time.Time) record.
 	e := record.Event{
 		Version: 1, ID: id, Agent: record.CoverageAgent, CheckName: Check, ComponentClass: "Node", NodeName: node,
 		RecommendedAction: record.ActionContactSupport, ProcessingStrategy: p.Strategy, GeneratedTimestamp: now,
-		Message: fmt.Sprintf("no live publisher for %s: %s; no fault of this node would be reported", p.After, v.text()),
+		Message: fmt.Sprintf("no live publisher for %s: %s, so faults of this node would not be reported", p.After, v.text()),
 	}
 	if reason == Recovered {
 		e.IsHealthy, e.Message, e.RecommendedAction = true, record.HealthyMessage, record.ActionNone
@@ -121,11 +121,11 @@ func Record(node string, v View, p Policy, reason Reason, now time.Time) record.
 func (v View) text() string {
 	switch {
 	case !v.Publisher && !v.Connector:
-		return "neither a monitor nor the connector is Ready on it"
+		return "neither a monitor nor the connector is Ready on the node"
 	case !v.Publisher:
-		return "no monitor is Ready on it"
+		return "no monitor is Ready on the node"
 	}
-	return "the connector is not Ready on it"
+	return "the connector is not Ready on the node"
 }
 
 func digest(id string) string {

@@ -83,9 +83,9 @@ func TestAFaultSaysWhatIsNotThere(t *testing.T) {
 		view View
 		want string
 	}{
-		"neither":      {View{GPU: true}, "no live publisher for 5m0s: neither a monitor nor the connector is Ready on it; no fault of this node would be reported"},
-		"no monitor":   {View{GPU: true, Connector: true}, "no live publisher for 5m0s: no monitor is Ready on it; no fault of this node would be reported"},
-		"no connector": {View{GPU: true, Publisher: true}, "no live publisher for 5m0s: the connector is not Ready on it; no fault of this node would be reported"},
+		"neither":      {View{GPU: true}, "no live publisher for 5m0s: neither a monitor nor the connector is Ready on the node, so faults of this node would not be reported"},
+		"no monitor":   {View{GPU: true, Connector: true}, "no live publisher for 5m0s: no monitor is Ready on the node, so faults of this node would not be reported"},
+		"no connector": {View{GPU: true, Publisher: true}, "no live publisher for 5m0s: the connector is not Ready on the node, so faults of this node would not be reported"},
 	} {
 		if got := Record("n", tc.view, policy, Report, time.Time{}).Event.Message; got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)

@@ -105,7 +105,7 @@ func (p Policy) Enter(c Caller) *authz.Refusal {
 	}
 	if !policy.ClusterWide(*c.Publisher) {
 		return &authz.Refusal{Reason: authz.ForeignAgent, Problem: fmt.Sprintf(
-			"%s speaks for no agent with clusterWide: name it in publishers.agent of the gateway", c.Publisher.Account)}
+			"%s is not the account of a cluster-wide agent: configure it with clusterWide in publishers.agent of the gateway", c.Publisher.Account)}
 	}
 	return nil
 }
@@ -122,21 +122,21 @@ func (p Policy) Pass(c Caller, r record.Record, now time.Time) (record.Record, *
 		return r, refusal
 	}
 	if !r.Status.Blank() || r.Revision != 0 { // a status with something unknown is not blank
-		return r, refuse(Stamped, "record %.64q has a status", r.ID)
+		return r, refuse(Stamped, "record %.64q already has a status", r.ID)
 	}
 	if refusal := checkID(c, r.ID); refusal != nil {
 		return r, refusal
 	}
 	for _, name := range []string{r.Node.UID, r.Node.ProviderID, r.Node.SystemUUID, r.Node.BootID} {
 		if len(name) > maxIdentity {
-			return r, refuse(Malformed, "record %s names its machine with %d bytes, at most %d", r.ID, len(name), maxIdentity)
+			return r, refuse(Malformed, "the machine name of record %s has %d bytes, at most %d are allowed", r.ID, len(name), maxIdentity)
 		}
 	}
 	if digest, err := hex.DecodeString(r.Accepted); r.Accepted != "" && (err != nil || len(digest) != 32) {
-		return r, refuse(Malformed, "record %s has a digest that is none", r.ID)
+		return r, refuse(Malformed, "the digest of record %s is invalid", r.ID)
 	}
 	if n := r.Extra.Bytes() + r.Event.Extra.Bytes() + len(r.Event.Unread); n > MaxUnknown {
-		return r, refuse(Malformed, "record %s has %d bytes that this gateway does not know, at most %d", r.ID, n, MaxUnknown)
+		return r, refuse(Malformed, "record %s has %d bytes of unknown fields, at most %d are allowed", r.ID, n, MaxUnknown)
 	}
 	content := record.Content(r)
 	ours, refusal := forThisVersion(r)
@@ -173,7 +173,7 @@ func forThisVersion(r record.Record) (record.Record, *Refusal) {
 		return r, nil
 	}
 	if r.Event.IsHealthy {
-		return r, refuse(Newer, "recovery %s: %s; upgrade the gateways before the connectors", r.ID, why)
+		return r, refuse(Newer, "recovery %s: %s, upgrade the gateways before the connectors", r.ID, why)
 	}
 	r.Event.RecommendedAction = record.Action(fmt.Sprintf("%s of record version %d", r.Event.RecommendedAction, r.MinVersion))
 	r.MinVersion = record.Version
@@ -208,11 +208,11 @@ func (p Policy) speak(c Caller, e record.Event) *Refusal {
 		return nil
 	}
 	if e.NodeName != c.Node {
-		return refuse(ForeignNode, "the record is about node %.64q, and its connector is that of %q", e.NodeName, c.Node)
+		return refuse(ForeignNode, "the record is about node %.64q, and its connector is the one of node %q", e.NodeName, c.Node)
 	}
 	for _, a := range p.Agents {
 		if a.ClusterWide && a.Name == e.Agent {
-			return refuse(Unspoken, "agent %q speaks for all nodes: its events come with its own token, not through a spool", e.Agent)
+			return refuse(Unspoken, "agent %q is cluster-wide: its events require its own token, and a node connector must not forward them", e.Agent)
 		}
 	}
 	return nil
@@ -226,7 +226,7 @@ func checkID(c Caller, id string) *Refusal {
 		return refuse(BadID, "%.64q is not a UUID", id)
 	}
 	if v := parsed.Version(); c.Publisher == nil && v != 4 && v != 7 {
-		return refuse(BadID, "the id %s is a UUID of version %d: a publisher of one node gives random ones, of version 7 or 4", id, v)
+		return refuse(BadID, "the id %s is a UUID of version %d: a node publisher must use random ones of version 7 or 4", id, v)
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func TestPass(t *testing.T) {
 		"the nil id":                         {node, func(r *record.Record) { r.ID = uuid.Nil.String() }, BadID},
 		"the nil id of a derived fault":      {wide, func(r *record.Record) { derived(r); r.ID = uuid.Nil.String() }, BadID},
 		"a digest":                           {node, func(r *record.Record) { r.Accepted = record.Digest(r.Event) }, ""},
-		"a digest that is none":              {node, func(r *record.Record) { r.Accepted = "x" }, Malformed},
+		"is invalid":                         {node, func(r *record.Record) { r.Accepted = "x" }, Malformed},
 		"a digest of 31 bytes":               {node, func(r *record.Record) { r.Accepted = strings.Repeat("ab", 31) }, Malformed},
 		"a digest with a tail":               {node, func(r *record.Record) { r.Accepted = strings.Repeat("ab", 32) + "x" }, Malformed},
 		"a machine with a name of 512 bytes": {node, func(r *record.Record) { r.Node.BootID = strings.Repeat("x", 512) }, ""},

@@ -125,7 +125,7 @@ func TestDecide(t *testing.T) {
 			{0, event("f", "0"), passage.Store}, {passage.RepeatWindow - 1, event("f", "0"), passage.Repeat}, {1, event("f", "0"), passage.Store},
 			{passage.RepeatWindow - 1, event("f", "0"), passage.Repeat},
 		}},
-		"with a clock that was set back nothing is a repeat": {passage.Beyond, []step{
+		"with a clock that was reset nothing is a repeat": {passage.Beyond, []step{
 			{0, event("f", "0"), passage.Store}, {-time.Hour, event("f", "0"), passage.Store},
 		}},
 		"the same record again is the store's to know": {passage.Beyond, []step{

@@ -23,8 +23,8 @@ const (
 )
 
 // merged begins the text of a fault that stands for others.
-const merged = "this fault stands for all of its check that differ in what they are about: " +
-	"the node has brought more faults than a day's quota. One of them: "
+const merged = "this fault represents all faults of its check on this node, " +
+	"because the node exceeded its daily fault quota. One of them: "
 
 // Stored is what of the records of one connection is known to be stored since its node is
 // beyond its quota. Of another connection nothing is known: its records may have been

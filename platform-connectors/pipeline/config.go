@@ -104,10 +104,10 @@ func (c Config) Validate() error {
 			problem("pipeline: stage %q is not %s, %s or %s", s, StageMetadata, StageOverrides, StageConfirmation)
 		}
 		if seen[s] {
-			problem("pipeline: stage %s is given twice", s)
+			problem("pipeline: stage %s is a duplicate", s)
 		}
 		if s == StageOverrides && seen[StageConfirmation] {
-			problem("pipeline: stage %s comes behind %s: what a rule makes PROCESS would not wait", s, StageConfirmation)
+			problem("pipeline: stage %s must come before %s, otherwise faults that a rule changes to PROCESS are not confirmed", s, StageConfirmation)
 		}
 		seen[s] = true
 	}
@@ -132,8 +132,8 @@ func (c Config) permits(r Rule) error {
 	if c.PersistOnlyToProcess || r.Override.ProcessingStrategy != string(record.Process) {
 		return nil
 	}
-	return errors.New("override.processingStrategy = PROCESS would have acted upon what its publisher reports for the record only: " +
-		"switch the publisher to PROCESS, or permit it with --allow-persist-only-to-process")
+	return errors.New("override.processingStrategy = PROCESS would act on events that the publisher reports as PERSIST_ONLY: " +
+		"switch the publisher to PROCESS, or allow it with --allow-persist-only-to-process")
 }
 
 func (r Rule) validate() error {
@@ -153,7 +153,7 @@ func (r Rule) validate() error {
 		}
 	}
 	if (action == record.ActionCustom) != (o.CustomRecommendedAction != "") {
-		problems = append(problems, errors.New("override.customRecommendedAction belongs to recommendedAction = CUSTOM, and that to it"))
+		problems = append(problems, errors.New("override.customRecommendedAction requires recommendedAction = CUSTOM, and CUSTOM requires it"))
 	}
 	if o.ProcessingStrategy != "" {
 		if _, err := record.ParseStrategy(o.ProcessingStrategy); err != nil {

@@ -99,12 +99,12 @@ func (c Confirmation) validate() error {
 			problems = append(problems, fmt.Errorf("%s: rules[%d] (%q): %w", StageConfirmation, i, r.Name, err))
 		}
 		if names[r.Name] {
-			problems = append(problems, fmt.Errorf("%s: rules[%d]: there are two named %q", StageConfirmation, i, r.Name))
+			problems = append(problems, fmt.Errorf("%s: rules[%d]: name %q is a duplicate", StageConfirmation, i, r.Name))
 		}
 		names[r.Name] = true
 	}
 	if len(c.Rules) > maxConfirmRules {
-		problems = append(problems, fmt.Errorf("%s: %d rules, at most %d", StageConfirmation, len(c.Rules), maxConfirmRules))
+		problems = append(problems, fmt.Errorf("%s: %d rules, at most %d are allowed", StageConfirmation, len(c.Rules), maxConfirmRules))
 	}
 	return errors.Join(problems...)
 }
@@ -117,14 +117,14 @@ func (r ConfirmRule) validate() error {
 		}
 	}
 	wrong(r.Name == "" || len(r.Name) > admission.MaxName, "name is empty, or longer than %d bytes", admission.MaxName)
-	wrong(r.When == "", "when is empty: it would be every fault")
-	wrong(r.Second == "" && r.Reports == 0 && r.StandsFor == 0, "nothing confirms it: give second, reports or standsFor")
-	wrong(r.Mutual && r.Second == "", "mutual needs second")
-	wrong(r.Reports < 0 || r.Reports == 1 || r.Reports > maxReports, "reports %d is not 2 to %d", r.Reports, maxReports)
-	wrong(r.StandsFor < 0 || r.StandsFor > maxConfirmWindow, "standsFor %s is not between 0s and %s", r.StandsFor, maxConfirmWindow)
+	wrong(r.When == "", "when is empty and would match every fault, set it")
+	wrong(r.Second == "" && r.Reports == 0 && r.StandsFor == 0, "the rule has no confirmation: set second, reports or standsFor")
+	wrong(r.Mutual && r.Second == "", "mutual requires second")
+	wrong(r.Reports < 0 || r.Reports == 1 || r.Reports > maxReports, "reports %d is not in the range of 2 to %d", r.Reports, maxReports)
+	wrong(r.StandsFor < 0 || r.StandsFor > maxConfirmWindow, "standsFor %s is not in the range of 0s to %s", r.StandsFor, maxConfirmWindow)
 	needs := r.Second != "" || r.Reports > 0
-	wrong(needs && (r.Within <= 0 || r.Within > maxConfirmWindow), "within %s is not between 0s and %s", r.Within, maxConfirmWindow)
-	wrong(!needs && r.Within != 0, "within is for second and reports")
+	wrong(needs && (r.Within <= 0 || r.Within > maxConfirmWindow), "within %s is not in the range of 0s to %s", r.Within, maxConfirmWindow)
+	wrong(!needs && r.Within != 0, "within requires second or reports")
 	wrong(r.About != "" && r.About != AboutDevice && r.About != AboutNode, "about %q is not %s or %s", r.About, AboutDevice, AboutNode)
 	return errors.Join(problems...)
 }
@@ -158,10 +158,10 @@ func (r ConfirmRule) WaitsFor() string {
 		or("a second signal %s within %s (%s)", share, r.Within, second)
 	}
 	if r.Reports > 0 {
-		or("%d reports of it within %s", r.Reports, r.Within)
+		or("%d reports of the fault within %s", r.Reports, r.Within)
 	}
 	if r.StandsFor > 0 {
-		or("that it stands for %s", r.StandsFor)
+		or("the fault to stay open for %s", r.StandsFor)
 	}
 	return out
 }

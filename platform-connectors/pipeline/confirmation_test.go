@@ -101,7 +101,7 @@ func TestWhatAWaitSays(t *testing.T) {
 	e, _ := p.Apply(xid(), nil)
 	want := map[string]string{
 		"seq": "4", "seqEpoch": "e", "bootID": "b", "strategyReason": "Unconfirmed", "unconfirmedRule": "r", "waitsWithin": "1h0m0s",
-		"waitsFor": `a second signal about the same device within 1m0s (event.checkName == "GpuAllWatch"), or 3 reports of it within 1m0s, or that it stands for 1h0m0s`,
+		"waitsFor": `a second signal about the same device within 1m0s (event.checkName == "GpuAllWatch"), or 3 reports of the fault within 1m0s, or the fault to stay open for 1h0m0s`,
 	}
 	if diff := cmp.Diff(want, e.Metadata); diff != "" {
 		t.Errorf("metadata (-want +got):\n%s", diff)
@@ -149,15 +149,15 @@ func TestConfirmationIsValidated(t *testing.T) {
 		want  string
 	}{
 		"no name":         {[]ConfirmRule{{When: "true", StandsFor: 1}}, "name is empty"},
-		"two of a name":   {[]ConfirmRule{ok, ok}, `two named "r"`},
+		"two of a name":   {[]ConfirmRule{ok, ok}, `name "r" is a duplicate`},
 		"all faults":      {[]ConfirmRule{{Name: "r", StandsFor: 1}}, "when is empty"},
-		"nothing":         {[]ConfirmRule{{Name: "r", When: "true"}}, "nothing confirms it"},
+		"nothing":         {[]ConfirmRule{{Name: "r", When: "true"}}, "the rule has no confirmation"},
 		"no window":       {[]ConfirmRule{{Name: "r", When: "true", Second: "true"}}, "within 0s"},
 		"a long window":   {[]ConfirmRule{{Name: "r", When: "true", Reports: 2, Within: 25 * time.Hour}}, "within 25h0m0s"},
-		"a useless one":   {[]ConfirmRule{{Name: "r", When: "true", StandsFor: 1, Within: 1}}, "within is for"},
+		"a useless one":   {[]ConfirmRule{{Name: "r", When: "true", StandsFor: 1, Within: 1}}, "within requires"},
 		"one report":      {[]ConfirmRule{{Name: "r", When: "true", Reports: 1, Within: 1}}, "reports 1"},
 		"about what":      {[]ConfirmRule{{Name: "r", When: "true", StandsFor: 1, About: "rack"}}, `about "rack"`},
-		"mutual alone":    {[]ConfirmRule{{Name: "r", When: "true", StandsFor: 1, Mutual: true}}, "mutual needs second"},
+		"mutual alone":    {[]ConfirmRule{{Name: "r", When: "true", StandsFor: 1, Mutual: true}}, "mutual requires second"},
 		"no expression":   {[]ConfirmRule{{Name: "r", When: "event.", StandsFor: 1}}, `rule "r".when`},
 		"no second of it": {[]ConfirmRule{{Name: "r", When: "true", Second: "1", Within: 1}}, `rule "r".second`},
 		"too many":        {make([]ConfirmRule, maxConfirmRules+1), "65 rules, at most 64"},

@@ -72,7 +72,7 @@ func Compile(c Config) (*Pipeline, error) {
 	}
 	env, err := cel.NewEnv(cel.Variable("event", cel.DynType), ext.Strings())
 	if err != nil {
-		return nil, fmt.Errorf("making the CEL environment: %w", err)
+		return nil, fmt.Errorf("creating the CEL environment: %w", err)
 	}
 	p := &Pipeline{stages: c.Stages, labels: c.Metadata.AllowedLabels, config: c}
 	var problems []error
@@ -100,7 +100,7 @@ func compile(env *cel.Env, expression string) (cel.Program, error) {
 		return nil, err
 	}
 	if t := ast.OutputType(); t != cel.BoolType && t != cel.DynType {
-		return nil, fmt.Errorf("it returns %s, not bool", t)
+		return nil, fmt.Errorf("the result type is %s, must be bool", t)
 	}
 	return env.Program(ast, cel.CostLimit(costLimit), cel.EvalOptions(cel.OptOptimize))
 }
@@ -109,9 +109,9 @@ func compile(env *cel.Env, expression string) (cel.Program, error) {
 // that programs can choose, and which stage has no effect.
 func (p *Pipeline) Warnings() (out []string) {
 	if p.config.Retired {
-		out = append(out, fmt.Sprintf("pipeline: stage %s has no effect any more, and its file is not read: "+
-			"identical events are counted (--repeat-window), and syslog-health-monitor counts those that differ in their text; "+
-			"remove the stage", StageRetired))
+		out = append(out, fmt.Sprintf("pipeline: stage %s no longer has an effect, and its file is not read: "+
+			"identical events are counted (--repeat-window), and syslog-health-monitor counts events that differ only in their text, "+
+			"so remove the stage", StageRetired))
 	}
 	for i, r := range p.config.Overrides.Rules {
 		if p.config.Overrides.Enabled && r.Override.acts() && record.ReadsMessage(r.When) {
@@ -249,7 +249,7 @@ func (r compiled) matches(input map[string]any) (bool, error) {
 	}
 	b, ok := result.Value().(bool)
 	if !ok {
-		return false, fmt.Errorf("it returned %s, not bool", result.Type())
+		return false, fmt.Errorf("the result type is %s, must be bool", result.Type())
 	}
 	return b, nil
 }

@@ -221,19 +221,19 @@ func TestCompileNamesWhatIsWrong(t *testing.T) {
 		want   string
 	}{
 		"an unknown stage":            {stages("Magic"), `stage "Magic" is not MetadataAugmentor, OverrideTransformer or Confirmation`},
-		"overrides behind what waits": {stages(StageConfirmation, StageOverrides), "stage OverrideTransformer comes behind Confirmation"},
+		"overrides behind what waits": {stages(StageConfirmation, StageOverrides), "stage OverrideTransformer must come before Confirmation"},
 		"a stage twice":               {stages(StageMetadata, StageMetadata), "stage MetadataAugmentor is given twice"},
 		"no cache":                    {func() Config { c := stages(StageMetadata); c.Metadata.CacheSize = 0; return c }(), "MetadataAugmentor: cacheSize 0"},
 		"a rule without name":         {rules(Rule{When: "true", Override: Override{IsFatal: new(true)}}), `OverrideTransformer: rules[0] (""): name is empty`},
 		"a rule for nothing":          {rules(Rule{Name: "r", When: "true"}), `rules[0] ("r"): override changes nothing`},
 		"an unknown action":           {rules(Rule{"r", "true", Override{RecommendedAction: "HAMMER"}}), `override.recommendedAction: recommended action "HAMMER"`},
-		"CUSTOM without name":         {rules(Rule{"r", "true", Override{RecommendedAction: "CUSTOM"}}), "override.customRecommendedAction belongs to"},
-		"a name and no CUSTOM":        {rules(Rule{"r", "true", Override{CustomRecommendedAction: "X"}}), "override.customRecommendedAction belongs to"},
+		"CUSTOM without name":         {rules(Rule{"r", "true", Override{RecommendedAction: "CUSTOM"}}), "override.customRecommendedAction requires"},
+		"a name and no CUSTOM":        {rules(Rule{"r", "true", Override{CustomRecommendedAction: "X"}}), "override.customRecommendedAction requires"},
 		"an unknown strategy":         {rules(Rule{"r", "true", Override{ProcessingStrategy: "STORE_ONLY"}}), `override.processingStrategy: processing strategy "STORE_ONLY"`},
-		"an act unasked for":          {rules(Rule{"r", "true", Override{ProcessingStrategy: "PROCESS"}}), `rules[0] ("r"): override.processingStrategy = PROCESS would have acted upon`},
+		"an act unasked for":          {rules(Rule{"r", "true", Override{ProcessingStrategy: "PROCESS"}}), `rules[0] ("r"): override.processingStrategy = PROCESS would act on events`},
 		"no expression":               {rules(Rule{"r", "", Override{IsFatal: new(true)}}), `rules[0] ("r").when: ERROR`},
 		"a broken expression":         {rules(Rule{"r", "event.", Override{IsFatal: new(true)}}), `rules[0] ("r").when: ERROR: <input>:1:7`},
-		"a number":                    {rules(Rule{"r", "1 + 1", Override{IsFatal: new(true)}}), `rules[0] ("r").when: it returns int, not bool`},
+		"a number":                    {rules(Rule{"r", "1 + 1", Override{IsFatal: new(true)}}), `rules[0] ("r").when: the result type is int, must be bool`},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -308,7 +308,7 @@ func (s *Signals) Pass(now time.Time, stood func(WaitingFault) time.Duration) (e
 	for i := range s.Waits {
 		w := &s.Waits[i]
 		if w.ConfirmedAt.IsZero() && w.Rule.StandsFor > 0 && stood(*w) >= w.Rule.StandsFor {
-			ends = append(ends, s.confirm(w, w.Record.ID, "stood for "+w.Rule.StandsFor.String(), now)...)
+			ends = append(ends, s.confirm(w, w.Record.ID, "open for "+w.Rule.StandsFor.String(), now)...)
 		}
 	}
 	return ends

@@ -38,7 +38,7 @@ func (t *Template) Check() (warnings []string, err error) {
 		}
 	}
 	if t.Rule == nil && t.Display != nil {
-		warnings = append(warnings, "spec.healthRule decides nothing: a step is done as soon as its object exists; the rule that decides is spec.artifactTracing.healthRule")
+		warnings = append(warnings, "spec.healthRule has no effect: a step is done as soon as its object exists, set spec.artifactTracing.healthRule")
 	}
 	return warnings, nil
 }
@@ -68,7 +68,7 @@ func (t *Template) try(metadata []string) error {
 	if err == nil || unsure && len(inputs) > 0 {
 		return nil
 	}
-	return fmt.Errorf("spec.template: tried with a sample fault of node %s: %w", sampleNode, err)
+	return fmt.Errorf("spec.template: rendering with a sample fault of node %s: %w", sampleNode, err)
 }
 
 // Check finds what expressions of a chain name that there is not: steps, outputs, states;
@@ -112,9 +112,9 @@ func (c *Chain) names(e *expression, i int, templates map[string]*Template) (pro
 		case told[r.step]:
 			continue
 		case at < 0:
-			problems = append(problems, fmt.Errorf("%s: there is no step %s%s", r, r.step, c.before(i)))
+			problems = append(problems, fmt.Errorf("%s: step %s does not exist%s", r, r.step, c.before(i)))
 		case at >= i:
-			problems = append(problems, fmt.Errorf("%s: step %s does not come before this one; an expression sees earlier steps only%s", r, r.step, c.before(i)))
+			problems = append(problems, fmt.Errorf("%s: step %s is not an earlier step, and expressions can read only earlier steps%s", r, r.step, c.before(i)))
 		default:
 			if err := offers(r, templates[c.Steps[at].Template]); err != nil {
 				problems = append(problems, err)
@@ -125,7 +125,7 @@ func (c *Chain) names(e *expression, i int, templates map[string]*Template) (pro
 	}
 	for _, state := range e.reads.states {
 		if !slices.Contains(states, state) {
-			problems = append(problems, fmt.Errorf("%q is no state of a step that is over; the states are %s", state, strings.Join(states, ", ")))
+			problems = append(problems, fmt.Errorf("%q is not a final state of a step, the final states are %s", state, strings.Join(states, ", ")))
 		}
 	}
 	return problems
@@ -140,7 +140,7 @@ func (c *Chain) before(i int) string {
 	for _, s := range c.Steps[:i] {
 		names = append(names, s.Name)
 	}
-	return "; there are " + strings.Join(names, ", ")
+	return ", the earlier steps are " + strings.Join(names, ", ")
 }
 
 // offers says whether a template has the output that is read.
@@ -151,5 +151,5 @@ func offers(r ref, t *Template) error {
 	if len(t.Paths) == 0 {
 		return fmt.Errorf("%s: RepairTemplate %s has no outputs", r, t.Name)
 	}
-	return fmt.Errorf("%s: RepairTemplate %s has no output %s; it has %s", r, t.Name, r.output, strings.Join(slices.Sorted(maps.Keys(t.Paths)), ", "))
+	return fmt.Errorf("%s: RepairTemplate %s has no output %s, its outputs are %s", r, t.Name, r.output, strings.Join(slices.Sorted(maps.Keys(t.Paths)), ", "))
 }

@@ -41,16 +41,16 @@ func TestCheckOfAChain(t *testing.T) {
 		{"all at once", v1alpha1.Step{When: "steps.exists(s, steps[s] == 'failed')", Template: "validate", Inputs: input("boot", "steps")}, "", ""},
 		{"lower case on purpose", v1alpha1.Step{When: "steps.reset.lowerAscii() == 'failed'"}, "", ""},
 		{"another text", v1alpha1.Step{When: "steps.reset == 'Done' && node == 'failed'"}, "", ""},
-		{"no such step", v1alpha1.Step{When: "steps.rest == 'Failed'"}, "", "spec.steps[2].when: step last: steps.rest: there is no step rest; there are reset, validate-again"},
+		{"no such step", v1alpha1.Step{When: "steps.rest == 'Failed'"}, "", "spec.steps[2].when: step last: steps.rest: step rest does not exist; there are reset, validate-again"},
 		{"no such step, in brackets", v1alpha1.Step{When: "steps['validate_again'] == 'Failed'"}, "", "steps.validate_again: there is no step validate_again; there are reset, validate-again"},
-		{"no such step, asked for", v1alpha1.Step{When: "has(steps.rest)"}, "", "steps.rest: there is no step rest"},
+		{"no such step, asked for", v1alpha1.Step{When: "has(steps.rest)"}, "", "steps.rest: step rest does not exist"},
 		{"no message of such a step", v1alpha1.Step{When: "messages.rest == ''"}, "", "messages.rest: there is no step rest"},
 		{"no outputs of such a step", v1alpha1.Step{When: "outputs.rest.boot == ''"}, "", "outputs.rest.boot: there is no step rest"},
-		{"the wrong case", v1alpha1.Step{When: "steps.reset == 'failed'"}, "", `spec.steps[2].when: step last: "failed" is no state of a step that is over; the states are Done, Failed, Skipped`},
+		{"the wrong case", v1alpha1.Step{When: "steps.reset == 'failed'"}, "", `spec.steps[2].when: step last: "failed" is not a final state of a step, the final states are Done, Failed, Skipped`},
 		{"the wrong case, in front", v1alpha1.Step{When: "'FAILED' != steps.reset"}, "", `"FAILED" is no state`},
 		{"the wrong case, in a list", v1alpha1.Step{When: "steps.reset in ['Done', 'error']"}, "", `"error" is no state`},
 		{"a state that no step has by then", v1alpha1.Step{When: "steps.reset == 'Running'"}, "", `"Running" is no state`},
-		{"itself", v1alpha1.Step{When: "steps.last == 'Done'"}, "", "steps.last: step last does not come before this one; an expression sees earlier steps only; there are reset, validate-again"},
+		{"itself", v1alpha1.Step{When: "steps.last == 'Done'"}, "", "steps.last: step last is not an earlier step, and expressions can read only earlier steps; there are reset, validate-again"},
 		{"no such output", v1alpha1.Step{Template: "validate", Inputs: input("boot", "outputs.reset.bot")}, "", "spec.steps[2].inputs[0].value: step last: outputs.reset.bot: RepairTemplate reboot has no output bot; it has boot"},
 		{"no such output, optional", v1alpha1.Step{Template: "validate", Inputs: input("boot", "outputs.?reset.?bot.orValue('')")}, "", "outputs.reset.bot: RepairTemplate reboot has no output bot"},
 		{"a step without outputs", v1alpha1.Step{Template: "validate", Inputs: input("boot", "outputs['validate-again'].boot")}, "", "RepairTemplate validate has no outputs"},
@@ -73,13 +73,13 @@ func TestCheckOfAChain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	expect(t, "a later step", c.Check(nil), "spec.steps[0].when: step one: steps.two: step two does not come before this one; an expression sees earlier steps only, and this is the first step")
+	expect(t, "a later step", c.Check(nil), "spec.steps[0].when: step one: steps.two: step two is not an earlier step, and expressions can read only earlier steps, and this is the first step")
 }
 
 // TestADashInAName is an operator without brackets, and the error says so.
 func TestADashInAName(t *testing.T) {
 	_, err := Compile(v1alpha1.RepairChainSpec{Steps: []v1alpha1.Step{{Name: "validate-again"}, {Name: "b", When: "steps.validate-again == 'Done'"}}})
-	expect(t, "without brackets", err, "a name with a dash is written in brackets: steps['validate-again'], outputs['validate-again']")
+	expect(t, "without brackets", err, "write a name with a dash in brackets: steps['validate-again'], outputs['validate-again']")
 }
 
 // TestCheckOfATemplate: names of fields, and what comes of them.
@@ -95,10 +95,10 @@ func TestCheckOfATemplate(t *testing.T) {
 		{"inputs", spec(`"{{ .Inputs.boot }} {{ range .Inputs.parts }}{{ .x }}{{ end }}"`), "boot parts", ""},
 		{"metadata", spec(`"{{ .HealthEvent.Metadata.rack }}"`), "", ""},
 		{"a code", spec(`"{{ index .HealthEvent.ErrorCode 0 }}"`), "", ""},
-		{"a function that fails", spec(`"{{ index .HealthEvent.ErrorCode 7 }}"`), "", "spec.template: tried with a sample fault of node node-1: template t: .spec.a: "},
-		{"another node", `{"apiVersion":"example.com/v1","kind":"Task","spec":{"nodeName":"gpu-7"}}`, "", `makes an object for node "gpu-7", the run is of "node-1"`},
-		{"another node, with an input", `{"apiVersion":"example.com/v1","kind":"Task","spec":{"nodeName":"{{ .Name }}","b":"{{ .Inputs.b }}"}}`, "b", "makes an object for node "},
-		{"another kind", `{"apiVersion":"example.com/v1","kind":"{{ .Kind }}s"}`, "", "makes a example.com/v1, Kind="},
+		{"a function that fails", spec(`"{{ index .HealthEvent.ErrorCode 7 }}"`), "", "spec.template: rendering with a sample fault of node node-1: template t: .spec.a: "},
+		{"another node", `{"apiVersion":"example.com/v1","kind":"Task","spec":{"nodeName":"gpu-7"}}`, "", `renders an object for node "gpu-7", the run is for "node-1"`},
+		{"another node, with an input", `{"apiVersion":"example.com/v1","kind":"Task","spec":{"nodeName":"{{ .Name }}","b":"{{ .Inputs.b }}"}}`, "b", "renders an object for node "},
+		{"another kind", `{"apiVersion":"example.com/v1","kind":"{{ .Kind }}s"}`, "", "renders a example.com/v1, Kind="},
 	} {
 		x := templateOf(t, "t", tc.object)
 		_, err := x.Check()
@@ -119,8 +119,8 @@ func TestWarningsOfATemplate(t *testing.T) {
 		spec v1alpha1.RepairTemplateSpec
 		want string
 	}{
-		"a rule that a new object meets": {v1alpha1.RepairTemplateSpec{ArtifactTracing: &v1alpha1.ArtifactTracing{HealthRule: *absent}}, "spec.artifactTracing.healthRule.multiMatch.healthy.matchFields[0]: DoesNotExist holds for an object without status"},
-		"the rule for people alone":      {v1alpha1.RepairTemplateSpec{HealthRule: ready}, "spec.healthRule decides nothing"},
+		"a rule that a new object meets": {v1alpha1.RepairTemplateSpec{ArtifactTracing: &v1alpha1.ArtifactTracing{HealthRule: *absent}}, "spec.artifactTracing.healthRule.multiMatch.healthy.matchFields[0]: DoesNotExist matches an object without status"},
+		"the rule for people alone":      {v1alpha1.RepairTemplateSpec{HealthRule: ready}, "spec.healthRule has no effect"},
 		"both rules":                     {v1alpha1.RepairTemplateSpec{HealthRule: ready, ArtifactTracing: &v1alpha1.ArtifactTracing{HealthRule: *ready}}, ""},
 		"none":                           {v1alpha1.RepairTemplateSpec{}, ""},
 	} {

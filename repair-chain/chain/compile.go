@@ -82,7 +82,7 @@ func CompileTemplate(t *v1alpha1.RepairTemplate) (*Template, error) {
 		out.Lifecycle = artifact.Mutable
 	}
 	if out.Lifecycle == artifact.Mutable && out.GVK.Group == janitorGroup {
-		refuse("spec.lifecycle", fmt.Errorf("is mutable, and a %s acts once: made again it would reboot or replace the node again", out.GVK.Kind))
+		refuse("spec.lifecycle", fmt.Errorf("must not be mutable, because a %s acts once: a second creation would reboot or replace the node again", out.GVK.Kind))
 	}
 	out.Digest, err = artifact.Digest(t.Spec)
 	refuse("spec", err)
@@ -137,7 +137,7 @@ func Compile(spec v1alpha1.RepairChainSpec) (*Chain, error) {
 		cel.Variable("steps", cel.MapType(cel.StringType, cel.StringType)),
 		cel.Variable("messages", cel.MapType(cel.StringType, cel.StringType)))
 	if err != nil {
-		return nil, fmt.Errorf("making the environment of expressions: %w", err)
+		return nil, fmt.Errorf("creating the environment of expressions: %w", err)
 	}
 	c := &Chain{}
 	var problems []error
@@ -171,7 +171,7 @@ func Compile(spec v1alpha1.RepairChainSpec) (*Chain, error) {
 func dashed(spec v1alpha1.RepairChainSpec, text string) string {
 	for _, s := range spec.Steps {
 		if strings.Contains(s.Name, "-") && strings.Contains(text, "."+s.Name) {
-			return fmt.Sprintf("; a name with a dash is written in brackets: steps['%[1]s'], outputs['%[1]s']", s.Name)
+			return fmt.Sprintf(", write a name with a dash in brackets: steps['%[1]s'], outputs['%[1]s']", s.Name)
 		}
 	}
 	return ""
@@ -188,7 +188,7 @@ func compile(env *cel.Env, text string, kinds []*cel.Type) (*expression, error) 
 		fits = fits || checked.OutputType().IsExactType(k)
 	}
 	if !fits {
-		return nil, fmt.Errorf("it returns %s, not %s", checked.OutputType(), kinds[0])
+		return nil, fmt.Errorf("the result type is %s, must be %s", checked.OutputType(), kinds[0])
 	}
 	program, err := env.Program(checked, cel.CostLimit(costLimit), cel.EvalOptions(cel.OptOptimize))
 	if err != nil {

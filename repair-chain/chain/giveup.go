@@ -11,17 +11,17 @@ import (
 // Unnamed ends a run of which nobody knows the node.
 func Unnamed(run *v1alpha1.RepairRun, now time.Time) {
 	conclude(run, metav1.ConditionFalse, v1alpha1.ReasonNodeUnnamed,
-		"spec.nodeName is missing; only a run that a NodeHealthCheck owns may do without", now)
+		"spec.nodeName is required, except for a run that a NodeHealthCheck owns", now)
 }
 
 // GiveUp ends a run that its NodeHealthCheck waits for no longer: nothing begins any
 // more, and of a step that is under way no verdict is waited for.
 func GiveUp(run *v1alpha1.RepairRun, now time.Time) {
-	message := "its NodeHealthCheck gave the run up"
+	message := "its NodeHealthCheck timed out the run"
 	for i := range run.Status.Steps {
 		if st := &run.Status.Steps[i]; st.State == v1alpha1.StepRunning {
-			message = "its NodeHealthCheck gave the run up; step " + st.Name + " was under way"
-			over(st, v1alpha1.StepFailed, v1alpha1.ReasonTimedOutByNHC, "it was under way; its verdict is not waited for", now)
+			message = "its NodeHealthCheck timed out the run while step " + st.Name + " was in progress"
+			over(st, v1alpha1.StepFailed, v1alpha1.ReasonTimedOutByNHC, "it was in progress, its result is ignored", now)
 			st.Slot = ""
 		}
 	}

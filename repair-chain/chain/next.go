@@ -155,7 +155,7 @@ func (c *Chain) begins(run *v1alpha1.RepairRun, i int, f Facts) bool {
 	case err != nil:
 		over(st, v1alpha1.StepFailed, ReasonExpression, err.Error(), f.Now)
 	case !due:
-		over(st, v1alpha1.StepSkipped, ReasonSkipped, "its condition does not hold: "+c.Steps[i].When, f.Now)
+		over(st, v1alpha1.StepSkipped, ReasonSkipped, "its condition is false: "+c.Steps[i].When, f.Now)
 	}
 	return err == nil && due
 }
@@ -163,9 +163,9 @@ func (c *Chain) begins(run *v1alpha1.RepairRun, i int, f Facts) bool {
 // follows is why no step begins behind one that failed and says nothing about the node.
 func follows(earlier v1alpha1.StepStatus) (reason, message string) {
 	if endsRun(earlier) == v1alpha1.ReasonMisconfigured {
-		return ReasonMistake, "step " + earlier.Name + " shows a mistake in the chain or its template: nothing more begins"
+		return ReasonMistake, "step " + earlier.Name + " shows an error in the chain or its template: no further step starts"
 	}
-	return ReasonUnknown, "what step " + earlier.Name + " did is unknown (" + earlier.Reason + "): nothing more begins"
+	return ReasonUnknown, "the effect of step " + earlier.Name + " is unknown (" + earlier.Reason + "): no further step starts"
 }
 
 // held says why nothing may be written now.
@@ -176,7 +176,7 @@ func held(run *v1alpha1.RepairRun, f Facts) Hold {
 	case f.Unread:
 		return Hold{ReasonNode, "the node could not be read"}
 	case run.Spec.Fault.Session != "" && f.Session != run.Spec.Fault.Session:
-		return Hold{v1alpha1.ReasonSessionOver, "the node's quarantine is over"}
+		return Hold{v1alpha1.ReasonSessionOver, "the quarantine session of the node has ended"}
 	case f.Excluded:
 		return Hold{v1alpha1.ReasonNodeExcluded, "the node is opted out by its label"}
 	case f.Brake != "":
@@ -301,7 +301,7 @@ func (c *Chain) Judge(run *v1alpha1.RepairRun, i int, turn *Turn, d artifact.Dec
 		}
 		return true
 	case d.Health.State == healthrule.Healthy && d.Drifted:
-		over(st, v1alpha1.StepFailed, artifact.ReasonDrifted, "somebody else changed the object's definition: its outputs are nobody's", now)
+		over(st, v1alpha1.StepFailed, artifact.ReasonDrifted, "another client changed the object's definition: its outputs are invalid", now)
 	case d.Final, d.Health.State == healthrule.Unhealthy:
 		over(st, v1alpha1.StepFailed, d.Health.Reason, d.Health.Message, now)
 	}

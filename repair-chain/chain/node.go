@@ -36,5 +36,5 @@ func Untouched(run *v1alpha1.RepairRun) bool {
 // NoNode ends a run for a Node that does not exist.
 func NoNode(run *v1alpha1.RepairRun, now time.Time) {
 	conclude(run, metav1.ConditionFalse, v1alpha1.ReasonNodeNotFound,
-		fmt.Sprintf("Node %s does not exist; spec.nodeName must name one that does", v1alpha1.NodeOf(run)), now)
+		fmt.Sprintf("Node %s does not exist: spec.nodeName must name an existing Node", v1alpha1.NodeOf(run)), now)
 }

@@ -93,17 +93,17 @@ func (c *Chain) judged(run *v1alpha1.RepairRun, now time.Time) {
 			fail(v1alpha1.ReasonMisconfigured, "spec.succeedsIf: "+err.Error())
 			return
 		case !holds:
-			fail(v1alpha1.ReasonNotRepaired, "spec.succeedsIf does not hold: "+c.succeedsIf.text+c.failures(steps))
+			fail(v1alpha1.ReasonNotRepaired, "spec.succeedsIf is false: "+c.succeedsIf.text+c.failures(steps))
 			return
 		}
 	} else if i := c.unanswered(steps); i >= 0 {
-		fail(v1alpha1.ReasonNotRepaired, told(steps[i])+"; no alternative to it is done")
+		fail(v1alpha1.ReasonNotRepaired, told(steps[i])+", no alternative step is done")
 		return
 	} else if !c.anyDone(steps) {
 		fail(v1alpha1.ReasonNotRepaired, "no step is done"+c.failures(steps))
 		return
 	}
-	conclude(run, metav1.ConditionTrue, v1alpha1.ReasonDone, "every step is over", now)
+	conclude(run, metav1.ConditionTrue, v1alpha1.ReasonDone, "every step has ended", now)
 }
 
 // unanswered is the first failed step that other steps ask about, and that has no
@@ -160,7 +160,7 @@ func (c *Chain) anyDone(steps []v1alpha1.StepStatus) bool {
 func (c *Chain) failures(steps []v1alpha1.StepStatus) (out string) {
 	for _, st := range steps {
 		if st.State == v1alpha1.StepFailed {
-			out += fmt.Sprintf("; step %s failed: %s", st.Name, said(st))
+			out += fmt.Sprintf(", step %s failed: %s", st.Name, said(st))
 		}
 	}
 	return out

@@ -54,7 +54,7 @@ func TestOutcome(t *testing.T) {
 		{"a condition on the node asks about no step", []v1alpha1.Step{collect, named, reset}, "FSD", "", v1alpha1.ReasonDone, ""},
 		{"a condition on a message asks about no state", []v1alpha1.Step{collect, heard, reset}, "FSD", "", v1alpha1.ReasonDone, ""},
 		{"succeedsIf holds", []v1alpha1.Step{reset, reboot}, "FS", "steps.reset == 'Failed'", v1alpha1.ReasonDone, ""},
-		{"succeedsIf does not hold", []v1alpha1.Step{reset, reboot}, "FD", "steps.reset == 'Done'", v1alpha1.ReasonNotRepaired, "spec.succeedsIf does not hold: steps.reset == 'Done'; step reset failed"},
+		{"succeedsIf is false", []v1alpha1.Step{reset, reboot}, "FD", "steps.reset == 'Done'", v1alpha1.ReasonNotRepaired, "spec.succeedsIf is false: steps.reset == 'Done'; step reset failed"},
 		{"succeedsIf says neither", []v1alpha1.Step{reset}, "D", "steps.rest == 'Done'", v1alpha1.ReasonMisconfigured, "spec.succeedsIf: no such key: rest"},
 		{"a step failed the run", []v1alpha1.Step{{Name: "a"}}, "F", "true", v1alpha1.ReasonStepFailed, "step a: Verdict"},
 		{"an object was lost", []v1alpha1.Step{reset, reboot}, "LS", "", v1alpha1.ReasonOutcomeUnknown, "step reset: Lost"},
@@ -99,7 +99,7 @@ func TestOutcome(t *testing.T) {
 }
 
 // TestWhatSaysNothingAboutTheNode is no failure: behind a step that shows a mistake, or whose
-// object others took away, nothing more begins, and the run says so.
+// object others took away, no further step starts, and the run says so.
 func TestWhatSaysNothingAboutTheNode(t *testing.T) {
 	for reason, want := range map[string]string{
 		ReasonExpression: v1alpha1.ReasonMisconfigured, ReasonStamp: v1alpha1.ReasonMisconfigured,

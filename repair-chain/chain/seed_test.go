@@ -112,7 +112,7 @@ func TestAnObjectIsBounded(t *testing.T) {
 		t.Errorf("an object of the largest size: %d bytes, %v", len(full.Submitted), err)
 	}
 	_, err = stamp(room + 1)
-	expect(t, "a byte more", err, "makes an object of 16385 bytes, 16384 are the most")
+	expect(t, "a byte more", err, "renders an object of 16385 bytes, the limit is 16384")
 }
 
 // TestARebootActsOnce, whatever a template says.
@@ -120,7 +120,7 @@ func TestARebootActsOnce(t *testing.T) {
 	x := &v1alpha1.RepairTemplate{Spec: v1alpha1.RepairTemplateSpec{
 		Lifecycle: v1alpha1.Mutable, Template: runtime.RawExtension{Raw: []byte(`{"apiVersion":"janitor.dgxc.nvidia.com/v1alpha1","kind":"RebootNode"}`)},
 	}}
-	if _, err := CompileTemplate(x); err == nil || !strings.Contains(err.Error(), "spec.lifecycle: is mutable, and a RebootNode acts once") {
+	if _, err := CompileTemplate(x); err == nil || !strings.Contains(err.Error(), "spec.lifecycle: must not be mutable, because a RebootNode acts once") {
 		t.Errorf("a mutable reboot: %v", err)
 	}
 }

@@ -156,15 +156,15 @@ func (t *Template) Stamp(run *v1alpha1.RepairRun, step string, inputs map[string
 	}
 	o := &unstructured.Unstructured{Object: made}
 	if other := foreign(made, node); other != "" {
-		return artifact.Definition{}, fmt.Errorf("template %s: makes an object for node %q, the run is of %q", t.Name, other, node)
+		return artifact.Definition{}, fmt.Errorf("template %s: renders an object for node %q, the run is for %q", t.Name, other, node)
 	}
 	if got := o.GroupVersionKind(); got != t.GVK {
-		return artifact.Definition{}, fmt.Errorf("template %s: makes a %s, not a %s", t.Name, got, t.GVK)
+		return artifact.Definition{}, fmt.Errorf("template %s: renders a %s, not a %s", t.Name, got, t.GVK)
 	}
 	t.own(o, run, step)
 	d, err := artifact.Define(o, SlotID(run, step), inputs)
 	if err == nil && len(d.Submitted) > maxObject {
-		err = fmt.Errorf("makes an object of %d bytes, %d are the most", len(d.Submitted), maxObject)
+		err = fmt.Errorf("renders an object of %d bytes, the limit is %d", len(d.Submitted), maxObject)
 	}
 	if err != nil {
 		return artifact.Definition{}, fmt.Errorf("template %s: %w", t.Name, err)

@@ -35,7 +35,7 @@ func openBucket(ctx context.Context, c StorageConfig) (Storage, error) {
 	}
 	found, err := config.LoadDefaultConfig(ctx, options...)
 	if err != nil {
-		return nil, fmt.Errorf("finding the configuration of S3: %w", err)
+		return nil, fmt.Errorf("finding the S3 configuration: %w", err)
 	}
 	return inBucket{c, name, key, s3.NewFromConfig(found)}, nil
 }
@@ -47,12 +47,12 @@ func (i inBucket) Take(ctx context.Context, file string) (string, error) {
 	defer cancel()
 	f, err := os.Open(file)
 	if err != nil {
-		return "", fmt.Errorf("uploading: %w", err)
+		return "", fmt.Errorf("uploading the archive: %w", err)
 	}
 	defer f.Close()
 	kind := "application/gzip"
 	if _, err := i.client.PutObject(ctx, &s3.PutObjectInput{Bucket: &i.name, Key: &i.key, Body: f, ContentType: &kind}); err != nil {
-		return "", fmt.Errorf("uploading to %s: %w", shown(i.UploadURL), err)
+		return "", fmt.Errorf("uploading the archive to %s: %w", shown(i.UploadURL), err)
 	}
 	return shown(i.UploadURL), nil
 }

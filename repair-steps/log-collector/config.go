@@ -18,11 +18,11 @@ const maxKeep = 1000
 // StorageConfig is where the archive goes: to one of the two.
 type StorageConfig struct {
 	// UploadURL is the archive's own.
-	UploadURL config.Secret `toml:"uploadURL" flag:"upload-url" env:"UPLOAD_URL" usage:"URL that the archive gets: https://host/path and http:// by PUT, a presigned one too, s3://bucket/key with credentials that the AWS SDK finds; UPLOAD_URL in the environment is its default"`
+	UploadURL config.Secret `toml:"uploadURL" flag:"upload-url" env:"UPLOAD_URL" usage:"URL to which the archive is uploaded: https:// or http:// by PUT (also presigned), or s3://bucket/key with the credentials of the AWS SDK. The environment variable UPLOAD_URL sets its default."`
 	// KeepDir keeps archives on the node.
-	KeepDir string `toml:"keepDir" flag:"keep-dir" usage:"folder that keeps the archive, in place of an upload"`
-	Keep    int    `toml:"keep" bounds:"1 to 1000" flag:"keep" usage:"archives that keep-dir keeps; the oldest are removed"`
-	Name    string `toml:"name" flag:"name" env:"ARCHIVE_NAME" usage:"name of the archive in keep-dir, such as RUN-STEP; another one of that name is replaced; ARCHIVE_NAME in the environment is its default"`
+	KeepDir string `toml:"keepDir" flag:"keep-dir" usage:"Directory that keeps the archives instead of an upload."`
+	Keep    int    `toml:"keep" bounds:"1 to 1000" flag:"keep" usage:"Number of archives kept in the directory of --keep-dir. The oldest archives are deleted."`
+	Name    string `toml:"name" flag:"name" env:"ARCHIVE_NAME" usage:"Name of the archive in the directory of --keep-dir, for example RUN-STEP. An existing archive of this name is replaced. The environment variable ARCHIVE_NAME sets its default."`
 
 	Sending delivery.Config `toml:"sending"`
 }
@@ -39,9 +39,9 @@ var names = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,199}$`)
 func (s StorageConfig) Validate() error {
 	switch {
 	case s.UploadURL.IsZero() && s.KeepDir == "":
-		return errors.New("one of uploadURL (--upload-url) and keepDir (--keep-dir) must say where the archive goes")
+		return errors.New("uploadURL (--upload-url) and keepDir (--keep-dir) are both empty: set one of them as the destination of the archive")
 	case !s.UploadURL.IsZero() && s.KeepDir != "":
-		return errors.New("both uploadURL (--upload-url) and keepDir (--keep-dir) are given; the archive goes to one of them")
+		return errors.New("uploadURL (--upload-url) and keepDir (--keep-dir) are mutually exclusive")
 	case s.KeepDir != "":
 		return s.local()
 	case !s.s3():
@@ -52,7 +52,7 @@ func (s StorageConfig) Validate() error {
 		problems = append(problems, err)
 	}
 	if s.Sending.TokenFile != "" {
-		problems = append(problems, errors.New("tokenFile (--token-file) is given and uploadURL (--upload-url) is s3://, whose credentials the AWS SDK finds"))
+		problems = append(problems, errors.New("tokenFile (--token-file) is set and uploadURL (--upload-url) is s3://, which uses the credentials of the AWS SDK: remove tokenFile"))
 	}
 	return errors.Join(append(problems, s.Sending.Times())...)
 }
@@ -62,10 +62,10 @@ func (s StorageConfig) s3() bool { return strings.HasPrefix(s.UploadURL.Reveal()
 func (s StorageConfig) local() error {
 	var problems []error
 	if s.Keep < 1 || s.Keep > maxKeep {
-		problems = append(problems, fmt.Errorf("keep (--keep) is %d; it must be from 1 to %d", s.Keep, maxKeep))
+		problems = append(problems, fmt.Errorf("keep (--keep) is %d, it must be from 1 to %d", s.Keep, maxKeep))
 	}
 	if !names.MatchString(s.Name) {
-		problems = append(problems, fmt.Errorf("name (--name) is %q; with keepDir (--keep-dir) it must be a name of letters, digits, dots, dashes and underscores", s.Name))
+		problems = append(problems, fmt.Errorf("name (--name) is %q, with keepDir (--keep-dir) it must consist of letters, digits, dots, dashes and underscores", s.Name))
 	}
 	return errors.Join(problems...)
 }
@@ -77,7 +77,7 @@ func bucket(address string) (name, key string, err error) {
 		name, key = u.Host, strings.TrimPrefix(u.Path, "/")
 	}
 	if err != nil || name == "" || key == "" || u.RawQuery != "" || u.User != nil {
-		return "", "", errors.New("uploadURL (--upload-url) is no s3://bucket/key")
+		return "", "", errors.New("uploadURL (--upload-url) is not of the form s3://bucket/key")
 	}
 	return name, key, nil
 }

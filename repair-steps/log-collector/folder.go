@@ -30,10 +30,10 @@ type folder struct{ StorageConfig }
 func (f folder) Take(_ context.Context, file string) (string, error) {
 	path := filepath.Join(f.KeepDir, prefix+f.Name+suffix)
 	if err := copyTo(path+partial, file); err != nil {
-		return "", fmt.Errorf("keeping the archive: %w", errors.Join(err, os.Remove(path+partial)))
+		return "", fmt.Errorf("storing the archive: %w", errors.Join(err, os.Remove(path+partial)))
 	}
 	if err := os.Rename(path+partial, path); err != nil {
-		return "", fmt.Errorf("keeping the archive: %w", err)
+		return "", fmt.Errorf("storing the archive: %w", err)
 	}
 	if err := f.prune(filepath.Base(path)); err != nil {
 		return "", fmt.Errorf("removing old archives: %w", err)

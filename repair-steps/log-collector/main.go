@@ -18,7 +18,7 @@ type settings struct {
 	Collector collector.Config `toml:"collect"`
 	Storage   StorageConfig    `toml:"archive"`
 	// TerminationLog gets one sentence about the end.
-	TerminationLog string `toml:"terminationLog" flag:"termination-log" usage:"file that gets the last message, as the pod's terminationMessagePath; empty writes none"`
+	TerminationLog string `toml:"terminationLog" flag:"termination-log" usage:"File for the result message, which must equal the terminationMessagePath of the Pod. Empty writes none."`
 }
 
 // Validate joins everything that is wrong.
@@ -45,15 +45,15 @@ func collect(ctx context.Context, j *daemon.Job, cfg settings) (string, error) {
 	c := collector.Collector{Config: cfg.Collector, Path: os.Getenv("PATH"), Version: j.Version, Clock: j.Clock, Log: j.Log}
 	file, m, err := c.Collect(ctx)
 	if err != nil {
-		return "", fmt.Errorf("no archive: %w", err)
+		return "", fmt.Errorf("creating the archive: %w", err)
 	}
 	at, err := where.Take(ctx, file)
 	if err != nil {
 		return "", err
 	}
 	n := m.Counts()
-	word := fmt.Sprintf("%s: %d bytes; parts collected %d, failed %d, missing %d, left out %d", at, m.Bytes,
+	word := fmt.Sprintf("%s: %d bytes, parts collected %d, failed %d, missing %d, left out %d", at, m.Bytes,
 		n[collector.Collected], n[collector.Failed], n[collector.Missing], n[collector.LeftOut])
-	j.Log.Info("archive is kept", "where", at, "bytes", m.Bytes)
+	j.Log.Info("archive stored", "where", at, "bytes", m.Bytes)
 	return word, nil
 }

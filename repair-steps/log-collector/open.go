@@ -47,14 +47,14 @@ type web struct {
 func (w web) Take(ctx context.Context, file string) (string, error) {
 	info, err := os.Stat(file)
 	if err != nil {
-		return "", fmt.Errorf("uploading: %w", err)
+		return "", fmt.Errorf("uploading the archive: %w", err)
 	}
 	_, err = w.sender.Send(ctx, delivery.Request{
 		Method: http.MethodPut, URL: w.url, Header: http.Header{"Content-Type": {"application/gzip"}},
 		Open: func() (io.ReadCloser, error) { return os.Open(file) }, Length: info.Size(), Conflict: delivery.Refused,
 	})
 	if err != nil {
-		return "", fmt.Errorf("uploading: %w", err)
+		return "", fmt.Errorf("uploading the archive: %w", err)
 	}
 	return shown(w.url), nil
 }

@@ -17,7 +17,7 @@ import (
 type config struct {
 	Ticket ticket.Config `toml:"ticket"`
 	// TerminationLog gets the answer.
-	TerminationLog string `toml:"terminationLog" flag:"termination-log" usage:"file that gets the answer, as the pod's terminationMessagePath; empty writes none"`
+	TerminationLog string `toml:"terminationLog" flag:"termination-log" usage:"File for the result message, which must equal the terminationMessagePath of the Pod. Empty writes none."`
 }
 
 // Validate joins everything that is wrong.
@@ -33,7 +33,7 @@ func run(ctx context.Context, j *daemon.Job, cfg config) error {
 	if err != nil {
 		word = err.Error()
 	} else {
-		j.Log.Info("ticket was taken", "answer", word)
+		j.Log.Info("ticket accepted", "answer", word)
 	}
 	return errors.Join(err, delivery.WriteTermination(cfg.TerminationLog, word))
 }

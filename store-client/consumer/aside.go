@@ -65,7 +65,7 @@ func OpenAside(s store.Store, consumer string, c clock.PassiveClock) *Aside {
 func (a *Aside) Load(ctx context.Context) (crashloop.Past, error) {
 	deadLetters, err := a.store.DeadLetters(ctx, AsideSource(a.consumer))
 	if err != nil {
-		return crashloop.Past{}, fmt.Errorf("reading what %s died of: %w", a.consumer, err)
+		return crashloop.Past{}, fmt.Errorf("reading the dead letters of %s: %w", a.consumer, err)
 	}
 	ids := map[string]bool{}
 	for _, l := range deadLetters {
@@ -74,7 +74,7 @@ func (a *Aside) Load(ctx context.Context) (crashloop.Past, error) {
 	a.ids.Store(&ids)
 	known, err := newestLives(ctx, a.store, func(consumer string) bool { return consumer == a.consumer })
 	if err != nil {
-		return crashloop.Past{}, fmt.Errorf("reading how %s ended: %w", a.consumer, err)
+		return crashloop.Past{}, fmt.Errorf("reading the crash history of %s: %w", a.consumer, err)
 	}
 	last := known[a.consumer]
 	a.life.Store(last.Life + 1)
@@ -101,7 +101,7 @@ type DeadLetters interface {
 func Suspects(ctx context.Context, s DeadLetters) (out []Suspect, err error) {
 	newest, err := newestLives(ctx, s, func(string) bool { return true })
 	if err != nil {
-		return nil, fmt.Errorf("reading what services died of: %w", err)
+		return nil, fmt.Errorf("reading the crash history of the services: %w", err)
 	}
 	for _, consumer := range slices.Sorted(maps.Keys(newest)) {
 		one := newest[consumer]
@@ -126,7 +126,7 @@ func newestLives(ctx context.Context, s DeadLetters, of func(consumer string) bo
 		}
 		one := account{at: l.At}
 		if err := json.Unmarshal(l.Body, &one); err != nil {
-			return nil, fmt.Errorf("letter %s: %w", l.ID, err)
+			return nil, fmt.Errorf("dead letter %s: %w", l.ID, err)
 		}
 		if one.Life > newest[consumer].Life {
 			newest[consumer] = one
@@ -140,11 +140,11 @@ func (a *Aside) Save(ctx context.Context, p crashloop.Past) error {
 	life := a.life.Load()
 	body, err := json.Marshal(account{Life: life, Past: p})
 	if err != nil {
-		return fmt.Errorf("encoding how %s ends: %w", a.consumer, err)
+		return fmt.Errorf("encoding the crash history of %s: %w", a.consumer, err)
 	}
 	return a.store.Dead(ctx, store.DeadLetter{
 		ID: fmt.Sprintf("%s/%d", a.consumer, life%accounts), Source: lives, Body: body, At: a.clock.Now().UTC(),
-		Reason: "no dead letter: what the service remembers of its deaths",
+		Reason: "crash history of the service, not a dead letter",
 	})
 }
 
@@ -156,7 +156,7 @@ func (a *Aside) SetAside(ctx context.Context, f crashloop.Work) error {
 	}
 	err = a.store.Dead(ctx, store.DeadLetter{
 		ID: f.Record, Source: AsideSource(a.consumer), Body: body, At: a.clock.Now().UTC(),
-		Reason: fmt.Sprintf("%s died each time it looked at this record, alone (%s); it passes it over", a.consumer, f.Key),
+		Reason: fmt.Sprintf("%s crashed at each isolated attempt to handle this record (%s), the record is skipped", a.consumer, f.Key),
 	})
 	if err != nil {
 		return err
@@ -196,7 +196,7 @@ func (r rest) List(ctx context.Context, q store.Query) ([]record.Record, error) 
 // Get implements store.Store.
 func (r rest) Get(ctx context.Context, id string) (record.Record, error) {
 	if r.register.Aside(id) {
-		return record.Record{}, fmt.Errorf("reading record %q, which is set aside: %w", id, store.ErrNotFound)
+		return record.Record{}, fmt.Errorf("reading the dead-lettered record %q: %w", id, store.ErrNotFound)
 	}
 	return r.Store.Get(ctx, id)
 }

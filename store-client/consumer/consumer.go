@@ -133,15 +133,15 @@ func (s *Service) open(ctx context.Context) (consume.Feed[record.Record], error)
 		since := s.Since()
 		first, err := s.Store.Begin(ctx, s.Name, s.Selector, since)
 		if err != nil {
-			return nil, fmt.Errorf("beginning the feed %s: %w", s.Name, err)
+			return nil, fmt.Errorf("starting the change feed %s: %w", s.Name, err)
 		}
 		if first {
-			s.log.Info("first start on this store: reading what was stored since, and what is not finished", "consumer", s.Name, "since", since)
+			s.log.Info("first start on this store detected, reading recent and unfinished records", "consumer", s.Name, "since", since)
 		}
 	}
 	feed, err := s.Store.Feed(ctx, s.Name, s.Selector)
 	if err != nil {
-		return nil, fmt.Errorf("opening the feed %s: %w", s.Name, err)
+		return nil, fmt.Errorf("opening the change feed %s: %w", s.Name, err)
 	}
 	return feed, nil
 }

@@ -73,7 +73,7 @@ func known(dsn string) error {
 		return fmt.Errorf("the address's options are not valid: %w", provider.Explain(err, dsn))
 	}
 	for name := range options.UnknownOptions {
-		return provider.Explain(fmt.Errorf("the address has an unknown option %q; known are those of MongoDB's connection strings", name), dsn)
+		return provider.Explain(fmt.Errorf("the address has an unknown option %q, use options of MongoDB connection strings", name), dsn)
 	}
 	return nil
 }

@@ -126,7 +126,7 @@ func (s *Store) absent(ctx context.Context, docs []document) ([]document, error)
 	found, err := all[stored](ctx, s.events(), bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}},
 		options.Find().SetProjection(bson.D{{Key: "_id", Value: 1}}))
 	if err != nil {
-		return nil, fmt.Errorf("finding taken ids: %w", err)
+		return nil, fmt.Errorf("finding existing IDs: %w", err)
 	}
 	taken := map[string]bool{}
 	for _, f := range found {
@@ -191,7 +191,7 @@ func (s *Store) places(ctx context.Context, n int) (int64, time.Time, error) {
 		bson.D{{Key: "$inc", Value: bson.D{{Key: "n", Value: int64(n)}}}, {Key: "$currentDate", Value: bson.D{{Key: "at", Value: true}}}},
 		options.FindOneAndUpdate().SetReturnDocument(options.After)).Decode(&counter)
 	if err != nil {
-		return 0, time.Time{}, fmt.Errorf("reserving places: %w", err)
+		return 0, time.Time{}, fmt.Errorf("reserving log positions: %w", err)
 	}
 	return counter.N, counter.At, nil
 }

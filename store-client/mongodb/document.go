@@ -129,7 +129,7 @@ func (s stored) decode() (record.Record, error) {
 		r, err = record.Decode([]byte(s.Exact))
 	}
 	if err == nil && (r.ID != s.ID || r.Append != s.Append || r.Revision != s.Revision) {
-		err = errors.New("its id, place or revision is not that of the document around it")
+		err = errors.New("its ID, position or revision differs from the enclosing document")
 	}
 	if err != nil {
 		return record.Record{}, fmt.Errorf("%w: %w", store.ErrUndecodable, err)
@@ -184,7 +184,7 @@ func tree(data []byte) (any, error) {
 	d.SetRegistry(types)
 	var out map[string]any
 	if err := d.Decode(&out); err != nil {
-		return nil, fmt.Errorf("reading what this version does not know: %w", err)
+		return nil, fmt.Errorf("reading the unknown fields: %w", err)
 	}
 	return out, nil
 }

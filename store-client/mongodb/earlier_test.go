@@ -34,7 +34,7 @@ func TestADatabaseOfTheEarlierOneIsRefused(t *testing.T) {
 	_, opening := Open(t.Context(), dsn, cfg)
 	_, reading := OpenReader(t.Context(), dsn, cfg)
 	for _, err := range []error{opening, reading} {
-		if !errors.Is(err, provider.ErrUnusable) || !strings.Contains(err.Error(), "a database of its own") || !strings.Contains(err.Error(), "under another name") {
+		if !errors.Is(err, provider.ErrUnusable) || !strings.Contains(err.Error(), "a separate database") || !strings.Contains(err.Error(), "rename the old one") {
 			t.Errorf("a database of the earlier one: %v, want both ways out", err)
 		}
 	}

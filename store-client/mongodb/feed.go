@@ -30,10 +30,10 @@ const (
 )
 
 var (
-	errClosed = errors.New("feed is closed")
+	errClosed = errors.New("change feed is closed")
 	// errEnded: nothing more will come of a stream whose cursor is gone, although
 	// the server tells of no error.
-	errEnded = errors.New("the server ended the change stream: the collection was dropped, renamed or restored; reading again")
+	errEnded = errors.New("the server ended the change stream: the collection was dropped, renamed or restored, reading again")
 )
 
 // feed implements store.Feed: first a scan of what was stored before the
@@ -64,11 +64,11 @@ type feed struct {
 // Feed implements store.Store.
 func (s *Store) Feed(ctx context.Context, consumer string, selector record.Selector) (store.Feed, error) {
 	if consumer == "" {
-		return nil, errors.New("opening a feed: the consumer has no name")
+		return nil, errors.New("opening a change feed: the consumer has no name")
 	}
 	f := newFeed(s, consumer, selector)
 	if err := f.resume(ctx); err != nil {
-		return nil, fmt.Errorf("opening the feed of %s: %w", consumer, err)
+		return nil, fmt.Errorf("opening the change feed of %s: %w", consumer, err)
 	}
 	return f, nil
 }
@@ -102,14 +102,14 @@ func (f *feed) Next(ctx context.Context) (record.Record, string, error) {
 		if f.broken != nil {
 			// Nothing behind it is delivered before it is kept aside.
 			if err := f.Bury(ctx, *f.broken); err != nil {
-				return record.Record{}, "", fmt.Errorf("reading the feed of %s: %w", f.Name, err)
+				return record.Record{}, "", fmt.Errorf("reading the change feed of %s: %w", f.Name, err)
 			}
 			f.broken = nil
 		}
 		doc, ok, err := f.next(ctx)
 		if err != nil {
 			f.hangUp()
-			return record.Record{}, "", fmt.Errorf("reading the feed of %s: %w", f.Name, err)
+			return record.Record{}, "", fmt.Errorf("reading the change feed of %s: %w", f.Name, err)
 		}
 		if !ok {
 			continue

@@ -52,7 +52,7 @@ func (s *Store) prepareMaintenances(ctx context.Context) error {
 		return provider.Earlier(s.db.Name(), "the collection "+Announced)
 	}
 	if !errors.Is(err, mongo.ErrNoDocuments) {
-		return fmt.Errorf("looking for maintenances: %w", err)
+		return fmt.Errorf("checking for maintenances: %w", err)
 	}
 	for _, name := range []string{Announced, Providers} {
 		err := s.db.CreateCollection(ctx, name)
@@ -60,14 +60,14 @@ func (s *Store) prepareMaintenances(ctx context.Context) error {
 			err = nil
 		}
 		if err != nil {
-			return fmt.Errorf("making the collection %s: %w", name, err)
+			return fmt.Errorf("creating the collection %s: %w", name, err)
 		}
 	}
 	if _, err := s.db.Collection(Announced).Indexes().CreateMany(ctx, []mongo.IndexModel{
 		{Keys: bson.D{{Key: "finished", Value: 1}, {Key: "csp", Value: 1}}, Options: options.Index().SetName("unfinished")}, // what is left to be done
 		{Keys: bson.D{{Key: "expireAt", Value: 1}}, Options: options.Index().SetName("expiry")},                             // and retention
 	}); err != nil {
-		return fmt.Errorf("making the indexes of %s: %w", Announced, err)
+		return fmt.Errorf("creating the indexes of %s: %w", Announced, err)
 	}
 	return nil
 }
@@ -251,7 +251,7 @@ func (s *Store) Forget(ctx context.Context, now time.Time) (int, error) {
 		{Key: "expireAt", Value: bson.D{{Key: "$lt", Value: now}, {Key: "$ne", Value: nil}}}, {Key: "finished", Value: true},
 	})
 	if err != nil {
-		return 0, fmt.Errorf("forgetting maintenances: %w", err)
+		return 0, fmt.Errorf("deleting expired maintenances: %w", err)
 	}
 	return int(res.DeletedCount), nil
 }

@@ -94,7 +94,7 @@ func OpenReader(ctx context.Context, dsn string, cfg Config) (store.Reader, erro
 		err = s.refuseForeign(ctx)
 	}
 	if err == nil && s.home.Load() == nil {
-		err = fmt.Errorf("%w: the database %s has no records (has a service ever opened this store?)", provider.ErrUnusable, s.db.Name())
+		err = fmt.Errorf("%w: the database %s has no records (check that a service has opened this store)", provider.ErrUnusable, s.db.Name())
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the database: %w", err), s.Close())
@@ -150,7 +150,7 @@ func (s *Store) hello(ctx context.Context) (hello, error) {
 	var h hello
 	var raw bson.Raw
 	if err := s.db.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&raw); err != nil {
-		return h, fmt.Errorf("greeting the server: %w", err)
+		return h, fmt.Errorf("sending hello to the server: %w", err)
 	}
 	h.SetName, _ = raw.Lookup("setName").StringValueOK()
 	h.Msg, _ = raw.Lookup("msg").StringValueOK()
@@ -167,10 +167,10 @@ func (s *Store) prepare(ctx context.Context) error {
 		return err
 	}
 	if _, err := s.events().Indexes().CreateMany(ctx, indexes()); err != nil {
-		return fmt.Errorf("making the indexes: %w", err)
+		return fmt.Errorf("creating the indexes: %w", err)
 	}
 	if _, err := s.db.Collection(DeadLetters).Indexes().CreateOne(ctx, bySource()); err != nil {
-		return fmt.Errorf("making the index of the dead letters: %w", err)
+		return fmt.Errorf("creating the index of the dead letters: %w", err)
 	}
 	for id, first := range map[string]bson.D{"home": {{Key: "name", Value: uuid.NewString()}}, "append": {{Key: "n", Value: int64(0)}}} {
 		_, err := s.db.Collection(state).UpdateOne(ctx, byID(id), bson.D{{Key: "$setOnInsert", Value: first}}, options.UpdateOne().SetUpsert(true))
@@ -231,7 +231,7 @@ func (s *Store) refuseForeign(ctx context.Context) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("looking for records: %w", err)
+		return fmt.Errorf("checking for records: %w", err)
 	}
 	if _, err := first.LookupErr("exact"); err != nil {
 		return provider.Earlier(s.db.Name(), "the collection "+Events)
@@ -286,7 +286,7 @@ func (s *Store) Server(ctx context.Context) (string, error) {
 		return "", nil // the database was dropped; the next append makes another
 	}
 	if err != nil {
-		return "", fmt.Errorf("asking for the server: %w", err)
+		return "", fmt.Errorf("reading the identity of the server: %w", err)
 	}
 	return *s.home.Load(), nil
 }
@@ -296,7 +296,7 @@ func (s *Store) events() *mongo.Collection { return s.db.Collection(Events) }
 // Ping implements store.Store.
 func (s *Store) Ping(ctx context.Context) error {
 	if _, err := s.hello(ctx); err != nil {
-		return fmt.Errorf("reaching the store: %w", err)
+		return fmt.Errorf("connecting to the store: %w", err)
 	}
 	return nil
 }

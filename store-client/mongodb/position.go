@@ -62,7 +62,7 @@ func (p position) token() bson.D { return bson.D{{Key: "_data", Value: p.Token}}
 func tokenOf(raw bson.Raw) (string, error) {
 	data, ok := raw.Lookup("_data").StringValueOK()
 	if !ok || data == "" {
-		return "", fmt.Errorf("the server gave no resume token: %s", raw)
+		return "", fmt.Errorf("the server returned no resume token: %s", raw)
 	}
 	return data, nil
 }

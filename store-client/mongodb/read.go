@@ -81,14 +81,14 @@ func (s *Store) Dead(ctx context.Context, deadLetter store.DeadLetter) error {
 	id := bson.D{{Key: "source", Value: provider.Text(deadLetter.Source)}, {Key: "id", Value: provider.Text(deadLetter.ID)}}
 	err := s.checkVersion(ctx)
 	if err != nil {
-		return fmt.Errorf("keeping dead letter %q of %s: %w", deadLetter.ID, deadLetter.Source, err)
+		return fmt.Errorf("storing dead letter %q of %s: %w", deadLetter.ID, deadLetter.Source, err)
 	}
 	_, err = s.db.Collection(DeadLetters).UpdateOne(ctx, bson.D{{Key: "_id", Value: id}}, bson.D{{Key: "$set", Value: bson.D{
 		{Key: "reason", Value: provider.Text(deadLetter.Reason)}, {Key: "body", Value: deadLetter.Body}, {Key: "at", Value: deadLetter.At},
 		{Key: "bytes", Value: int64(len(deadLetter.Body))},
 	}}}, options.UpdateOne().SetUpsert(true))
 	if err != nil {
-		return fmt.Errorf("keeping dead letter %q of %s: %w", deadLetter.ID, deadLetter.Source, err)
+		return fmt.Errorf("storing dead letter %q of %s: %w", deadLetter.ID, deadLetter.Source, err)
 	}
 	return nil
 }
@@ -169,7 +169,7 @@ func due(now, passed time.Time) bson.D {
 func (s *Store) passed(ctx context.Context) (time.Time, error) {
 	lines, err := all[line](ctx, s.positions(), bson.D{})
 	if err != nil {
-		return time.Time{}, fmt.Errorf("reading how far consumers are: %w", err)
+		return time.Time{}, fmt.Errorf("reading the positions of consumers: %w", err)
 	}
 	oldest := provider.Never
 	for _, l := range lines {
@@ -242,7 +242,7 @@ func (s *Store) TrimDeadLetters(ctx context.Context, bound store.DeadLetterBound
 	}
 	s.Metrics.Trimmed.Add(float64(n))
 	if err != nil {
-		return n, fmt.Errorf("dropping dead letters of %s: %w", bound.Source, err)
+		return n, fmt.Errorf("deleting dead letters of %s: %w", bound.Source, err)
 	}
 	return n, nil
 }

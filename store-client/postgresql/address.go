@@ -126,7 +126,7 @@ func ambiguous(dsn string) bool {
 
 func read(dsn string) (parsed, error) {
 	if ambiguous(dsn) {
-		return parsed{}, errors.New("it has an @ more than once")
+		return parsed{}, errors.New("it contains more than one @")
 	}
 	conf, err := pgx.ParseConfig(dsn)
 	if err != nil {
@@ -139,7 +139,7 @@ func read(dsn string) (parsed, error) {
 	}
 	for name := range conf.RuntimeParams {
 		if !slices.Contains(settings, strings.ToLower(name)) {
-			return parsed{}, fmt.Errorf("it has an unknown option %q; known are those of libpq, %s, %s, %s, %s, %s and %s",
+			return parsed{}, fmt.Errorf("it has an unknown option %q, use the options of libpq, %s, %s, %s, %s, %s and %s",
 				name, maxConns, minConns, maxLifetime, maxIdleTime, allowUnsafe, strings.Join(settings, ", "))
 		}
 	}
@@ -180,7 +180,7 @@ func (p *parsed) hint(err error) error {
 	if err == nil || !p.encrypted || !strings.Contains(err.Error(), "refused TLS") {
 		return err
 	}
-	return fmt.Errorf("%w: %w; the address names no sslmode, and then a network needs TLS: sslmode=verify-full checks the server, sslmode=disable does without", provider.ErrUnusable, err)
+	return fmt.Errorf("%w: %w. The address has no sslmode, so a network connection requires TLS: set sslmode=verify-full to verify the server, or sslmode=disable to connect without TLS", provider.ErrUnusable, err)
 }
 
 // own takes out the options that are ours and not the server's.

@@ -127,7 +127,7 @@ func reserve(row *sql.Row) (sqlstore.Reservation, error) {
 	for place := range strings.FieldsSeq(places) {
 		seq, err := strconv.ParseInt(place, 10, 64)
 		if err != nil {
-			return st, fmt.Errorf("reading a place: %w", err)
+			return st, fmt.Errorf("reading a log position: %w", err)
 		}
 		st.Seqs = append(st.Seqs, seq)
 	}
@@ -141,7 +141,7 @@ func adopt(ctx context.Context, db *sql.DB) error {
 	var same bool
 	err := db.QueryRowContext(ctx, "SELECT EXISTS (SELECT FROM store_home WHERE home = "+home+")").Scan(&same)
 	if err != nil {
-		return fmt.Errorf("reading the home of the database: %w", err)
+		return fmt.Errorf("reading the identity of the database: %w", err)
 	}
 	if same {
 		return nil
@@ -174,7 +174,7 @@ func listen(ctx context.Context, conf *pgx.ConnConfig, cfg sqlstore.Config, noti
 		if ctx.Err() != nil {
 			return
 		}
-		cfg.Log.Warn("listening for notifications; feeds poll meanwhile", "error", err)
+		cfg.Log.Warn("notifications not received, change feeds polling meanwhile", "error", err)
 		notify(sqlstore.Anything)
 		retry.Sleep(ctx, cfg.Clock, time.Second)
 	}
@@ -206,7 +206,7 @@ func hear(ctx context.Context, conf *pgx.ConnConfig, notify func(...sqlstore.Cau
 			err := conn.Ping(alive)
 			cancel()
 			if err != nil {
-				return fmt.Errorf("asking for a sign of life: %w", err)
+				return fmt.Errorf("checking the connection: %w", err)
 			}
 		default:
 			return fmt.Errorf("waiting for a notification: %w", err)

@@ -40,7 +40,7 @@ recommended_action TEXT, node_quarantined TEXT, user_pods_eviction_status TEXT, 
 		return err
 	}
 	for _, err := range []error{open(), read()} {
-		if !errors.Is(err, provider.ErrUnusable) || !strings.Contains(err.Error(), "a database of its own") || !strings.Contains(err.Error(), "under another name") {
+		if !errors.Is(err, provider.ErrUnusable) || !strings.Contains(err.Error(), "a separate database") || !strings.Contains(err.Error(), "rename the old one") {
 			t.Errorf("a database of the earlier one: %v, want both ways out", err)
 		}
 	}

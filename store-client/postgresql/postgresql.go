@@ -138,7 +138,7 @@ current_setting('synchronous_commit'), current_setting('fsync'), current_setting
 	case commit != "on" && commit != "remote_apply":
 		return fmt.Errorf("%w: commits would not be durable: synchronous_commit=%s in spite of the connection's setting", provider.ErrUnusable, commit)
 	case (fsync != "on" || pages != "on") && !unsafe:
-		return fmt.Errorf("%w: commits would not be durable: the server runs with fsync=%s, full_page_writes=%s; the address may admit it with %s=true",
+		return fmt.Errorf("%w: commits would not be durable: the server runs with fsync=%s, full_page_writes=%s. To accept this risk, set %s=true in the address",
 			provider.ErrUnusable, fsync, pages, allowUnsafe)
 	}
 	return nil
@@ -192,10 +192,10 @@ func checkMaintenances(ctx context.Context, db *sql.DB, unsafe bool) error {
 	}
 	var may bool
 	if err := db.QueryRowContext(ctx, queryMaintenances).Scan(&may); err != nil {
-		return fmt.Errorf("reading what the account may do: %w", err)
+		return fmt.Errorf("reading the permissions of the account: %w", err)
 	}
 	if !may {
-		return errors.New("the account may not keep maintenances: has a service of this version made the tables, and has maintenance_role.sql been run since?")
+		return errors.New("the account has no permission to store maintenances: start a service of this version to create the tables, then run maintenance_role.sql")
 	}
 	return nil
 }

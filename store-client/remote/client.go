@@ -37,7 +37,7 @@ func (r *reader) Get(ctx context.Context, id string) (out record.Record, err err
 		}
 	})
 	if err == nil && out.ID != id {
-		err = fmt.Errorf("the answer holds record %q", out.ID)
+		err = fmt.Errorf("the response contains record %q", out.ID)
 	}
 	if err != nil {
 		return record.Record{}, fmt.Errorf("reading record %s: %w", id, err)
@@ -110,7 +110,7 @@ func (r *reader) Lag(ctx context.Context, consumer string, selector record.Selec
 // Ping implements store.Reader.
 func (r *reader) Ping(ctx context.Context) error {
 	if _, err := r.ask(ctx, "ping", nothing{}, func(line) {}); err != nil {
-		return fmt.Errorf("reaching the store: %w", err)
+		return fmt.Errorf("connecting to the store: %w", err)
 	}
 	return nil
 }
@@ -144,7 +144,7 @@ func (r *reader) ask(ctx context.Context, call string, q question, take func(lin
 	for dec := json.NewDecoder(answer.Body); ; {
 		var l line
 		if err := dec.Decode(&l); err != nil {
-			return end{}, fmt.Errorf("the answer (HTTP %d) was cut, or is not one of a gateway of this version: %w", answer.StatusCode, err)
+			return end{}, fmt.Errorf("the response (HTTP %d) is truncated, or the gateway has another version: %w", answer.StatusCode, err)
 		}
 		switch {
 		case l.Error != nil:

@@ -70,12 +70,12 @@ func Handler(records store.Reader, log *slog.Logger) http.Handler {
 		media := r.Header.Get("Content-Type")
 		switch out := newLines(w); {
 		case !ok || name == r.URL.Path:
-			out.finish(http.StatusNotFound, problem{codeRefused, fmt.Sprintf("there is no %.100q here, but %s under %s: the one who asks is of another version; use nvsentinel of the gateway's version", r.URL.Path, known, root)})
+			out.finish(http.StatusNotFound, problem{codeRefused, fmt.Sprintf("unknown path %.100q, known are %s under %s: use the nvsentinel version of the gateway", r.URL.Path, known, root)})
 		case r.Method != http.MethodPost:
 			w.Header().Set("Allow", http.MethodPost)
-			out.finish(http.StatusMethodNotAllowed, problem{codeRefused, "questions are sent with POST, and nothing can be written"})
+			out.finish(http.StatusMethodNotAllowed, problem{codeRefused, "requests must use POST, and writes are not supported"})
 		case media != "application/json": // what a page in a browser may not send to a stranger
-			out.finish(http.StatusUnsupportedMediaType, problem{codeRefused, "a question has the Content-Type application/json"})
+			out.finish(http.StatusUnsupportedMediaType, problem{codeRefused, "requests must have the Content-Type application/json"})
 		default:
 			call(w, r)
 		}
@@ -139,13 +139,13 @@ func (s *server) problem(r *http.Request, err error) (int, problem) {
 	case errors.Is(err, store.ErrUndecodable):
 		return http.StatusUnprocessableEntity, problem{codeUndecodable, store.ErrUndecodable.Error()}
 	case r.Context().Err() != nil: // nobody listens
-		return http.StatusServiceUnavailable, problem{codeFailed, "the caller has gone"}
+		return http.StatusServiceUnavailable, problem{codeFailed, "the caller has disconnected"}
 	}
-	s.log.Warn("a read of the store failed", "call", r.URL.Path, "error", err)
+	s.log.Warn("store read failed", "call", r.URL.Path, "error", err)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return http.StatusGatewayTimeout, problem{codeFailed, "the store did not answer in time; the gateway's log says more"}
+		return http.StatusGatewayTimeout, problem{codeFailed, "the store did not respond in time, see the log of the gateway"}
 	}
-	return http.StatusBadGateway, problem{codeFailed, "the store could not be read; the gateway's log says why"}
+	return http.StatusBadGateway, problem{codeFailed, "the store could not be read, see the log of the gateway"}
 }
 
 func (s *server) get(ctx context.Context, q one, out *lines) error {
@@ -185,7 +185,7 @@ func (s *server) page(ctx context.Context, q query, pages store.Query, out *line
 		return err
 	}
 	if out.more && !q.Page && (q.Limit == 0 || len(page) < q.Limit) {
-		return refused(fmt.Sprintf("a list by the publisher's counter has %d records and %d bytes at most; ask for fewer", store.PageRecords, store.PageBytes))
+		return refused(fmt.Sprintf("a list by the publisher's counter is limited to %d records and %d bytes, request fewer records", store.PageRecords, store.PageBytes))
 	}
 	for i := range page {
 		if err := out.put(line{Record: &page[i]}); err != nil {
@@ -246,7 +246,7 @@ func (l *lines) put(x line) error {
 		l.w.Header().Set("Content-Type", "application/x-ndjson")
 	}
 	if err := l.enc.Encode(x); err != nil {
-		return fmt.Errorf("answering: %w", err)
+		return fmt.Errorf("writing the response: %w", err)
 	}
 	return nil
 }

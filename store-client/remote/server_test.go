@@ -147,7 +147,7 @@ func TestErrorsStay(t *testing.T) {
 	h := Handler(&told{ping: func(context.Context) error { return secret }, list: half}, slog.New(slog.NewTextHandler(&log, nil)))
 	for path, body := range map[string]string{"/v1/ping": `{}`, "/v1/list": `{"order":"append"}`} {
 		_, got := ask(t, h, post(path, body))
-		if strings.Contains(got, "hunter2") || !strings.HasSuffix(got, `{"error":{"code":"failed","message":"the store could not be read; the gateway's log says why"}}`+"\n") {
+		if strings.Contains(got, "hunter2") || !strings.HasSuffix(got, `{"error":{"code":"failed","message":"the store could not be read, see the log of the gateway"}}`+"\n") {
 			t.Errorf("%s: %s", path, got)
 		}
 	}
@@ -297,12 +297,12 @@ func TestCutAnswers(t *testing.T) {
 		status     int
 		body, says string
 	}{
-		"cut between lines": {200, `{"record":{"id":"r"}}` + "\n", "was cut"},
-		"cut in a line":     {200, `{"record":{"id"`, "was cut"},
-		"another program":   {404, "404 page not found\n", "not one of a gateway"},
+		"cut between lines": {200, `{"record":{"id":"r"}}` + "\n", "is truncated"},
+		"cut in a line":     {200, `{"record":{"id"`, "is truncated"},
+		"another program":   {404, "404 page not found\n", "the gateway has another version"},
 		"a later code":      {503, `{"error":{"code":"tired","message":"come back tomorrow"}}`, "come back tomorrow"},
 		"a later line":      {200, `{"weather":"fine"}` + "\n" + `{"end":{"hours":3}}`, ""},
-		"a later record":    {200, `{"record":{"id":7}}` + "\n" + `{"end":{}}`, "not one of a gateway"},
+		"a later record":    {200, `{"record":{"id":7}}` + "\n" + `{"end":{}}`, "the gateway has another version"},
 	} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(tt.status)

@@ -125,7 +125,7 @@ func (d delay) check() error {
 
 func (q query) check() error {
 	if _, known := orders[q.Order]; !known {
-		return refused(fmt.Sprintf("the order %q is not known here", q.Order))
+		return refused(fmt.Sprintf("the order %q is unknown", q.Order))
 	}
 	if q.Limit < 0 {
 		return refused(fmt.Sprintf("the limit %d is negative", q.Limit))
@@ -136,7 +136,7 @@ func (q query) check() error {
 // few refuses selectors that a database would be long busy with.
 func few(s record.Selector) error {
 	if n := count(s); n > MaxSelectors {
-		return refused(fmt.Sprintf("it has %d selectors, %d are allowed", n, MaxSelectors))
+		return refused(fmt.Sprintf("the request has %d selectors, the limit is %d", n, MaxSelectors))
 	}
 	return nil
 }
@@ -164,10 +164,10 @@ func decode(body io.Reader, q question) error {
 		if _, err = dec.Token(); errors.Is(err, io.EOF) {
 			return q.check()
 		}
-		err = errors.Join(errors.New("something follows the question"), err)
+		err = errors.Join(errors.New("unexpected data follows the request"), err)
 	}
 	if _, long := errors.AsType[*http.MaxBytesError](err); long {
-		return refused(fmt.Sprintf("the question is longer than %d bytes", MaxQuestion))
+		return refused(fmt.Sprintf("the request is longer than %d bytes", MaxQuestion))
 	}
-	return refused(fmt.Sprintf("the question is not understood (%v): the one who asks may be newer than the one who answers; use nvsentinel of the gateway's version", err))
+	return refused(fmt.Sprintf("the request is invalid (%v): the client can be newer than the gateway, use the nvsentinel version of the gateway", err))
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // errMoved is the error of a commit into a file that is not at its path any more.
-var errMoved = errors.New("the database file was replaced or removed while a transaction was under way; it is done again in the new one")
+var errMoved = errors.New("the database file was replaced or removed during a transaction, which is repeated in the new file")
 
 // connector opens connections that know their file. SQLite goes on with a file
 // that was replaced, by a backup for example, or removed: what it acknowledges
@@ -39,7 +39,7 @@ func (c connector) Driver() driver.Driver { return c.driver }
 func (c connector) Connect(context.Context) (driver.Conn, error) {
 	before, err := os.Stat(c.path)
 	if err != nil && c.made.Load() {
-		return nil, fmt.Errorf("the database file is gone: %w", err)
+		return nil, fmt.Errorf("the database file is missing: %w", err)
 	}
 	inner, err := c.driver.Open(c.dsn)
 	if err != nil {
@@ -49,7 +49,7 @@ func (c connector) Connect(context.Context) (driver.Conn, error) {
 	file, err := os.Stat(c.path)
 	switch {
 	case !ok:
-		err = fmt.Errorf("connecting to SQLite: a %T cannot all that is needed", inner)
+		err = fmt.Errorf("connecting to SQLite: a %T lacks required functions", inner)
 	case err == nil && before != nil && !os.SameFile(before, file):
 		err = errMoved
 	}

@@ -174,13 +174,13 @@ const (
 func watch(ctx context.Context, path string, clk clock.Clock, log *slog.Logger, notify func()) {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
-		log.Warn("watching the database file; feeds poll instead", "error", err)
+		log.Warn("database file not watched, change feeds polling instead", "error", err)
 		return
 	}
 	defer w.Close()
 	// The folder, because the log is removed and made anew.
 	if err := w.Add(filepath.Dir(path)); err != nil {
-		log.Warn("watching the database file; feeds poll instead", "error", err)
+		log.Warn("database file not watched, change feeds polling instead", "error", err)
 		return
 	}
 	notify() // what was written before was not heard
@@ -210,7 +210,7 @@ func watch(ctx context.Context, path string, clk clock.Clock, log *slog.Logger, 
 			if !ok {
 				return
 			}
-			log.Warn("watching the database file", "error", err)
+			log.Warn("watch of the database file interrupted", "error", err)
 			notify()
 		}
 	}

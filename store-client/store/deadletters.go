@@ -111,13 +111,13 @@ type UseWriter interface {
 func ReadUse(ctx context.Context, s UseReader) (out []UseDay, err error) {
 	letters, err := s.DeadLetters(ctx, NodesUse)
 	if err != nil {
-		return nil, fmt.Errorf("reading what nodes have brought: %w", err)
+		return nil, fmt.Errorf("reading the usage of nodes: %w", err)
 	}
 	out = []UseDay{}
 	for _, l := range letters {
 		d := UseDay{Gateway: l.ID}
 		if problem := json.Unmarshal(l.Body, &d); problem != nil {
-			err = errors.Join(err, fmt.Errorf("reading what nodes have brought through gateway %s: %w", l.ID, problem))
+			err = errors.Join(err, fmt.Errorf("reading the usage of nodes through gateway %s: %w", l.ID, problem))
 			continue
 		}
 		out = append(out, d)
@@ -129,10 +129,10 @@ func ReadUse(ctx context.Context, s UseReader) (out []UseDay, err error) {
 func WriteUse(ctx context.Context, s UseWriter, d UseDay, now time.Time) error {
 	body, err := json.Marshal(d)
 	if err == nil {
-		err = s.Dead(ctx, DeadLetter{ID: d.Gateway, Source: NodesUse, Reason: "the day of a gateway, no dead letter", Body: body, At: now})
+		err = s.Dead(ctx, DeadLetter{ID: d.Gateway, Source: NodesUse, Reason: "daily usage of a gateway, not a dead letter", Body: body, At: now})
 	}
 	if err != nil {
-		return fmt.Errorf("keeping what nodes have brought: %w", err)
+		return fmt.Errorf("storing the usage of nodes: %w", err)
 	}
 	return nil
 }

@@ -32,11 +32,11 @@ var ErrConflict = errors.New("record has another revision")
 // ErrNewer means that only a newer program may change a record (see record.NeedsNewer),
 // or anything in the store, whose schema is a newer one. Nothing was applied; it is not
 // tried again with success before this program is newer.
-var ErrNewer = errors.New("a newer version is needed to change it")
+var ErrNewer = errors.New("a newer version is required to change it")
 
 // ErrMoved means that the store is another server than the one it was asked to be:
 // nothing was applied.
-var ErrMoved = errors.New("another server has taken the store's place")
+var ErrMoved = errors.New("the store was replaced by another server")
 
 // AppendResult says what became of one appended record.
 type AppendResult int

@@ -54,7 +54,7 @@ func TestPartsAreRemoved(t *testing.T) {
 // may be of the password, wherever its special characters have moved it; what is
 // misspelt in an address that is certain is named.
 func TestErrorsShowNoPassword(t *testing.T) {
-	const secret, form = "pl4nted", "in user and password write %40 for @"
+	const secret, form = "pl4nted", "In user and password, write %40 for @"
 	for address, want := range map[string]string{
 		"postgres://u:a/" + secret + "@h/d":                                                        form,
 		"postgres://u:1?" + secret + "@h/d?sslmode=x":                                              form,
@@ -85,9 +85,9 @@ func TestErrorsShowNoPassword(t *testing.T) {
 		"mongodb://u:word@h/d?tlsCertificateKeyFile=/none&tlsCertificateKeyFilePassword=" + secret: "/none",
 		"mongodb+srv://u:" + secret + "@h.example.com/d?nope=1":                                    `unknown option "nope"`,
 		"sqlite:///" + secret:                                                                      "--single-host",
-		"//" + secret:                                                                              "names no provider that is known",
-		secret + "=x host=h":                                                                       "names no provider that is known",
-		secret + "://h/d":                                                                          "names no provider that is known",
+		"//" + secret:                                                                              "has an unknown provider,",
+		secret + "=x host=h":                                                                       "has an unknown provider,",
+		secret + "://h/d":                                                                          "has an unknown provider,",
 		"postgres://u:" + secret + "@h/d?sslrootcert=/x":                                           "open /x: no such file",
 	} {
 		err := storeopen.Check(address, storeopen.Options{})

@@ -10,12 +10,12 @@ import (
 // Location is the part of a service's configuration that says where the records
 // are; it is embedded.
 type Location struct {
-	_ struct{} `block:"Store" usage:"Where the records are ([stores](../../tasks/choose-a-store.md))"`
+	_ struct{} `block:"Store" usage:"Location of the stored event records ([stores](../../tasks/choose-a-store.md))"`
 
 	// Store is the address; required.
-	Store config.Secret `toml:"store" flag:"store" usage:"address of the records: sqlite:///path, postgres://user@host/database or mongodb://host,host/database"`
+	Store config.Secret `toml:"store" flag:"store" usage:"Address of the store: sqlite:///path, postgres://user@host/database or mongodb://host,host/database."`
 	// SingleHost admits a sqlite store.
-	SingleHost bool `toml:"singleHost" flag:"single-host" usage:"all services run on this host, so that a sqlite store may be used, which only the processes of one host can share"`
+	SingleHost bool `toml:"singleHost" flag:"single-host" usage:"If true, all services run on this host, which permits a SQLite store. Only the processes of one host can share it."`
 }
 
 // Validate says what is wrong with the address.
@@ -30,7 +30,7 @@ func (l Location) Validate() error {
 }
 
 // whole is what is used instead of the parts of an address.
-const whole = "store (--store), the whole address (docs/tasks/choose-a-store.md)"
+const whole = "store (--store), the complete address (docs/tasks/choose-a-store.md)"
 
 // FormerKeys implements config.Former.
 func (Location) FormerKeys() map[string]string { return map[string]string{"datastore": whole} }

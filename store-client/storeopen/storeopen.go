@@ -96,7 +96,7 @@ func await[T any](ctx context.Context, o Options, open func() (T, error)) (T, er
 			return none, fmt.Errorf("opening the store: %w", err)
 		}
 		if ctx.Err() == nil {
-			o.Logger.Warn("waiting for the store", "again_in", delay, "error", err)
+			o.Logger.Warn("store not available, retrying", "again_in", delay, "error", err)
 			select {
 			case <-ctx.Done():
 			case <-o.Clock.After(delay):
@@ -164,10 +164,10 @@ func lookup(dsn string) (kind, error) {
 			}
 		}
 	}
-	return kind{}, fmt.Errorf("opening the store: the address names no provider that is known; known are %s", strings.Join(forms, ", "))
+	return kind{}, fmt.Errorf("opening the store: the address has an unknown provider, known forms are %s", strings.Join(forms, ", "))
 }
 
-var errSingleHost = fmt.Errorf("%w: an SQLite file is shared by the processes of one host only; say --single-host if this is one", provider.ErrUnusable)
+var errSingleHost = fmt.Errorf("%w: an SQLite file can be shared only by processes of one host, set --single-host to confirm that", provider.ErrUnusable)
 
 // checkSQLite finds nothing: the path is checked when it is opened.
 func checkSQLite(string) error { return nil }

@@ -86,7 +86,7 @@ func TestServicesWriteTheirMarks(t *testing.T) {
 		{"quarantine again", "fault-quarantine", paint(session)},
 		{"claim again", "janitor", claim},
 		{"session over while claimed", "fault-quarantine", paint(marks.Desired{})},
-		{"claim without an object", "fault-remediation", func(n *corev1.Node) { delete(n.Annotations, nodemark.RepairAnnotation) }},
+		{"orphaned claim found", "fault-remediation", func(n *corev1.Node) { delete(n.Annotations, nodemark.RepairAnnotation) }},
 		{"quarantine with a fault that the store lost", "fault-quarantine", paint(lost)},
 		{"claim once more", "janitor", claim},
 	} {

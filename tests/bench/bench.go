@@ -27,7 +27,7 @@ const (
 	Memory = "memory"
 	// Cordon: from an accepted event to a cordoned node.
 	Cordon = "cordon"
-	// Repair: from the last pod to the repair object.
+	// Repair: from the last pod to the maintenance object.
 	Repair = "repair"
 	// Drain: evicting the pods of many nodes.
 	Drain = "drain"

@@ -54,8 +54,8 @@ func TestEveryFigureIsMeasured(t *testing.T) {
 	for _, want := range []string{
 		"acknowledgement p50", "acknowledged, 4 publishers", "into PostgreSQL", "connector's memory in that run",
 		"idle CPU", "memory of fault-quarantine", "memory of platform-connectors", "memory of platform-connectors-gateway", "memory of syslog-health-monitor",
-		"cordoned, p50", "cordoned, p90", "cordoned, p99", "repair object, nothing to drain, p50", "gone to repair object, p50", "drain of 6 pods on 2 nodes",
-		"3 nodes failing at once, all cordoned", "3 nodes failing at once, all repair objects",
+		"cordoned, p50", "cordoned, p90", "cordoned, p99", "maintenance object, nothing to drain, p50", "gone to maintenance object, p50", "drain of 6 pods on 2 nodes",
+		"3 nodes failing at once, all cordoned", "3 nodes failing at once, all maintenance objects",
 		"memory of fault-quarantine in the storm", "memory of node-drainer in the storm", "memory of fault-remediation in the storm",
 		"2 nodes beside a noisy one, p50, no quota", "2 nodes beside a noisy one, p99, no quota",
 		"2 nodes beside a noisy one, p50, quota of 1000 records", "2 nodes beside a noisy one, p99, quota of 1000 records",

@@ -28,7 +28,7 @@ const (
 	creators = 32
 )
 
-// rebootNodes are the repair objects.
+// rebootNodes are the maintenance objects.
 var rebootNodes = schema.GroupVersionResource{Group: "janitor.dgxc.nvidia.com", Version: "v1alpha1", Resource: "rebootnodes"}
 
 // stage is one fleet with the nodes of each figure.

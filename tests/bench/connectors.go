@@ -126,7 +126,7 @@ func (s *stage) gateway(ctx context.Context, figure string, nodes int, flags ...
 	}, flags...), nil)
 	address := ""
 	err = until(ctx, s.o.Sizes.Limit, "the gateway", func() (bool, error) {
-		address = said(service.Log, "taking the connectors of nodes")
+		address = said(service.Log, "gateway listening for connectors")
 		return address != "" || service.Starts() > startsAtMost, nil
 	})
 	if err != nil || address == "" {

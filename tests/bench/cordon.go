@@ -12,7 +12,7 @@ const (
 	// object of the one before.
 	cordonPace = 500 * time.Millisecond
 	// objectAfter is how long after its cordon a node with nothing to drain may wait for
-	// its repair object.
+	// its maintenance object.
 	objectAfter = 60 * time.Millisecond
 )
 
@@ -37,7 +37,7 @@ func (s *stage) measureCordon(ctx context.Context) (rows []Row, err error) {
 }
 
 // failInTurn has node after node fail, and says how long each waited for its cordon and
-// for its repair object.
+// for its maintenance object.
 func (s *stage) failInTurn(ctx context.Context, c *crowd) (cordons, objects []time.Duration, err error) {
 	pace := time.NewTicker(cordonPace)
 	defer pace.Stop()
@@ -78,7 +78,7 @@ func (s *stage) cordonRows(cordons, objects []time.Duration) (rows []Row) {
 	}
 	middle := quantile(cordons, 0.5)
 	return append(rows, Row{
-		Figure: "event accepted to repair object, nothing to drain, p50", Ours: seconds(quantile(objects, 0.5)),
+		Figure: "event accepted to maintenance object, nothing to drain, p50", Ours: seconds(quantile(objects, 0.5)),
 		Target: Target{Under: seconds(middle + objectAfter)},
 		Note:   fmt.Sprintf("target: %s after the cordon", objectAfter), Seen: "p90 " + seconds(quantile(objects, 0.9)).String(),
 	})

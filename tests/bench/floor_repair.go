@@ -14,7 +14,7 @@ import (
 )
 
 // repairFloor is the order of a repair by hand: a durable write of a record's
-// size, then the creation of the repair object, which is deleted again.
+// size, then the creation of the maintenance object, which is deleted again.
 func repairFloor(ctx context.Context, dsn string, client dynamic.Interface, n int) (waits []time.Duration, err error) {
 	writer, err := pgx.Connect(ctx, dsn)
 	if err != nil {

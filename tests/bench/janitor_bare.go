@@ -118,7 +118,7 @@ func (b *bareReboot) claim(value string) func(context.Context) error {
 func (b *bareReboot) announce(ctx context.Context) error {
 	_, err := b.run.client.CoreV1().Events("default").Create(ctx, &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("bare-%d", b.number)}, InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: b.node()},
-		Reason: "Bench", Message: "RebootNode asks the provider to reboot",
+		Reason: "Bench", Message: "RebootNode requests a provider action: reboot",
 	}, metav1.CreateOptions{})
 	return err
 }

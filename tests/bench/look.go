@@ -15,7 +15,7 @@ import (
 	"github.com/nvidia/nvsentinel/tests/fleet"
 )
 
-// look follows nodes, the users' pods and repair objects for as long as ctx
+// look follows nodes, the users' pods and maintenance objects for as long as ctx
 // lives, and writes into the diary what becomes of them.
 func (s *stage) look(ctx context.Context) error {
 	client := s.fleet.Cluster.Client()

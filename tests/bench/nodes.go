@@ -41,8 +41,8 @@ func (s *stage) measureRepair(ctx context.Context) ([]Row, error) {
 	target := Target{Under: seconds(300 * time.Millisecond)}
 	note := fmt.Sprintf("%d nodes; floor: durable update + creation", len(waits))
 	return []Row{
-		{Figure: "last pod gone to repair object, p50", Ours: seconds(quantile(waits, 0.5)), Floor: seconds(quantile(s.floorRepair, 0.5)), Target: target, Note: note},
-		{Figure: "last pod gone to repair object, worst", Ours: seconds(quantile(waits, 1)), Floor: seconds(quantile(s.floorRepair, 1)), Target: target, Note: note},
+		{Figure: "last pod gone to maintenance object, p50", Ours: seconds(quantile(waits, 0.5)), Floor: seconds(quantile(s.floorRepair, 0.5)), Target: target, Note: note},
+		{Figure: "last pod gone to maintenance object, worst", Ours: seconds(quantile(waits, 1)), Floor: seconds(quantile(s.floorRepair, 1)), Target: target, Note: note},
 	}, nil
 }
 

@@ -120,7 +120,7 @@ func (n *noise) counts(ctx context.Context, conn *pgx.Conn) (t tally, err error)
 	if err != nil {
 		return t, fmt.Errorf("counting the noisy node's records: %w", err)
 	}
-	address := said(n.gate.Log, "serving probes and metrics")
+	address := said(n.gate.Log, "probe and metrics server started")
 	for _, v := range passage.Verdicts() {
 		if !v.Counted() {
 			continue

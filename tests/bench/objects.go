@@ -255,7 +255,7 @@ func (r *objectsRun) monitor(ctx context.Context) (end func(), err error) {
 
 // address is where the service serves its metrics, as its log says; empty before.
 func (r *objectsRun) address() string {
-	return said(filepath.Join(r.dir, "log"), "serving probes and metrics")
+	return said(filepath.Join(r.dir, "log"), "probe and metrics server started")
 }
 
 // number reads a metric of the monitor, or of the API server if path is given.

@@ -23,7 +23,7 @@ func (s *stage) ready(ctx context.Context) error {
 			if service.Starts() > startsAtMost {
 				return true, nil
 			}
-			return answersReady(ctx, said(service.Log, "serving probes and metrics"))
+			return answersReady(ctx, said(service.Log, "probe and metrics server started"))
 		})
 		if n := service.Starts(); n > startsAtMost {
 			err = fmt.Errorf("%s ended %d times", service.Name, n-1)

@@ -53,7 +53,7 @@ func (s *stage) measureStorm(ctx context.Context) (rows []Row, err error) {
 	return append(rows, used.rows(len(s.storm))...), nil
 }
 
-// burst reports the faults and waits for all cordons, then for all repair objects.
+// burst reports the faults and waits for all cordons, then for all maintenance objects.
 func (s *stage) burst(ctx context.Context, c *crowd, began time.Time) ([]Row, error) {
 	n := len(s.storm)
 	err := c.tell(ctx, func(node string) *protos.HealthEvent { return s.pen.fault(node, 0, stormXID, stormAction) })
@@ -77,7 +77,7 @@ func (s *stage) burst(ctx context.Context, c *crowd, began time.Time) ([]Row, er
 	}
 	shown, err := s.seen.await(ctx, s.o.Sizes.Limit, keys("shown", s.storm)...)
 	return append(rows, Row{
-		Figure: fmt.Sprintf("%d nodes failing at once, all repair objects", n), Ours: seconds(made.Sub(began)),
+		Figure: fmt.Sprintf("%d nodes failing at once, all maintenance objects", n), Ours: seconds(made.Sub(began)),
 		Floor: seconds(s.floorStorm), Target: Target{Within: 6}, Note: "floor: the same patches", Seen: fmt.Sprintf("half after %s", s.half("repair", began)),
 	}, Row{
 		Figure: "  all conditions", Ours: seconds(shown.Sub(began)), Floor: seconds(s.floorStorm),

@@ -175,7 +175,7 @@ func TestAlertValues(t *testing.T) {
 // TestAlertsThatCannotBe are refused, by the name of the value.
 func TestAlertsThatCannotBe(t *testing.T) {
 	for value, want := range map[string]string{
-		"NVSentinelBreakOn.enabled=false":    "prometheusRule.rules.NVSentinelBreakOn: there is no such alert; known are NVSentinelBMCUnreachable, ",
+		"NVSentinelBreakOn.enabled=false":    "prometheusRule.rules.NVSentinelBreakOn: unknown alert, use one of NVSentinelBMCUnreachable, ",
 		"NVSentinelBrakeOn.threshold=1":      "prometheusRule.rules.NVSentinelBrakeOn.threshold: this alert has none",
 		"NVSentinelFeedLag.thresold=1":       "'thresold' not allowed",
 		"NVSentinelFeedLag.threshold=many":   "/prometheusRule/rules/NVSentinelFeedLag/threshold",

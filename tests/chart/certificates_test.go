@@ -102,9 +102,9 @@ func TestSelfSignedPlugin(t *testing.T) {
 // TestCertificatesThatCannotBe are refused.
 func TestCertificatesThatCannotBe(t *testing.T) {
 	for want, with := range map[string]string{
-		"certManager.issuerRef.name is empty":                 "--set=certManager.enabled=true",
-		"certManager.enabled and cspPluginTls.selfSigned":     certManager + ",cspPluginTls.selfSigned=true",
-		"platformConnectorsGateway.tls needs both or neither": "--set=platformConnectorsGateway.tls.caConfigMapName=gateway-ca",
+		"certManager.issuerRef.name is empty":                    "--set=certManager.enabled=true",
+		"certManager.enabled and cspPluginTls.selfSigned are":    certManager + ",cspPluginTls.selfSigned=true",
+		"platformConnectorsGateway.tls requires both or neither": "--set=platformConnectorsGateway.tls.caConfigMapName=gateway-ca",
 	} {
 		if _, err := template(t, file("kwok"), with); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", with, err, want)

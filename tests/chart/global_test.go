@@ -116,7 +116,7 @@ func TestGlobalsOfAParent(t *testing.T) {
 	if out, said, err := helm(t, "template", "p", parent, "--set=global.dryRun=true,nvsentinel.nodeDrainer.dryRun=false"); err != nil || !strings.Contains(out, `- "--dry-run=true" # global.dryRun`) {
 		t.Errorf("the parent's dry run does not count: %s", said)
 	}
-	if _, said, err := helm(t, "template", "p", parent, "--set=global.dryrun=true"); err == nil || !strings.Contains(said, "global.dryrun: it is written global.dryRun") {
+	if _, said, err := helm(t, "template", "p", parent, "--set=global.dryrun=true"); err == nil || !strings.Contains(said, "global.dryrun: use global.dryRun") {
 		t.Errorf("a dry run that is misspelt: %v %s", err, said)
 	}
 }
@@ -131,8 +131,8 @@ func TestValuesOfTheEarlierOne(t *testing.T) {
 	}
 	for _, line := range []string{
 		"fault-quarantine: it is faultQuarantine now", "platformConnector: it is platformConnectors now", "socketPath: it is hostPaths.run now",
-		"mongodb-store: it is store.secretName now", "csp-health-monitor: it is cspHealthMonitor now", "preflight: it has no counterpart",
-		"global.janitor: it is janitor now", "global.qps: nothing here reads it", "nvsentinel convert-config values.yaml",
+		"mongodb-store: renamed to store.secretName", "csp-health-monitor: renamed to cspHealthMonitor", "preflight: it was removed",
+		"global.janitor: moved to janitor", "global.qps: unknown key", "nvsentinel convert-config values.yaml",
 	} {
 		if !strings.Contains(err.Error(), line) {
 			t.Errorf("the error does not say %q:\n%v", line, err)

@@ -142,7 +142,7 @@ func problems(pod corev1.PodTemplateSpec, there map[string]bool) []string {
 	volumes, mounted := map[string]bool{}, map[string]bool{}
 	for _, v := range pod.Spec.Volumes {
 		if volumes[v.Name] {
-			out = append(out, "volume "+v.Name+" is given twice")
+			out = append(out, "volume "+v.Name+" is a duplicate")
 		}
 		volumes[v.Name] = true
 		if v.ConfigMap != nil {

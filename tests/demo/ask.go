@@ -20,11 +20,11 @@ func ask(ctx context.Context, f *fleet.Fleet, o Options, wanted []string, args .
 	out, err := cmd.CombinedOutput()
 	fmt.Fprintf(o.Out, "\n$ nvsentinel %s\n%s", strings.Join(args, " "), out)
 	if err != nil {
-		return fmt.Errorf("asking nvsentinel %s: %w", strings.Join(args, " "), err)
+		return fmt.Errorf("running nvsentinel %s: %w", strings.Join(args, " "), err)
 	}
 	for _, want := range wanted {
 		if !strings.Contains(string(out), want) {
-			return fmt.Errorf("nvsentinel %s does not name %q", strings.Join(args, " "), want)
+			return fmt.Errorf("running nvsentinel %s: the output does not contain %q", strings.Join(args, " "), want)
 		}
 	}
 	return nil

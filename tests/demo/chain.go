@@ -51,7 +51,7 @@ equivalenceGroup = "reset"
 func repairedByAChain(ctx context.Context, f *fleet.Fleet, o Options, say func(string, ...any)) error {
 	s, err := follow(ctx, f, o, sense{node: chained, monitor: fleet.Monitor, check: "SysLogsXIDError", chain: true}, func() error {
 		line, err := f.WriteXID(chained, 1, chainedXID)
-		say("\nA fault that is repaired in steps: collect logs, reboot, validate. Written into the kernel log of %s:\n  %s\n", chained, line)
+		say("\nA fault that is repaired in steps: collect logs, reboot, validate. Kernel log line written on %s:\n  %s\n", chained, line)
 		return err
 	})
 	if err != nil {
@@ -59,7 +59,7 @@ func repairedByAChain(ctx context.Context, f *fleet.Fleet, o Options, say func(s
 	}
 	attempts := s.last.fault.Status.Remediation.Attempts
 	if len(attempts) != 1 || attempts[0].Chain != chainName {
-		return fmt.Errorf("the record names %d repairs, want one by the chain %s: %+v", len(attempts), chainName, attempts)
+		return fmt.Errorf("the record has %d repair attempts, want one with chain %s: %+v", len(attempts), chainName, attempts)
 	}
 	return ask(ctx, f, o, []string{
 		"for record " + s.last.fault.ID, "collect: Done", "reboot: Done", "validate: Done", "from reboot.boot", s.last.node.Status.NodeInfo.BootID,

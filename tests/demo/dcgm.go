@@ -15,7 +15,7 @@ func seenByDCGM(ctx context.Context, f *fleet.Fleet, o Options, say func(string,
 		return err
 	}
 	_, err = follow(ctx, f, o, sense{node: looked, monitor: fleet.GPUMonitor, check: "GpuDriverWatch"}, func() error {
-		say("A GPU of %s asks for a reboot, says the node's DCGM (a simulated one, by the real go-dcgm):\n", looked)
+		say("DCGM of node %s reports a GPU that requires a reboot (DCGM is simulated and is read through the real go-dcgm):\n", looked)
 		engine.UntilRestart(reading.Incident{System: 0x200, Health: reading.Fail, Code: 126, Entity: reading.Entity{Kind: reading.GPU, ID: 2}})
 		return nil
 	})

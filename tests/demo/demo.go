@@ -26,7 +26,7 @@ type Options struct {
 	// DCGM is the folder of fleet.BuildDCGM: a fault that DCGM sees follows that of the
 	// kernel log, on a node of its own. Empty leaves it out.
 	DCGM string
-	// StepLimit is how long one step may take before the demo has failed.
+	// StepLimit is Timeout of one step. before the demo has failed.
 	StepLimit time.Duration
 	// Evidence is a folder for the record and the Node before, during and
 	// after, as JSON; empty writes none.
@@ -72,16 +72,16 @@ func Run(ctx context.Context, o Options) error {
 		if buildErr != nil {
 			kubectl = "kubectl"
 		}
-		say("\nEverything keeps running until Ctrl-C. Look around with:\n"+
+		say("\nEverything keeps running until Ctrl-C. Inspect it with:\n"+
 			"  export KUBECONFIG=%s NVSENTINEL_STORE='%s'\n  alias kubectl=%s nvsentinel=%s\n"+
 			"  nvsentinel why %s\n  nvsentinel status\n  kubectl get nodes\n  kubectl get rebootnodes,repairruns\n  kubectl describe node %s\n"+
-			"Logs, kernel logs and the store are in %s.\nBreak another node:\n  echo '%s' > %s/machines/gpu-0/kernel/printk",
+			"Logs, kernel logs and the store are in %s.\nBreak another node with:\n  echo '%s' > %s/machines/gpu-0/kernel/printk",
 			f.Cluster.AdminKubeconfig(), f.DSN, kubectl, filepath.Join(o.Fleet.Bin, "nvsentinel"), faulty, faulty,
 			f.Dir, "NVRM: Xid (PCI:0000:11:00): 79, GPU has fallen off the bus.", f.Dir)
 		<-ctx.Done()
 	}
 	stop := f.Stop()
-	say("Stopped after %s; no process and no file is left.", time.Since(began).Round(time.Second))
+	say("Stopped after %s. No process or file is left.", time.Since(began).Round(time.Second))
 	return errors.Join(err, stop)
 }
 
@@ -89,7 +89,7 @@ func show(ctx context.Context, f *fleet.Fleet, o Options, say func(string, ...an
 	if err := f.AddWorkloads(ctx); err != nil {
 		return err
 	}
-	say("%d nodes are ready; %d processes run.", o.Fleet.Nodes, len(f.Services()))
+	say("%d nodes are Ready, %d processes are running.", o.Fleet.Nodes, len(f.Services()))
 	var before string
 	if o.PersistOnly {
 		var err error
@@ -100,7 +100,7 @@ func show(ctx context.Context, f *fleet.Fleet, o Options, say func(string, ...an
 	line := ""
 	story, err := follow(ctx, f, o, sense{node: faulty, monitor: fleet.Monitor, check: "SysLogsXIDError"}, func() (err error) {
 		if line, err = f.WriteXID(faulty, 3, xid); err == nil {
-			say("\nWritten into the kernel log of %s:\n  %s\n", faulty, line)
+			say("\nKernel log line written on %s:\n  %s\n", faulty, line)
 		}
 		return err
 	})
@@ -165,13 +165,13 @@ func persistOnly(ctx context.Context, f *fleet.Fleet, o Options, say func(string
 	if err != nil {
 		return "", err
 	}
-	say("\nWritten into the kernel log of %s, whose monitor says PERSIST_ONLY:\n  %s", watched, line)
+	say("\nKernel log line written on %s, whose monitor reports PERSIST_ONLY:\n  %s", watched, line)
 	err = until(ctx, o.StepLimit, "the PERSIST_ONLY record to be stored", func() (bool, error) {
 		records, err := f.Records(ctx, watched)
 		return len(records) > 0 && records[0].Event.ProcessingStrategy == record.PersistOnly, err
 	})
 	if err == nil {
-		say("It is stored. Now a PROCESS fault on %s goes the whole way.", faulty)
+		say("The record is stored. Next is a PROCESS fault on %s, which leads to remediation.", faulty)
 	}
 	return before, err
 }
@@ -190,10 +190,10 @@ func unchanged(ctx context.Context, f *fleet.Fleet, before string, say func(stri
 	}
 	for _, r := range records {
 		if r.Judged() || r.Status.NodeQuarantined != "" || r.Status.Remediation != nil {
-			return fmt.Errorf("record %s of a PERSIST_ONLY fault was acted upon", r.ID)
+			return fmt.Errorf("record %s of a PERSIST_ONLY fault led to an action", r.ID)
 		}
 	}
-	say("Node %s: %d record stored as PERSIST_ONLY; metadata, spec and conditions are byte-equal (%d bytes compared).", watched, len(records), len(after))
+	say("Node %s: %d record stored as PERSIST_ONLY, and metadata, spec and conditions are byte-equal (%d bytes compared).", watched, len(records), len(after))
 	say("Every step was verified against the API server and the store.")
 	return nil
 }
@@ -215,7 +215,7 @@ func until(ctx context.Context, limit time.Duration, what string, cond func() (b
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-deadline.C:
-			return errors.Join(fmt.Errorf("waited %s for %s", limit, what), last)
+			return errors.Join(fmt.Errorf("waited %s for %s, without success", limit, what), last)
 		case <-tick.C:
 		}
 	}

@@ -17,7 +17,7 @@ func (s *story) write(dir string) error {
 		return nil
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("making the folder of the evidence: %w", err)
+		return fmt.Errorf("creating the evidence directory: %w", err)
 	}
 	for name, value := range map[string]any{
 		"record.json": s.last.fault, "recovery.json": s.last.recovery,

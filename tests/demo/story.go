@@ -70,15 +70,15 @@ func newStory(f *fleet.Fleet, from sense, first *corev1.Node) *story {
 	add("platform-connectors", "condition "+from.check+"=True", func(_ *corev1.Node, f facts) bool {
 		return condition(f.node, from.check) == corev1.ConditionTrue || f.recovery.ID != ""
 	})
-	add("fault-quarantine", "judged: Matched", func(_ *corev1.Node, f facts) bool { return f.fault.Reason() == record.Matched })
+	add("fault-quarantine", "evaluated: Matched", func(_ *corev1.Node, f facts) bool { return f.fault.Reason() == record.Matched })
 	add("fault-quarantine", "node cordoned", func(_ *corev1.Node, f facts) bool {
 		return f.node.Spec.Unschedulable && f.node.Annotations[nodemark.SessionAnnotation] == f.fault.ID
 	})
 	add("node-drainer", "drained, no user pod left", func(_ *corev1.Node, f facts) bool {
 		return f.fault.Status.UserPodsEvictionStatus.Status == record.EvictionSucceeded && f.pods == 0
 	})
-	add("fault-remediation", "repair object created", func(_ *corev1.Node, f facts) bool { return len(f.repairs) == 1 })
-	add("janitor", "node claimed, signal sent", func(_ *corev1.Node, f facts) bool {
+	add("fault-remediation", "maintenance object created", func(_ *corev1.Node, f facts) bool { return len(f.repairs) == 1 })
+	add("janitor", "node claimed, reboot requested", func(_ *corev1.Node, f facts) bool {
 		return len(f.repairs) == 1 && conditionOf(f.repairs[0], "SignalSent") == "True"
 	})
 	add("csp-plugin-kwok", "boot id changed", func(first *corev1.Node, f facts) bool {
@@ -87,7 +87,7 @@ func newStory(f *fleet.Fleet, from sense, first *corev1.Node) *story {
 	add("janitor", "node Ready under the new boot", func(_ *corev1.Node, f facts) bool {
 		return len(f.repairs) == 1 && conditionOf(f.repairs[0], "NodeReady") == "True"
 	})
-	add("fault-remediation", "repair judged Healthy", func(_ *corev1.Node, f facts) bool { return record.Remediated(f.fault.Status) == "true" })
+	add("fault-remediation", "repair evaluated as Healthy", func(_ *corev1.Node, f facts) bool { return record.Remediated(f.fault.Status) == "true" })
 	add(from.monitor, "recovery reported and stored", func(_ *corev1.Node, f facts) bool { return f.recovery.ID != "" })
 	add("fault-quarantine", "fault cleared", func(_ *corev1.Node, f facts) bool { return f.fault.Status.AllCleared() })
 	add("platform-connectors", "condition "+from.check+"=False", func(_ *corev1.Node, f facts) bool { return condition(f.node, from.check) == corev1.ConditionFalse })
@@ -98,7 +98,7 @@ func newStory(f *fleet.Fleet, from sense, first *corev1.Node) *story {
 	add("kube-controller-manager", "node schedulable, no taint left", func(_ *corev1.Node, f facts) bool {
 		return f.fault.Status.AllCleared() && !f.node.Spec.Unschedulable && len(f.node.Spec.Taints) == 0
 	})
-	add("all of them", "every state label was borne", func(*corev1.Node, facts) bool { return s.labels.complete() })
+	add("all services", "all state labels observed", func(*corev1.Node, facts) bool { return s.labels.complete() })
 	if from.chain {
 		s.chainSteps()
 	}
@@ -209,17 +209,17 @@ func (s *story) verify(ctx context.Context) error {
 	}
 	for key := range f.node.Annotations {
 		fail(strings.HasPrefix(key, "quarantineHealthEvent") || strings.HasPrefix(key, "dgxc.nvidia.com/nvsentinel") ||
-			key == nodemark.LatestFaultRemediationState, "annotation %s is left on %s", key, s.name)
+			key == nodemark.LatestFaultRemediationState, "annotation %s remains on %s", key, s.name)
 	}
 	fail(!s.labels.complete(), "the state labels of %s were %s", s.name, s.labels)
-	fail(f.node.Labels[nodemark.StateLabel] != "", "label %s is left on %s", nodemark.StateLabel, s.name)
+	fail(f.node.Labels[nodemark.StateLabel] != "", "label %s remains on %s", nodemark.StateLabel, s.name)
 	fail(f.node.Spec.Unschedulable || len(f.node.Spec.Taints) > 0, "%s is not schedulable", s.name)
-	fail(len(f.repairs) != 1, "%d repair objects, want 1", len(f.repairs))
+	fail(len(f.repairs) != 1, "%d maintenance objects, want 1", len(f.repairs))
 	fail(record.Remediated(f.fault.Status) != "true", "faultRemediated is %s", record.Remediated(f.fault.Status))
 	fail(f.fault.Status.Remediation == nil || f.fault.Status.Remediation.Outcome != record.OutcomeSucceeded, "remediation has no outcome Succeeded")
 	fail(f.recovery.Status.NodeQuarantined != record.UnQuarantined, "the recovery did not release the node")
 	reboots, err := s.fleet.Reboots(s.name)
-	fail(err != nil, "reading the plugin's books: %v", err)
+	fail(err != nil, "reading the audit log of the plugin: %v", err)
 	fail(reboots != 1, "the plugin rebooted %s %d times, want 1", s.name, reboots)
 	nodes, err := s.fleet.Cluster.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {

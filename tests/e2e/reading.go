@@ -34,7 +34,7 @@ func (j *journey) reading(ctx context.Context) (string, error) {
 		return "", err
 	}
 	asViewer := "nvsentinel status --kubeconfig " + viewer
-	if _, err := j.says(ctx, time.Minute, asViewer, "needs the right to list pods"); err != nil {
+	if _, err := j.says(ctx, time.Minute, asViewer, "requires permission to list pods"); err != nil {
 		return "", err
 	}
 	// Both pods go, one after the other, while somebody reads again and again.
@@ -64,7 +64,7 @@ func (j *journey) reading(ctx context.Context) (string, error) {
 	if err := j.upgrade(ctx, "watch", let, `--set-string platformConnectorsGateway.inspectAddress=`); err != nil {
 		return "", err
 	}
-	if _, err := j.says(ctx, time.Minute, asViewer, "does not let its store be read"); err != nil {
+	if _, err := j.says(ctx, time.Minute, asViewer, "does not serve its store"); err != nil {
 		return "", err
 	}
 	if err := j.upgrade(ctx, "watch", let); err != nil {

@@ -30,8 +30,8 @@ import (
 const (
 	waitsForAPerson = "gpu-0" // quarantined before, recovers within the brake
 	inMidDrain      = "gpu-1" // a pod's budget holds it up, and goes within the brake
-	drained         = "gpu-2" // the repair object is about to be created
-	unsignalled     = "gpu-3" // the repair object is there, the signal about to be sent
+	drained         = "gpu-2" // the maintenance object is about to be created
+	unsignalled     = "gpu-3" // the maintenance object is there, the signal about to be sent
 	fresh           = "gpu-4" // has its faults within the brake
 
 	guard = "guard" // the pod that holds up the drain
@@ -181,7 +181,7 @@ func (b *braking) within(gpu int) {
 		"fault-remediation": drained, "janitor": unsignalled,
 		"fault-quarantine": "", // all it knows, if it was killed
 	} {
-		b.says(b.replicas(room), "the emergency brake is on", node)
+		b.says(b.replicas(room), "the emergency stop is on", node)
 	}
 	if _, err := b.fleet.WriteXID(fresh, gpu, 79); err != nil {
 		b.Fatal(err)
@@ -190,7 +190,7 @@ func (b *braking) within(gpu int) {
 		records, err := b.fleet.Records(ctx, fresh)
 		held := 0
 		for _, r := range records {
-			if v := r.Status.QuarantineVerdict; v != nil && r.Reason() == record.Held && strings.Contains(v.Detail, "the emergency brake is on") {
+			if v := r.Status.QuarantineVerdict; v != nil && r.Reason() == record.Held && strings.Contains(v.Detail, "the emergency stop is on") {
 				held++
 			}
 		}
@@ -206,7 +206,7 @@ func (b *braking) leaders() (out []*Service) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		out = append(out, b.says(b.replicas(room), "leader seen", *lease.Spec.HolderIdentity, `"self":true`))
+		out = append(out, b.says(b.replicas(room), "leader observed", *lease.Spec.HolderIdentity, `"self":true`))
 	}
 	return out
 }
@@ -229,7 +229,7 @@ func (b *braking) stillStanding() {
 		b.Errorf("the guard's pod: %v", err)
 	}
 	if n := b.objects(ctx, drained); n != 0 {
-		b.Errorf("%d repair objects for %s", n, drained)
+		b.Errorf("%d maintenance objects for %s", n, drained)
 	}
 	if books, err := b.fleet.Books(); err != nil || len(books) != 0 {
 		b.Errorf("the plugin was asked %v, %v", books, err)
@@ -399,7 +399,7 @@ func (b *braking) says(processes []*Service, words ...string) (who *Service) {
 	return who
 }
 
-// objects counts the repair objects for a node.
+// objects counts the maintenance objects for a node.
 func (b *braking) objects(ctx context.Context, node string) (n int) {
 	b.Helper()
 	list, err := b.fleet.Cluster.Dynamic().Resource(rebootNodes).List(ctx, metav1.ListOptions{})

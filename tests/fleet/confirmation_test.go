@@ -62,7 +62,7 @@ func TestASecondSignal(t *testing.T) {
 		return n == 1, err
 	})
 	s.until(func(ctx context.Context) (bool, error) { return s.inService(ctx, bothSay) })
-	s.tells(bothSay, `by rule "lost-gpu"`, "not acted upon alone (Unconfirmed)", "which confirms it", "confirmed: acted upon as record")
+	s.tells(bothSay, `by rule "lost-gpu"`, "not processed on its own (Unconfirmed)", "which confirms the fault", "confirmed and processed as record")
 	s.nothingElse()
 }
 

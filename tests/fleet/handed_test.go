@@ -80,7 +80,7 @@ func TestHandedToTheQuarantine(t *testing.T) {
 		return apierrors.IsNotFound(err), nil
 	})
 	if n, err := b.fleet.Reboots(handed); n != 1 || err != nil || b.objects(t.Context(), handed) != 1 {
-		t.Errorf("%d reboots, %v; %d repair objects", n, err, b.objects(t.Context(), handed))
+		t.Errorf("%d reboots, %v; %d maintenance objects", n, err, b.objects(t.Context(), handed))
 	}
 	b.toldOnce()
 	for _, point := range betweenWrites {

@@ -50,7 +50,7 @@ func (f *Fleet) Why(ctx context.Context, node string, flags ...string) ([]byte, 
 	args := append([]string{"why", node, "--store", f.own, "--kubeconfig", f.Cluster.AdminKubeconfig()}, flags...)
 	out, err := exec.CommandContext(ctx, filepath.Join(f.options.Bin, "nvsentinel"), args...).CombinedOutput()
 	if err != nil {
-		return out, fmt.Errorf("asking nvsentinel why %s: %w: %.300s", node, err, out)
+		return out, fmt.Errorf("running nvsentinel why %s: %w: %.300s", node, err, out)
 	}
 	return out, nil
 }

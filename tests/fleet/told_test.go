@@ -259,7 +259,7 @@ func (w *told) repairing(node string) {
 	})
 }
 
-// waitsForBackoff says in the janitor's place that a repair failed.
+// waitsForBackoff says in the janitor's place that a maintenance failed.
 func (w *told) waitsForBackoff(node string) {
 	w.repairing(node)
 	objects := w.fleet.Cluster.Dynamic().Resource(rebootNodes)

@@ -28,7 +28,7 @@ const (
 	awaitsRecovery = "gpu-0" // repaired; the monitor has not reported its recovery
 	draining       = inMidDrain
 	quarantined    = "gpu-2" // node-drainer has not begun
-	remediating    = "gpu-3" // the repair object is there, the signal about to be sent
+	remediating    = "gpu-3" // the maintenance object is there, the signal about to be sent
 	heldBack       = "gpu-4" // its fault is Held by the emergency brake
 
 	enriched = "gpu-5" // its record has fields that nobody knows
@@ -126,7 +126,7 @@ func (v *versions) change(folder func(room string) string) {
 }
 
 // inEveryPhase brings one node into every phase. node-drainer and the janitor stand still
-// then, and the emergency brake is on.
+// then, and the emergency stop is on.
 func (v *versions) inEveryPhase() {
 	v.Helper()
 	f := v.fleet
@@ -170,7 +170,7 @@ func (v *versions) goesOn() {
 		})
 		v.until(func(ctx context.Context) (bool, error) { return v.inService(ctx, node) })
 		if n, err := v.fleet.Reboots(node); n != v.waves || err != nil || v.objects(v.Context(), node) != v.waves {
-			v.Errorf("%s: %d reboots and %d repair objects after %d faults, %v", node, n, v.objects(v.Context(), node), v.waves, err)
+			v.Errorf("%s: %d reboots and %d maintenance objects after %d faults, %v", node, n, v.objects(v.Context(), node), v.waves, err)
 		}
 		v.told(node)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // Keep writes what is left of a trip into a folder: its plan and what it
-// broke, the records, the Node and its repair objects as JSON, and the logs of
+// broke, the records, the Node and its maintenance objects as JSON, and the logs of
 // the control services, of the node's own and of Kubernetes' simulation.
 func (r Result) Keep(ctx context.Context, j *Journey, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -27,7 +27,7 @@ const (
 	CleanStart     = "a re-created node starts clean"
 	ItEnds         = "every trip ends"
 	NothingRepeats = "nothing is applied twice"
-	NoEviction     = "no pod is evicted once the session is over"
+	NoEviction     = "no pod is evicted once the quarantine session has ended"
 	ProvenRecovery = "no recovery without a proven reboot"
 	NothingAgain   = "no session comes back after its end"
 	BadInput       = "malformed events are answered and change nothing"
@@ -158,7 +158,7 @@ func (t *trip) check(ctx context.Context, j *Journey) ([]Violation, error) {
 		return nil, err
 	}
 	if len(objects) > 1 {
-		add(NothingRepeats, "%d repair objects: %v", len(objects), objects)
+		add(NothingRepeats, "%d maintenance objects: %v", len(objects), objects)
 	}
 	if t.scenario == OutboxLost {
 		n, err := t.recoveries(ctx)

@@ -18,7 +18,7 @@ import (
 var (
 	seeds     = flag.Int("seeds", 0, "trips of the kill journey; 0 is one on each store")
 	firstSeed = flag.Uint64("first-seed", 1, "seed of the first trip")
-	evidence  = flag.String("evidence", "", "folder for what failed trips leave behind; empty shows the end of the logs")
+	evidence  = flag.String("evidence", "", "Directory for the artifacts of failed runs.; empty shows the end of the logs")
 	prebuilt  = flag.String("bin", "", "folder of services built with -tags crashpoints; empty builds them")
 )
 

@@ -15,7 +15,7 @@ import (
 	"github.com/nvidia/nvsentinel/tests/demo"
 )
 
-// objects are the repair objects of the node.
+// objects are the maintenance objects of the node.
 func (t *trip) objects(ctx context.Context) ([]unstructured.Unstructured, error) {
 	list, err := t.fleet.Cluster.Dynamic().Resource(demo.RebootNodes).List(ctx, metav1.ListOptions{})
 	if err != nil {

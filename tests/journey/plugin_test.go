@@ -85,12 +85,12 @@ func writeToken(ctx context.Context, f *fleet.Fleet, file, account string) error
 }
 
 func denied(t *testing.T, trip *trip) {
-	const why = `"system:serviceaccount:nvsentinel:stranger" is not admitted`
+	const why = `"system:serviceaccount:nvsentinel:stranger" is not an allowed identity`
 	if err := trip.fault(3, 79); err != nil {
 		t.Fatal(err)
 	}
 	var object unstructured.Unstructured
-	err := trip.until(t.Context(), "the denial on the repair object and in the record", func(ctx context.Context) (bool, error) {
+	err := trip.until(t.Context(), "the denial on the maintenance object and in the record", func(ctx context.Context) (bool, error) {
 		list, err := trip.objects(ctx)
 		if err != nil || len(list) == 0 {
 			return false, err
@@ -156,15 +156,15 @@ func downAtTheFault(t *testing.T, trip *trip) {
 	}
 	list, err := trip.objects(t.Context())
 	if err != nil || len(list) != 1 {
-		t.Fatalf("%d repair objects, %v; want 1", len(list), err)
+		t.Fatalf("%d maintenance objects, %v; want 1", len(list), err)
 	}
 	if status, message := condition(list[0], "Succeeded"); status != "True" {
 		t.Errorf("Succeeded is %s: %s", status, message)
 	}
-	t.Log("one reboot, and one repair object, which succeeded")
+	t.Log("one reboot, and one maintenance object, which succeeded")
 }
 
-// condition is a repair object's.
+// condition is a maintenance object's.
 func condition(object unstructured.Unstructured, kind string) (status, message string) {
 	list, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 	for _, x := range list {

@@ -39,7 +39,7 @@ const (
 	Returned Scenario = "deleted and back"
 	// Replaced: another machine takes the node's name in mid-drain.
 	Replaced Scenario = "another machine"
-	// TooLate: a person releases the node when the repair object exists and
+	// TooLate: a person releases the node when the maintenance object exists and
 	// the janitor, which was frozen, has not acted on it.
 	TooLate Scenario = "released before the signal"
 	// OutboxLost: the monitor's state is lost in mid-drain, which proves no
@@ -187,7 +187,7 @@ func (t *trip) guardMustStay() bool {
 }
 
 func (t *trip) releaseBeforeTheSignal(ctx context.Context) error {
-	err := t.until(ctx, "the repair object", func(ctx context.Context) (bool, error) {
+	err := t.until(ctx, "the maintenance object", func(ctx context.Context) (bool, error) {
 		names, err := t.repairs(ctx)
 		return len(names) > 0, err
 	})
@@ -335,7 +335,7 @@ func (t *trip) loseOutbox(ctx context.Context) error {
 // byHand is who the cluster's administrator is.
 const byHand = "local-cluster-admin"
 
-// uncordon is a person's hand, who says by the same write that the session is over, as
+// uncordon is a person's hand, who says by the same write that the quarantine session has ended, as
 // nvsentinel release does: an uncordon alone releases nothing in a repair.
 func (t *trip) uncordon(ctx context.Context) error {
 	return t.insist(ctx, "a person's uncordon", func(ctx context.Context) error {

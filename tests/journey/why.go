@@ -45,8 +45,8 @@ func (j *Journey) ask(ctx context.Context, node string) strand {
 var told = struct{ phases, nothing []string }{
 	phases: []string{"needs-human", "gone", "remediating", "draining", "quarantined", "recovering", "releasing", "held", "unjudged"},
 	nothing: []string{
-		"waiting for node-drainer", "waiting for fault-quarantine's verdict", "waiting for fault-quarantine to mark the Node",
-		"drained; waiting for fault-remediation", "pods are being evicted",
+		"waiting for node-drainer", "waiting for the evaluation by fault-quarantine", "waiting for fault-quarantine to set the node marks",
+		"drained, waiting for fault-remediation", "pods are being evicted",
 	},
 }
 

@@ -9,7 +9,7 @@ func TestAStrandIsExplained(t *testing.T) {
 		`{"standing":{"phase":"remediating","reason":"attempt 1: RebootNode gpu-4-9eb542f3: WaitPods: training/guard-gpu-4"}}`: true,
 		// What it said of seed 770005.
 		`{"standing":{"phase":"remediating","reason":"attempt 1: RebootNode gpu-4-9eb542f3: Reserved"}}`: false,
-		`{"standing":{"phase":"quarantined","reason":"drained; waiting for fault-remediation"}}`:         false,
+		`{"standing":{"phase":"quarantined","reason":"drained, waiting for fault-remediation"}}`:         false,
 		`{"standing":{"phase":"draining"}}`:   false,
 		`{"standing":{"phase":"in-service"}}`: false,
 		`! store not read`:                    false,

@@ -57,7 +57,7 @@ func connector() []Fault {
 
 func quarantine() []Fault {
 	const service = "fault-quarantine/internal/reconciler/"
-	const seen = "		return seen, fmt.Errorf(\"reading the session of node %s: %w\", name, err)\n	}\n"
+	const seen = "		return seen, fmt.Errorf(\"reading the quarantine session of node %s: %w\", name, err)\n	}\n"
 	return []Fault{
 		{
 			Name: "fault-quarantine/skip-stamp", What: "no judgement and no finished quarantine is written to the store",

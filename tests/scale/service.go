@@ -88,7 +88,7 @@ func (p *process) address() string {
 	address := ""
 	for line := range bytes.Lines(text) {
 		var said struct{ Msg, Address string }
-		if bytes.Contains(line, []byte("serving probes and metrics")) && json.Unmarshal(line, &said) == nil {
+		if bytes.Contains(line, []byte("probe and metrics server started")) && json.Unmarshal(line, &said) == nil {
 			address = said.Address
 		}
 	}

@@ -90,7 +90,7 @@ func (s *site) startCluster(ctx context.Context) (err error) {
 	config := s.cluster.RESTConfig()
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	if s.client, err = kubernetes.NewForConfig(config); err != nil {
-		return fmt.Errorf("making a client: %w", err)
+		return fmt.Errorf("creating a client: %w", err)
 	}
 	return nil
 }

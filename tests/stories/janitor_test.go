@@ -18,7 +18,7 @@ var rebootPolicy = janitor.Policy{Timeout: 25 * time.Minute, ResendAfter: 10 * t
 // terminations is the equivalence group of the objects that are TerminateNodes.
 const terminations = "terminate"
 
-// janitor takes every repair object as far as it gets now.
+// janitor takes every maintenance object as far as it gets now.
 func (w *world) janitor() {
 	for _, o := range w.inOrder() {
 		for range 8 {

@@ -193,7 +193,7 @@ func (w *world) remediate() {
 	w.t.Fatalf("the repair does not come to rest:\n%s", w.out.String())
 }
 
-// sweep drops the claims of repair objects that do not exist.
+// sweep drops the claims of maintenance objects that do not exist.
 func (w *world) sweep() {
 	if w.node == nil {
 		return

@@ -29,7 +29,7 @@ import (
 //	boot B, node-deleted        the machine comes back under another boot; the object goes
 //	ready yes|no                the Node's condition
 //	kubelet dead|alive          which changes no condition by itself
-//	claim UID                   a repair object claims the Node
+//	claim UID                   a maintenance object claims the Node
 //	fault ID ..., recovery ID ...  an event is stored; see event
 //	pod NAMESPACE/NAME          is on the node; pod-ends takes it away
 //	monitor starts              with an outbox of its own that numbers the events

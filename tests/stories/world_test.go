@@ -1,7 +1,7 @@
 // Package stories tells what becomes of a node as scripts, with the decisions
 // of all services and none of their effects: the ledger, the marks, the drain's
 // and the repair's plan and the reboot's decisions work on one Node, its pods,
-// its records and its repair objects, all in memory.
+// its records and its maintenance objects, all in memory.
 package stories
 
 import (
@@ -70,7 +70,7 @@ type world struct {
 	out             strings.Builder
 }
 
-// object is a repair object and what the janitor wrote into it.
+// object is a maintenance object and what the janitor wrote into it.
 type object struct {
 	janitor.Object
 	name      string
@@ -79,7 +79,7 @@ type object struct {
 	createdAt time.Time
 	health    healthrule.Result
 	unsent    bool
-	over      bool // refused because the session is over
+	over      bool // refused because the quarantine session has ended
 	observed  string
 }
 
@@ -150,7 +150,7 @@ func (w *world) list(s record.Selector) []record.Record {
 	return out
 }
 
-// inOrder lists the repair objects by their age.
+// inOrder lists the maintenance objects by their age.
 func (w *world) inOrder() []*object {
 	return slices.SortedFunc(maps.Values(w.objects), func(a, b *object) int {
 		return cmp.Or(a.createdAt.Compare(b.createdAt), cmp.Compare(a.UID, b.UID))

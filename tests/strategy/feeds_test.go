@@ -44,7 +44,7 @@ func TestEveryServiceReadsItsNamedFeed(t *testing.T) {
 // TestEveryServiceThatActsIsGivenPROCESSOnly: what such a service opens goes through
 // store.Acting before anything else gets it, so that no selector of its own can
 // forget the strategy. fault-quarantine alone is also given what its publishers said
-// last, to tell of stranded faults.
+// last, to tell of orphaned faults.
 func TestEveryServiceThatActsIsGivenPROCESSOnly(t *testing.T) {
 	for file, uses := range map[string][]string{
 		"fault-quarantine/faultquarantine.go":   {"opened, err := storeopen.Open(", "opened.Close()", "records := store.Acting(opened)", "Said: opened,"},

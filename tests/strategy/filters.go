@@ -186,7 +186,7 @@ func connector() []Filter {
 		},
 		{
 			"platform-connectors", "an observed fault is cleared by nobody", room + "internal/cluster/clearing.go",
-			"	case !r.Acts():\n		return \"it is PERSIST_ONLY: nothing acts on it\"\n", "",
+			"	case !r.Acts():\n		return \"the record is PERSIST_ONLY and leads to no action\"\n", "",
 			"./" + room + "internal/cluster", "TestRefused",
 		},
 	}
@@ -347,7 +347,7 @@ func exporter() []Filter {
 func stranded() []Filter {
 	const file, pkg, run = "store-client/store/stranded.go", "./store-client/store", "TestOf"
 	return []Filter{
-		{"stranded faults", "an open fault that acts", file, "range record.Acting(open) {", "range open {", pkg, run},
-		{"stranded faults", "... whose publisher says PERSIST_ONLY by now", file, "known && !waits && !now.Acts() && now", "known && !waits && now", pkg, run},
+		{"orphaned faults", "an open fault that acts", file, "range record.Acting(open) {", "range open {", pkg, run},
+		{"orphaned faults", "... whose publisher says PERSIST_ONLY by now", file, "known && !waits && !now.Acts() && now", "known && !waits && now", pkg, run},
 	}
 }

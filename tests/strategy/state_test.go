@@ -18,7 +18,7 @@ import (
 type state map[string]string
 
 // passing are the kinds that are left out: a lease is renewed by its holder,
-// Endpoints are told by their slices, and a ComponentStatus is no object.
+// Endpoints are told by their slices, and a ComponentStatus is not an object.
 var passing = map[string]bool{"leases": true, "endpoints": true, "componentstatuses": true}
 
 // look reads every object that the API server serves.

@@ -277,7 +277,7 @@ func scrape(ctx context.Context, log string) (string, error) {
 	address := ""
 	for line := range strings.SplitSeq(string(text), "\n") {
 		var said struct{ Msg, Address string }
-		if json.Unmarshal([]byte(line), &said) == nil && said.Msg == "serving probes and metrics" {
+		if json.Unmarshal([]byte(line), &said) == nil && said.Msg == "probe and metrics server started" {
 			address = said.Address
 		}
 	}

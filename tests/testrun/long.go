@@ -41,7 +41,7 @@ func LongTests(root string) (map[string][]string, error) {
 		return nil
 	})
 	if err == nil && len(found) == 0 {
-		err = errors.New("looking for long tests: there is none")
+		err = errors.New("looking for long tests: file not found")
 	}
 	return found, err
 }

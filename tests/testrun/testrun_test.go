@@ -138,7 +138,7 @@ func TestLongTests(t *testing.T) {
 	}{
 		"calls it":       {"func TestA(t *testing.T) {\n\ttestkit.Long(t, \"why\")\n}", map[string][]string{"./room": {"TestA"}}, ""},
 		"in a subtest":   {"func TestB(t *testing.T) {\n\tt.Run(\"x\", func(t *testing.T) { testkit.Long(t, \"why\") })\n}", map[string][]string{"./room": {"TestB"}}, ""},
-		"does not":       {"func TestC(t *testing.T) { other.Long(t, \"why\"); Long() }", nil, "there is none"},
+		"does not":       {"func TestC(t *testing.T) { other.Long(t, \"why\"); Long() }", nil, "file not found"},
 		"through others": {"func stage(t *testing.T) { testkit.Long(t, \"why\") }", nil, "stage calls testkit.Long and is no test"},
 		"no Go":          {"func (", nil, "room_test.go"},
 	} {

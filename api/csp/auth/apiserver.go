@@ -44,11 +44,11 @@ func InCluster() (*APIServer, error) {
 func NewAPIServer(url, caFile, tokenFile string) (*APIServer, error) {
 	pem, err := os.ReadFile(caFile)
 	if err != nil {
-		return nil, fmt.Errorf("reading the authorities of the API server: %w", err)
+		return nil, fmt.Errorf("reading the CA certificates of the API server: %w", err)
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("reading the authorities of the API server: %s holds no certificate", caFile)
+		return nil, fmt.Errorf("reading the CA certificates of the API server: %s contains no certificate", caFile)
 	}
 	transport := &http.Transport{
 		TLSClientConfig:   &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
@@ -93,11 +93,11 @@ func (a *APIServer) Review(ctx context.Context, token, audience string) (Review,
 		Spec: reviewSpec{Token: token, Audiences: []string{audience}},
 	})
 	if err != nil {
-		return Review{}, fmt.Errorf("encoding a token review: %w", err)
+		return Review{}, fmt.Errorf("encoding the TokenReview: %w", err)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.url, bytes.NewReader(body))
 	if err != nil {
-		return Review{}, fmt.Errorf("asking the API server about a token: %w", err)
+		return Review{}, fmt.Errorf("requesting a TokenReview: %w", err)
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(own)))
@@ -107,15 +107,15 @@ func (a *APIServer) Review(ctx context.Context, token, audience string) (Review,
 func (a *APIServer) ask(req *http.Request) (review Review, err error) {
 	resp, err := a.client.Do(req)
 	if err != nil {
-		return Review{}, fmt.Errorf("asking the API server about a token: %w", err)
+		return Review{}, fmt.Errorf("requesting a TokenReview: %w", err)
 	}
 	defer func() { err = errors.Join(err, resp.Body.Close()) }()
 	if resp.StatusCode/100 != 2 {
-		return Review{}, fmt.Errorf("asking the API server about a token: it answered %s", resp.Status)
+		return Review{}, fmt.Errorf("requesting a TokenReview: the API server returned %s", resp.Status)
 	}
 	var got tokenReview
 	if err := json.NewDecoder(io.LimitReader(resp.Body, answerLimit)).Decode(&got); err != nil {
-		return Review{}, fmt.Errorf("reading a token review: %w", err)
+		return Review{}, fmt.Errorf("decoding the TokenReview: %w", err)
 	}
 	s := got.Status
 	return Review{Authenticated: s.Authenticated, Username: s.User.Username, Audiences: s.Audiences, Problem: s.Error}, nil

@@ -115,7 +115,7 @@ func New(r Reviewer, p Policy) (*Check, error) {
 		problems = append(problems, errors.New("the allowed identities are empty"))
 	}
 	if err := errors.Join(problems...); err != nil {
-		return nil, fmt.Errorf("making the check of callers: %w", err)
+		return nil, fmt.Errorf("creating the authentication of callers: %w", err)
 	}
 	if p.CacheFor == 0 {
 		p.CacheFor = DefaultCacheFor
@@ -164,7 +164,7 @@ func (c *Check) Admit(ctx context.Context) error {
 		return err
 	}
 	if len(token) > maxToken {
-		return status.Errorf(codes.Unauthenticated, "the token has %d bytes, at most %d", len(token), maxToken)
+		return status.Errorf(codes.Unauthenticated, "the token has %d bytes, the limit is %d", len(token), maxToken)
 	}
 	sum := sha256.Sum256([]byte(token))
 	known, before, refused := c.known(sum)
@@ -196,7 +196,7 @@ func (c *Check) judge(review Review) error {
 	case !slices.Contains(review.Audiences, c.policy.Audience):
 		return status.Errorf(codes.Unauthenticated, "the token is not meant for audience %q", c.policy.Audience)
 	case !slices.Contains(c.policy.Allowed, review.Username):
-		return status.Errorf(codes.PermissionDenied, "%q is not admitted", review.Username)
+		return status.Errorf(codes.PermissionDenied, "%q is not an allowed identity", review.Username)
 	}
 	return nil
 }
@@ -209,7 +209,7 @@ func (c *Check) enter(ctx context.Context) (leave func(), err error) {
 	case c.slots <- struct{}{}:
 		return func() { <-c.slots }, nil
 	case <-ctx.Done():
-		return nil, errors.New("too many tokens are being verified")
+		return nil, errors.New("too many concurrent token reviews, retry later")
 	}
 }
 
@@ -218,19 +218,19 @@ func bearer(ctx context.Context) (string, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	values := md.Get("authorization")
 	if len(values) != 1 {
-		return "", status.Errorf(codes.Unauthenticated, "the call has %d authorization entries, want one", len(values))
+		return "", status.Errorf(codes.Unauthenticated, "the request has %d authorization entries, expected one", len(values))
 	}
 	scheme, token, _ := strings.Cut(values[0], " ")
 	token = strings.TrimSpace(token)
 	if !strings.EqualFold(scheme, "bearer") || token == "" {
-		return "", status.Error(codes.Unauthenticated, "the authorization is no bearer token")
+		return "", status.Error(codes.Unauthenticated, "the authorization is not a bearer token")
 	}
 	return token, nil
 }
 
 // notReviewed asks the caller to come again.
 func notReviewed(err error) error {
-	s := status.New(codes.Unavailable, "the token can not be verified: "+err.Error())
+	s := status.New(codes.Unavailable, "the token cannot be verified: "+err.Error())
 	if detailed, err := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(reviewRetry)}); err == nil {
 		s = detailed
 	}

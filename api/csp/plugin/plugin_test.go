@@ -199,7 +199,7 @@ func TestUnixSocketIsReplaced(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := plugin.ListenAndServe(t.Context(), "unix://"+file, &cloud{}, plugin.Options{}); err == nil || !strings.Contains(err.Error(), "is no socket") {
+	if err := plugin.ListenAndServe(t.Context(), "unix://"+file, &cloud{}, plugin.Options{}); err == nil || !strings.Contains(err.Error(), "is not a socket") {
 		t.Errorf("a file in the place of the socket: %v", err)
 	}
 }

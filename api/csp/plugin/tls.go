@@ -48,11 +48,11 @@ func (t TLS) config() (*tls.Config, error) {
 	}
 	text, err := os.ReadFile(t.ClientCAFile)
 	if err != nil {
-		return nil, fmt.Errorf("reading the authorities of the callers: %w", err)
+		return nil, fmt.Errorf("reading the client CA certificates: %w", err)
 	}
 	c.ClientCAs, c.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
 	if !c.ClientCAs.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("reading the authorities of the callers: %s holds no certificate", t.ClientCAFile)
+		return nil, fmt.Errorf("reading the client CA certificates: %s contains no certificate", t.ClientCAFile)
 	}
 	return c, nil
 }
@@ -96,13 +96,13 @@ func discard(ctx context.Context, path string) error {
 		return fmt.Errorf("listening for the janitor: %w", err)
 	}
 	if info.Mode()&os.ModeSocket == 0 {
-		return fmt.Errorf("listening for the janitor: %s is no socket", path)
+		return fmt.Errorf("listening for the janitor: %s is not a socket", path)
 	}
 	if conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path); err == nil {
-		return errors.Join(fmt.Errorf("listening for the janitor: somebody listens on %s", path), conn.Close())
+		return errors.Join(fmt.Errorf("listening for the janitor: another process listens on %s", path), conn.Close())
 	}
 	if err := os.Remove(path); err != nil {
-		return fmt.Errorf("removing a dead socket: %w", err)
+		return fmt.Errorf("removing a stale socket: %w", err)
 	}
 	return nil
 }

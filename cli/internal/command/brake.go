@@ -13,13 +13,13 @@ func brakeCommand(o *options, code *int) *cobra.Command {
 	var reason string
 	c := &cobra.Command{
 		Use:   "brake on|off",
-		Short: "Pull the emergency brake, or let it go: no cordons, evictions, repair objects, signals",
-		Long: `Pull the emergency brake of the installation, or let it go. It writes the ConfigMap
-` + brake.Name + `, in your name and by your own rights (get, create and patch of
-configmaps in the installation's namespace); every replica of every service follows
-within seconds, and across restarts. While it is on nothing is cordoned, evicted,
-repaired or signalled; recoveries and releases go on. Needs no store. status shows how
-it stands.
+		Short: "Pause all actions: no cordons, evictions, maintenance objects or signals",
+		Long: `Activate the emergency stop of the installation. The command writes the ConfigMap
+` + brake.Name + ` with your user name and your permissions (get, create and patch of
+configmaps in the namespace of the installation). Every replica of every service observes it
+within seconds, also after a restart. While it is active, no service cordons, evicts,
+remediates or signals. Recoveries and releases continue. The command needs no store.
+Run nvsentinel status to see the state, and nvsentinel resume to end it.
 ` + exitCodes,
 		Example:   "  nvsentinel brake on --reason \"wrong firmware catalogue\"\n  nvsentinel brake off --reason \"catalogue mended\"",
 		ValidArgs: []string{"on", "off"},
@@ -29,7 +29,7 @@ it stands.
 			return o.brake(c.Context(), brake.State{On: args[0] == "on", Reason: reason})
 		},
 	}
-	c.Flags().StringVar(&reason, "reason", "", "why, for everybody who asks")
+	c.Flags().StringVar(&reason, "reason", "", "Reason that status shows to all users.")
 	return c
 }
 
@@ -46,7 +46,7 @@ func (o *options) brake(ctx context.Context, want brake.State) error {
 		return coded{err, ExitFailed}
 	}
 	if now.On == want.On {
-		fmt.Fprintf(o.program.Out, "already so: %s\n", now)
+		fmt.Fprintf(o.program.Out, "no change: %s\n", now)
 		return nil
 	}
 	if want.By, err = userName(ctx, cluster); err != nil {
@@ -55,6 +55,6 @@ func (o *options) brake(ctx context.Context, want brake.State) error {
 	if err := brake.Set(ctx, cluster.Clientset, o.namespace, want); err != nil {
 		return coded{err, ExitFailed}
 	}
-	fmt.Fprintf(o.program.Out, "%s; every service of namespace %s follows within seconds\n", want, o.namespace)
+	fmt.Fprintf(o.program.Out, "%s, and every service of namespace %s follows within seconds\n", want, o.namespace)
 	return nil
 }

@@ -56,22 +56,22 @@ func TestBrake(t *testing.T) {
 		t.Helper()
 		return run(t, p, append([]string{verb, "-n", namespace, "--kubeconfig", kubeconfig}, args...)...)
 	}
-	ask("status", w.viewer).expect(t, command.ExitWhole, "  emergency brake OFF\n", "")
-	run(t, command.Program{}, "brake", "off", "-n", namespace, "--kubeconfig", operator).expect(t, command.ExitWhole, "already so: emergency brake OFF\n", "")
+	ask("status", w.viewer).expect(t, command.ExitWhole, "  emergency stop OFF\n", "")
+	run(t, command.Program{}, "brake", "off", "-n", namespace, "--kubeconfig", operator).expect(t, command.ExitWhole, "no change: emergency stop OFF\n", "")
 	on := run(t, command.Program{}, "brake", "on", "-n", namespace, "--kubeconfig", operator, "--reason", "wrong catalogue")
-	on.expect(t, command.ExitWhole, "emergency brake ON, switched by system:serviceaccount:operators:brake-operator: wrong catalogue; every service", "")
+	on.expect(t, command.ExitWhole, "emergency stop ON, switched by system:serviceaccount:operators:brake-operator: wrong catalogue; every service", "")
 	const says = ", switched by system:serviceaccount:operators:brake-operator: wrong catalogue"
 	ask("brake", operator, "on", "--reason", "another").expect(t, command.ExitWhole, says, "")
 	ask("status", w.viewer).expect(t, command.ExitWhole, says, "")
-	ask("status", w.viewer).expect(t, command.ExitWhole, "! emergency brake ON since ", "")
+	ask("status", w.viewer).expect(t, command.ExitWhole, "! emergency stop ON since ", "")
 	ask("why", w.viewer, w.node.Name).expect(t, command.ExitWhole, says, "")
 	fleet := decode[timeline.Fleet](t, ask("status", w.viewer, "-o", "json"))
 	if b := fleet.Brake; !b.Read || !b.On || b.Reason != "wrong catalogue" || b.Since.IsZero() {
 		t.Errorf("brake %+v", b)
 	}
 	ask("brake", w.viewer, "off").expect(t, command.ExitFailed, "", "forbidden")
-	ask("brake", operator, "off").expect(t, command.ExitWhole, "emergency brake OFF, switched by", "")
-	ask("status", w.viewer).expect(t, command.ExitWhole, "  emergency brake OFF since ", "")
+	ask("brake", operator, "off").expect(t, command.ExitWhole, "emergency stop OFF, switched by", "")
+	ask("status", w.viewer).expect(t, command.ExitWhole, "  emergency stop OFF since ", "")
 	ask("brake", operator, "of").expect(t, command.ExitUsage, "", `invalid argument "of"`)
 }
 
@@ -87,6 +87,6 @@ rules:
 `)
 	who := w.account(t, "no-brake", "no-brake")
 	for _, args := range [][]string{{"status"}, {"why", w.node.Name}} {
-		run(t, command.Program{Store: w.dsn}, append(args, "--kubeconfig", who)...).expect(t, command.ExitPartial, "! emergency brake UNREAD: reading the emergency brake: configmaps", "")
+		run(t, command.Program{Store: w.dsn}, append(args, "--kubeconfig", who)...).expect(t, command.ExitPartial, "! emergency stop UNREADABLE: reading the emergency stop: configmaps", "")
 	}
 }

@@ -38,11 +38,12 @@ func canaryCommand(o *options) *cobra.Command {
 	var patience time.Duration
 	c := &cobra.Command{
 		Use:   "canary <node>",
-		Short: "Send an event for the record only the whole way from a node's front door to the store, and say how long it took",
-		Long: `Send a canary: an annotation on the Node, written by your own rights (patch nodes),
-asks the node's connector for an event through its own socket. The event is healthy
-and PERSIST_ONLY: nothing acts on it. It goes through the spool, the pipeline and the
-gateway to the store, which is only read here. The annotation is taken away in the end.
+		Short: "Send a PERSIST_ONLY test event from a node connector to the store and report the latency",
+		Long: `Send a canary event. The command writes an annotation on the Node with your permissions (patch
+nodes). It requests an event from the connector of the node through its own socket. The event
+is healthy and PERSIST_ONLY, so no service acts on it. It passes the write-ahead log, the
+pipeline and the gateway to the store. The command only reads the store, and removes the
+annotation at the end.
 ` + exitCodes,
 		Example: "  nvsentinel canary gpu-1",
 		Args:    exactly(1),
@@ -50,14 +51,14 @@ gateway to the store, which is only read here. The annotation is taken away in t
 			return o.canary(c.Context(), args[0], patience)
 		},
 	}
-	c.Flags().DurationVar(&patience, "wait", time.Minute, "how long to wait for the event in the store")
+	c.Flags().DurationVar(&patience, "wait", time.Minute, "Time to wait for the event in the store.")
 	return c
 }
 
 func (o *options) canary(ctx context.Context, node string, patience time.Duration) error {
 	sources, done := o.open(ctx)
 	defer done()
-	if err := o.needs(ctx, "a canary", sources); err != nil {
+	if err := o.needs(ctx, "sending a canary", sources); err != nil {
 		return err
 	}
 	cluster, err := o.writer()
@@ -82,20 +83,20 @@ func (o *options) fly(ctx context.Context, cluster *kube.Client, records store.R
 	f.Node, f.Event = node, id.String()
 	began := o.program.Clock.Now()
 	if err := annotate(ctx, cluster, node, nodemark.CanaryAnnotation, &f.Event); err != nil {
-		return f, fmt.Errorf("asking for a canary on node %s: %w", node, err)
+		return f, fmt.Errorf("requesting a canary on node %s: %w", node, err)
 	}
 	f.Asked = o.program.Clock.Since(began).Milliseconds()
 	defer func() {
 		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.within)
 		defer cancel()
 		if left := annotate(after, cluster, node, nodemark.CanaryAnnotation, nil); left != nil {
-			err = errors.Join(err, fmt.Errorf("taking the annotation %s away: %w", nodemark.CanaryAnnotation, left))
+			err = errors.Join(err, fmt.Errorf("removing the annotation %s: %w", nodemark.CanaryAnnotation, left))
 		}
 	}()
 	r, err := arrival(ctx, records, f.Event)
 	if err != nil {
-		return f, fmt.Errorf("event %s is not in the store: look at the log of the connector of node %s for \"canary\", "+
-			"and at its readiness: %w", f.Event, node, err)
+		return f, fmt.Errorf("event %s is not in the store: check the log of the connector of node %s for \"canary\", "+
+			"and its readiness: %w", f.Event, node, err)
 	}
 	f.Took = o.program.Clock.Since(began).Milliseconds()
 	f.Accepted = r.CreatedAt.Sub(r.Event.GeneratedTimestamp).Milliseconds()
@@ -120,10 +121,10 @@ func arrival(ctx context.Context, records store.Reader, id string) (r record.Rec
 }
 
 func (f flight) write(w io.Writer, _ timeline.Style) error {
-	_, err := fmt.Fprintf(w, `canary of node %s: %d ms from asking for it to the store
-  %d ms until the API server had the asking
-  %d ms from the connector, through its front door, to the disk (by the node's clock)
-  event %s, PERSIST_ONLY: nothing acts on it
+	_, err := fmt.Fprintf(w, `canary of node %s: %d ms from the request to the store
+  %d ms until the API server stored the request
+  %d ms from the connector, through its socket, to the disk (by the clock of the node)
+  event %s, PERSIST_ONLY, leads to no action
 `, f.Node, f.Took, f.Asked, f.Accepted, f.Event)
 	return err
 }

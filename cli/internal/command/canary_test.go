@@ -50,11 +50,11 @@ rules: [{apiGroups: [""], resources: [nodes], verbs: [get, list, patch]}]
 	p := command.Program{Store: w.dsn}
 	got := run(t, p, "canary", w.node.Name, "--kubeconfig", keeper, "--wait", "2m")
 	<-done
-	got.expect(t, command.ExitWhole, "7 ms from the connector, through its front door", "")
+	got.expect(t, command.ExitWhole, "7 ms from the connector, through its socket", "")
 	if id := w.asked(t); id != "" {
 		t.Errorf("%s is still asked for", id)
 	}
-	run(t, p, "canary", w.node.Name, "--kubeconfig", keeper, "--wait", "1s").expect(t, command.ExitFailed, "", "is not in the store: look at the log of the connector")
+	run(t, p, "canary", w.node.Name, "--kubeconfig", keeper, "--wait", "1s").expect(t, command.ExitFailed, "", "is not in the store: check the log of the connector")
 	if id := w.asked(t); id != "" {
 		t.Errorf("%s is still asked for", id)
 	}

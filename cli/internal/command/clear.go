@@ -37,12 +37,12 @@ func clearCommand(o *options, code *int) *cobra.Command {
 	var patience time.Duration
 	c := &cobra.Command{
 		Use:   "clear <node> <record>",
-		Short: "Clear a fault by hand, in your name: for faults that no monitor takes back",
-		Long: `Clear a fault by hand. It writes an annotation with your user name on the Node, by
-your own rights (patch nodes); the connector of role cluster makes it a recovery
-that names what the record names, and every service follows that one. The store
-is only read. It waits until the recovery is stored and the Node's condition has
-changed, and takes the annotation away.
+		Short: "Clear a fault manually that no monitor recovers",
+		Long: `Clear a fault manually. The command writes an annotation with your user name on the Node, with
+your permissions (patch nodes). The connector of role cluster converts it to a recovery of the
+fault in the record, and every service processes this recovery. The command only reads the
+store. It waits until the recovery is stored and the condition of the Node has changed, then
+removes the annotation.
 ` + exitCodes,
 		Example: "  nvsentinel clear gpu-1 01a2012f-5f2b-747d-a191-050c9f567ad1 --reason \"GPU 3 replaced, ticket 4711\"",
 		Args:    exactly(2),
@@ -51,8 +51,8 @@ changed, and takes the annotation away.
 			return err
 		},
 	}
-	c.Flags().StringVar(&reason, "reason", "", "why, for the record")
-	c.Flags().DurationVar(&patience, "wait", time.Minute, "how long to wait for the recovery and the condition")
+	c.Flags().StringVar(&reason, "reason", "", "Reason, stored in the record.")
+	c.Flags().DurationVar(&patience, "wait", time.Minute, "Time to wait for the recovery and the Node condition.")
 	return c
 }
 
@@ -83,15 +83,15 @@ func (c clearing) find(ctx context.Context, id string) (record.Record, error) {
 	}
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return r, fmt.Errorf("the store has no record %s; nvsentinel why %s --all shows the node's", id, c.node)
+		return r, fmt.Errorf("the store has no record %s, run nvsentinel why %s --all to list the records of the node", id, c.node)
 	case err != nil:
 		return r, fmt.Errorf("reading record %s: %w", id, err)
 	case r.Event.NodeName != c.node:
 		return r, fmt.Errorf("record %s is about node %s", id, r.Event.NodeName)
 	case !r.IsFault():
-		return r, fmt.Errorf("record %s is no fault but a recovery", id)
+		return r, fmt.Errorf("record %s is a recovery and not a fault", id)
 	case !r.Acts():
-		return r, fmt.Errorf("record %s is PERSIST_ONLY: nothing acts on it", id)
+		return r, fmt.Errorf("record %s is PERSIST_ONLY and leads to no action, so it cannot be cleared", id)
 	}
 	return r, nil
 }
@@ -108,18 +108,18 @@ func (c clearing) run(ctx context.Context) (int, error) {
 	}
 	key, value := nodemark.Clearing{Record: c.fault.ID, By: me, Reason: c.reason}.Annotation()
 	if err := annotate(ctx, c.cluster, c.node, key, &value); err != nil {
-		return 0, coded{fmt.Errorf("asking for the clearing on node %s: %w", c.node, err), ExitFailed}
+		return 0, coded{fmt.Errorf("requesting the clearing on node %s: %w", c.node, err), ExitFailed}
 	}
-	fmt.Fprintf(c.options.program.Out, "asked for in the name of %s\n", me)
+	fmt.Fprintf(c.options.program.Out, "requested as user %s\n", me)
 	if err := until(ctx, c.stored); err != nil {
-		return ExitPartial, coded{fmt.Errorf("no recovery is stored yet; the annotation %s stays, and is followed when the connector of role cluster is there (docs/reference/cli.md): %w", key, err), ExitPartial}
+		return ExitPartial, coded{fmt.Errorf("waiting for the recovery: it is not stored yet, the annotation %s remains and the connector of role cluster processes it later (docs/reference/cli.md): %w", key, err), ExitPartial}
 	}
 	fmt.Fprintf(c.options.program.Out, "cleared by recovery %s\n", fault.ClearingID(c.fault.ID))
 	if err := until(ctx, func(ctx context.Context) (bool, error) { return c.shown(ctx, before) }); err != nil {
-		return ExitPartial, coded{fmt.Errorf("the Node's condition %s has not changed yet; the annotation %s stays for its connector: %w", c.fault.Event.CheckName, key, err), ExitPartial}
+		return ExitPartial, coded{fmt.Errorf("waiting for the condition %s of the Node: it has not changed yet, the annotation %s remains for its connector: %w", c.fault.Event.CheckName, key, err), ExitPartial}
 	}
 	if err := annotate(ctx, c.cluster, c.node, key, nil); err != nil {
-		return ExitPartial, coded{fmt.Errorf("taking the annotation %s away: %w", key, err), ExitPartial}
+		return ExitPartial, coded{fmt.Errorf("removing the annotation %s: %w", key, err), ExitPartial}
 	}
 	return ExitWhole, nil
 }
@@ -160,12 +160,12 @@ func releaseCommand(o *options, code *int) *cobra.Command {
 	var patience time.Duration
 	c := &cobra.Command{
 		Use:   "release <node>",
-		Short: "Release a node from quarantine, in your name: its open faults are over",
-		Long: `Release a node from quarantine: its open faults end, drain and repair stop, and every
-mark of the session is removed, also while a repair object is active. It writes an
-annotation with your user name on the Node, by your own rights (patch nodes), which
-fault-quarantine follows and removes. A service account is refused. Needs no store.
-It waits until the session has ended.
+		Short: "Release a node from quarantine and close its open faults",
+		Long: `Release a node from quarantine. Its open faults are closed, drain and remediation stop, and the
+cordon, taints and labels of the quarantine session are removed, even while a maintenance
+object is active. The command writes an annotation with your user name on the Node, with your
+permissions (patch nodes). fault-quarantine processes and removes the annotation. Service
+accounts are rejected. The command needs no store. It waits until the session has ended.
 ` + exitCodes,
 		Example: "  nvsentinel release gpu-1 --reason \"GPU 3 replaced, ticket 4711\"",
 		Args:    exactly(1),
@@ -174,8 +174,8 @@ It waits until the session has ended.
 			return err
 		},
 	}
-	c.Flags().StringVar(&reason, "reason", "", "why, for the Event about it")
-	c.Flags().DurationVar(&patience, "wait", time.Minute, "how long to wait for the end of the session")
+	c.Flags().StringVar(&reason, "reason", "", "Reason, shown in the Event about the release.")
+	c.Flags().DurationVar(&patience, "wait", time.Minute, "Time to wait for the end of the quarantine session.")
 	return c
 }
 
@@ -192,7 +192,7 @@ func (o *options) release(ctx context.Context, name, reason string, patience tim
 	}
 	session := nodemark.Session(node)
 	if session == "" {
-		return 0, coded{fmt.Errorf("node %s is not in quarantine: it bears no session; nvsentinel why %s says what keeps it", name, name), ExitFailed}
+		return 0, coded{fmt.Errorf("node %s has no quarantine session, run nvsentinel why %s to see its state", name, name), ExitFailed}
 	}
 	me, err := userName(ctx, cluster)
 	if err != nil {
@@ -200,9 +200,9 @@ func (o *options) release(ctx context.Context, name, reason string, patience tim
 	}
 	key, value := nodemark.Request{Session: session, By: me, Reason: reason}.Annotation()
 	if err := annotate(ctx, cluster, name, key, &value); err != nil {
-		return 0, coded{fmt.Errorf("asking for the release of node %s: %w", name, err), ExitFailed}
+		return 0, coded{fmt.Errorf("requesting the release of node %s: %w", name, err), ExitFailed}
 	}
-	fmt.Fprintf(o.program.Out, "asked for in the name of %s\n", me)
+	fmt.Fprintf(o.program.Out, "requested as user %s\n", me)
 	err = until(ctx, func(ctx context.Context) (bool, error) {
 		node, err := kube.ReadNode(ctx, cluster.Clientset, name)
 		if errors.Is(err, kube.ErrGone) {
@@ -211,9 +211,9 @@ func (o *options) release(ctx context.Context, name, reason string, patience tim
 		return err == nil && nodemark.Session(node) != session, err
 	})
 	if err != nil {
-		return ExitPartial, coded{fmt.Errorf("session %s has not ended yet; the annotation %s stays, and is followed when fault-quarantine is there: %w", session, key, err), ExitPartial}
+		return ExitPartial, coded{fmt.Errorf("waiting for the end of quarantine session %s: it has not ended yet, the annotation %s remains and fault-quarantine processes it later: %w", session, key, err), ExitPartial}
 	}
-	fmt.Fprintf(o.program.Out, "session %s has ended\n", session)
+	fmt.Fprintf(o.program.Out, "quarantine session %s has ended\n", session)
 	return ExitWhole, nil
 }
 
@@ -235,7 +235,7 @@ func (o *options) writer() (*kube.Client, error) {
 func userName(ctx context.Context, cluster *kube.Client) (string, error) {
 	me, err := cluster.Clientset.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
-		return "", fmt.Errorf("asking the API server for your user name: %w", err)
+		return "", fmt.Errorf("reading your user name from the API server: %w", err)
 	}
 	return me.Status.UserInfo.Username, nil
 }

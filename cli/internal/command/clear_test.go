@@ -101,7 +101,7 @@ rules: [{apiGroups: [""], resources: [nodes], verbs: [get, list, patch]}]
 	}
 	for _, tt := range []struct{ record, kubeconfig, says string }{
 		{"01a2012f-5f2b-747d-a191-050c9f567ad1", operator, "has no record"},
-		{fault.ClearingID(w.fault.ID), operator, "is no fault but a recovery"},
+		{fault.ClearingID(w.fault.ID), operator, "is a recovery"},
 		{w.fault.ID, w.viewer, "forbidden"},
 	} {
 		run(t, p, "clear", w.node.Name, tt.record, "--kubeconfig", tt.kubeconfig).expect(t, command.ExitFailed, "", tt.says)

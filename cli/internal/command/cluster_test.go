@@ -58,7 +58,7 @@ func TestOneSource(t *testing.T) {
 		kubeconfig string
 		why, says  string
 	}{
-		{"no store", command.Program{}, w.viewer, line, "namespace nvsentinel has no gateway"},
+		{"no store", command.Program{}, w.viewer, line, "namespace nvsentinel has none"},
 		{"store is not there", command.Program{Store: storetest.SQLiteDSN(t)}, w.viewer, "RebootNode/" + w.object, "no such file or directory"},
 		{"no database server", command.Program{Store: "postgres://u@127.0.0.1:1/d"}, w.viewer, line, "! store not read: "},
 		{"no kubeconfig", command.Program{Store: w.dsn}, filepath.Join(t.TempDir(), "none"), `by rule "fatal"`, "! API server not read: "},
@@ -110,7 +110,7 @@ func TestUnknownNode(t *testing.T) {
 	w := newWorld(t)
 	both := run(t, command.Program{Store: w.dsn}, "why", "gpu-99", "--kubeconfig", w.viewer)
 	both.expect(t, command.ExitAbsent, "gpu-99: gone", "")
-	both.expect(t, command.ExitAbsent, "there is no such Node", "")
+	both.expect(t, command.ExitAbsent, "the Node does not exist", "")
 	run(t, command.Program{}, "why", "gpu-99", "--kubeconfig", w.viewer).expect(t, command.ExitPartial, "store not read", "")
 	run(t, command.Program{Store: w.dsn}, "why", "gpu-99").expect(t, command.ExitPartial, "gpu-99: unknown", "")
 	// A node that is deleted but has a record is not unknown.
@@ -118,7 +118,7 @@ func TestUnknownNode(t *testing.T) {
 	run(t, command.Program{Store: w.dsn}, "why", "gone-1", "--kubeconfig", w.viewer).expect(t, command.ExitWhole, "PERSIST_ONLY, stored only", "")
 }
 
-// TestPartOfASource: the Node was read, the repair objects may not be.
+// TestPartOfASource: the Node was read, the maintenance objects may not be.
 func TestPartOfASource(t *testing.T) {
 	w := newWorld(t)
 	w.apply(t, `apiVersion: rbac.authorization.k8s.io/v1
@@ -127,7 +127,7 @@ metadata: {name: nodes-only}
 rules: [{apiGroups: [""], resources: [nodes], verbs: [get, list]}]
 `)
 	a := run(t, command.Program{Store: w.dsn}, "why", w.node.Name, "--kubeconfig", w.account(t, "nodes-only", "nodes-only"))
-	a.expect(t, command.ExitPartial, "! API server read in part: listing rebootnodes", "")
+	a.expect(t, command.ExitPartial, "! API server read partially: listing rebootnodes", "")
 	if strings.Contains(a.out, "not found in the cluster") {
 		t.Errorf("an object that was not read is called absent:\n%s", a.out)
 	}
@@ -195,7 +195,7 @@ func TestGoneNode(t *testing.T) {
 	}
 	a := run(t, command.Program{Store: w.dsn}, "why", w.node.Name, "--kubeconfig", w.viewer)
 	a.expect(t, command.ExitWhole, "gone", "")
-	a.expect(t, command.ExitWhole, "the Node is deleted; its session waits", "")
+	a.expect(t, command.ExitWhole, "the Node is deleted, its quarantine session waits", "")
 }
 
 // TestStatusNamesFaultsOfSwitchedPublishers: an open fault whose publisher says
@@ -210,7 +210,7 @@ func TestStatusNamesFaultsOfSwitchedPublishers(t *testing.T) {
 		r.Event.Agent, r.Event.CheckName, r.Event.ProcessingStrategy = w.fault.Event.Agent, w.fault.Event.CheckName, record.PersistOnly
 	}))
 	status := run(t, p, "status", "--kubeconfig", w.viewer)
-	for _, want := range []string{"1 open faults of publishers that say PERSIST_ONLY by now", "releasing the node", "[record " + w.fault.ID + "]"} {
+	for _, want := range []string{"1 open faults of publishers that are now PERSIST_ONLY", "with a release of the node", "[record " + w.fault.ID + "]"} {
 		status.expect(t, command.ExitWhole, want, "")
 	}
 	fleet := decode[timeline.Fleet](t, run(t, p, "status", "--kubeconfig", w.viewer, "-o", "json"))
@@ -264,7 +264,7 @@ func TestNodeHealthChecks(t *testing.T) {
 		why.expect(t, command.ExitWhole, want, "")
 		status.expect(t, command.ExitWhole, want, "")
 	}
-	status.expect(t, command.ExitWhole, "NodeHealthCheck others: not looked at yet", "")
+	status.expect(t, command.ExitWhole, "NodeHealthCheck others: not reconciled yet", "")
 	if strings.Contains(why.out, "others") {
 		t.Errorf("why tells of a check of other nodes:\n%s", why.out)
 	}

@@ -87,21 +87,21 @@ func display(name string) string {
 
 const exitCodes = `
 Exit codes:
-  0  done, every source was read
-  1  failed: no source could be read, or the answer not written
-  2  wrong usage
-  3  partial result: a source could not be read, and the output names it
-  4  why and trace only: every source was read, and none knows it
+  0  success: every source was read
+  1  failure: no source could be read, or the output could not be written
+  2  invalid usage
+  3  incomplete: a source could not be read, and the output names it
+  4  not found (why and trace only): every source was read, and none contains the subject
 `
 
 func (p Program) root(code *int) *cobra.Command {
 	o := options{program: p}
 	root := &cobra.Command{
 		Use:   "nvsentinel",
-		Short: "Say what NVSentinel does to nodes, and why; clear faults, release nodes and pull the emergency brake by hand",
-		Long: `Say what NVSentinel does to nodes, and why: from the stored health events and
-from the API server. Only clear, release, canary, brake and uninstall write. Installed as kubectl-nvsentinel it is also a
-plugin: kubectl nvsentinel why <node>.
+		Short: "Show what NVSentinel does to nodes and why, clear faults, release nodes, and pause or resume all actions",
+		Long: `Show what NVSentinel does to nodes and why, based on the stored health events and
+the API server. Only clear, release, canary, pause, resume and uninstall change the cluster.
+Install the program as kubectl-nvsentinel to use it as a plugin: kubectl nvsentinel why <node>.
 ` + exitCodes,
 		SilenceErrors: true, SilenceUsage: true,
 		Version:           p.Version,
@@ -122,15 +122,15 @@ func exactly(n int) cobra.PositionalArgs {
 		if len(args) == n {
 			return nil
 		}
-		return fmt.Errorf("it is %s; arguments given: %d", c.UseLine(), len(args))
+		return fmt.Errorf("usage: %s, arguments given: %d", c.UseLine(), len(args))
 	}
 }
 
 func whyCommand(o *options, code *int) *cobra.Command {
 	why := &cobra.Command{
 		Use:     "why <node>",
-		Short:   "Tell what happened to a node: line, event, rule, verdict, drain, object, outcome, recovery",
-		Long:    "Tell what happened to a node, cause by cause, with the ids of records and objects to look for.\n" + exitCodes,
+		Short:   "Show the history of a node: log line, event, rule, evaluation, drain, maintenance object, result, recovery",
+		Long:    "Show the history of a node, cause by cause, with the IDs of the records and objects involved.\n" + exitCodes,
 		Example: "  nvsentinel why gpu-1\n  nvsentinel why gpu-1 --all -o json",
 		Args:    exactly(1),
 		RunE: func(c *cobra.Command, args []string) (err error) {
@@ -142,16 +142,16 @@ func whyCommand(o *options, code *int) *cobra.Command {
 			return err
 		},
 	}
-	why.Flags().BoolVarP(&o.following, "follow", "f", false, "go on telling what comes, line by line, until Ctrl-C; with -o json one line for each change")
-	why.Flags().BoolVar(&o.all, "all", false, "show every stay in quarantine and every record, not only the newest")
+	why.Flags().BoolVarP(&o.following, "follow", "f", false, "Continue to print changes line by line until Ctrl-C. With -o json, prints one line per change.")
+	why.Flags().BoolVar(&o.all, "all", false, "Show every quarantine session and every record, not only the newest.")
 	return why
 }
 
 func statusCommand(o *options, code *int) *cobra.Command {
 	status := &cobra.Command{
 		Use:   "status",
-		Short: "Say how the fleet stands: quarantined, draining, remediating, held, needing a human; lag of every consumer",
-		Long:  "Say how the fleet stands, which nodes need what, and how far behind every consumer of the store is.\n" + exitCodes,
+		Short: "Show the state of the fleet: nodes quarantined, draining, remediating, held or requiring manual intervention, and consumer lag",
+		Long:  "Show the state of the fleet, what each affected node requires, and the lag of every consumer of the store.\n" + exitCodes,
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			tell := o.status
@@ -162,7 +162,7 @@ func statusCommand(o *options, code *int) *cobra.Command {
 			return err
 		},
 	}
-	status.Flags().BoolVarP(&o.following, "watch", "w", false, "show it again whenever something changes, until Ctrl-C; with -o json one line for each change")
+	status.Flags().BoolVarP(&o.following, "watch", "w", false, "Show the state again after every change until Ctrl-C. With -o json, prints one line per change.")
 	return status
 }
 
@@ -209,7 +209,7 @@ func nothing(sources ...timeline.Source) error {
 		if s.Read {
 			return nil
 		}
-		problems = append(problems, fmt.Errorf("%s not read: %s", s.Name, s.Problem))
+		problems = append(problems, fmt.Errorf("reading %s: %s", s.Name, s.Problem))
 	}
 	return coded{errors.Join(problems...), ExitFailed}
 }
@@ -242,7 +242,7 @@ func (o *options) write(answer any, text func(io.Writer, timeline.Style) error, 
 		err = text(o.program.Out, o.style())
 	}
 	if err != nil {
-		return coded{fmt.Errorf("writing the answer: %w", err), ExitFailed}
+		return coded{fmt.Errorf("writing the output: %w", err), ExitFailed}
 	}
 	return nil
 }
@@ -271,12 +271,12 @@ const defaultWithin = 15 * time.Second
 
 func traceCommand(o *options, code *int) *cobra.Command {
 	return &cobra.Command{
-		Use:   "trace <digest, object, record, run or node>",
-		Short: "Tell which fault led to which result: the steps of repair chains, what each was made of and what it put out",
-		Long: `Tell which fault led to which result. What runs of repair chains know is found by a
-digest of an input or output (or its first 8 digits), an object (its name, kind/name,
-namespace/name or uid), the id of a record, the name of a run, or a node. < is what a
-step was made of, and from where; > is what it put out; * is what was asked for.
+		Use:   "trace <digest|object|record|run|node>",
+		Short: "Trace a fault to its result through the steps of repair chains, with their inputs and outputs",
+		Long: `Trace a fault to its result through repair chain runs. Search by the digest of an input or
+output (or its first 8 digits), by an object (name, kind/name, namespace/name or UID), by the
+ID of a record, by the name of a run, or by a node. In the output, < marks an input of a step
+with its origin, > marks an output, and * marks the subject of the search.
 ` + exitCodes,
 		Example: "  nvsentinel trace sha256:9f8e7d6c5b4a\n  nvsentinel trace Job/gpu-1-4e3cb183\n  nvsentinel trace gpu-1 -o json",
 		Args:    exactly(1),

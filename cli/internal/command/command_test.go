@@ -58,10 +58,10 @@ func TestUsage(t *testing.T) {
 		{[]string{"brake"}, "it is nvsentinel brake on|off [flags]; arguments given: 0"},
 		{[]string{"status", "a"}, `unknown command "a"`},
 		{[]string{"status", "--colour"}, "unknown flag: --colour"},
-		{[]string{"status", "-o", "yaml"}, `--output "yaml" is neither text nor json`},
+		{[]string{"status", "-o", "yaml"}, `--output "yaml" is not text or json`},
 		{[]string{"status", "--timezone", "Mars/North"}, "--timezone: unknown time zone Mars/North"},
 		{[]string{"status", "--timeout", "0s"}, "--timeout 0s is not positive"},
-		{[]string{"status", "--limit", "0"}, "--limit 0 is less than 1"},
+		{[]string{"status", "--limit", "0"}, "--limit is 0: must be at least 1"},
 	} {
 		a := run(t, command.Program{}, tt.args...)
 		a.expect(t, command.ExitUsage, "", tt.says)
@@ -115,7 +115,7 @@ func TestPasswordStays(t *testing.T) {
 func TestNothingReadable(t *testing.T) {
 	for _, args := range [][]string{{"why", "gpu-1"}, {"status"}, {"status", "-o", "json"}} {
 		a := run(t, command.Program{}, args...)
-		a.expect(t, command.ExitFailed, "", "store not read: no address (--store, NVSENTINEL_STORE), and without the API server no way to a gateway: ")
+		a.expect(t, command.ExitFailed, "", "store not read: opening the store: no address is set (--store, NVSENTINEL_STORE), and a gateway cannot be reached without the API server: ")
 		a.expect(t, command.ExitFailed, "", "API server not read: ")
 		if a.out != "" {
 			t.Errorf("%v wrote to the output: %s", args, a.out)

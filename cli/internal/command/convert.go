@@ -16,14 +16,14 @@ func convertCommand() *cobra.Command {
 	var kind, program string
 	c := &cobra.Command{
 		Use:   "convert-config <file>",
-		Short: "Print a configuration of the earlier NVSentinel in the present spelling",
-		Long: `Print a configuration of the earlier NVSentinel in the present spelling, with a comment
-for each change. The last comment lists what has no counterpart and what has to be
-changed by hand. The file "-" is the standard input. Nothing is written and no cluster
-is asked. A password is never printed.
+		Short: "Convert a configuration of the earlier NVSentinel to the current format",
+		Long: `Convert a configuration of the earlier NVSentinel to the current format and print it, with a
+comment for each change. The last comment lists settings without a counterpart and settings
+that need a manual change. The file "-" is standard input. The command writes no file, contacts
+no cluster and never prints a password.
 
---kind says what the file is: toml (the configuration file of the program --program),
-values (of the chart), environment (NAME=value a line) or flags (--name=value a line).
+--kind sets the type of the file: toml (configuration file of the program --program), values
+(of the chart), environment (NAME=value per line) or flags (--name=value per line).
 ` + exitCodes,
 		Example: "  nvsentinel convert-config --program fault-quarantine config.toml > new.toml\n  nvsentinel convert-config values.yaml > new-values.yaml",
 		Args:    exactly(1),
@@ -43,8 +43,8 @@ values (of the chart), environment (NAME=value a line) or flags (--name=value a 
 			return err
 		},
 	}
-	c.Flags().StringVar(&kind, "kind", "", "what the file is: toml, values, environment or flags; by default its name says it: .toml, .yaml or .yml, else environment")
-	c.Flags().StringVar(&program, "program", "", "name of the program that reads the file, such as node-drainer; required with toml and flags")
+	c.Flags().StringVar(&kind, "kind", "", "Type of the file: toml, values, environment or flags. By default, .toml is toml, .yaml and .yml are values, and any other name is environment.")
+	c.Flags().StringVar(&program, "program", "", "Name of the program that reads the file, for example node-drainer. Required for toml and flags.")
 	return c
 }
 
@@ -69,7 +69,7 @@ func kindOf(file string) string {
 
 func convertText(kind, program, text string) (convert.Result, error) {
 	if program == "" && (kind == "toml" || kind == "flags") {
-		return convert.Result{}, errors.New("--program is empty: name the program that it is for, such as fault-quarantine")
+		return convert.Result{}, errors.New("--program is empty: name the program that reads the file, such as fault-quarantine")
 	}
 	switch kind {
 	case "toml":

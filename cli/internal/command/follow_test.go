@@ -138,7 +138,7 @@ rules:
 	w.uncordon(t)
 	f.says("  Node: Ready, schedulable")
 	f.ctrlC()
-	if n := strings.Count(f.errs.String(), "not watched, looked at with the store"); n != 4 {
+	if n := strings.Count(f.errs.String(), "watch failed, polling together with the store"); n != 4 {
 		t.Errorf("of four watches it says %d times that they are none: %s", n, f.errs.String())
 	}
 }

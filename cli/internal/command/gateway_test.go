@@ -162,7 +162,7 @@ func TestTheWayToTheStore(t *testing.T) {
 		}
 		a.expect(t, command.ExitPartial, w.node.Name+"  remediating", "")
 	}
-	status(w.viewer, "! store not read: ", "namespace nvsentinel has no gateway")
+	status(w.viewer, "! store not read: ", "namespace nvsentinel has none")
 	w.apply(t, `apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: nodes-without-pods}
@@ -175,15 +175,15 @@ rules: [{apiGroups: [""], resources: [nodes, pods], verbs: [get, list]}]
 `)
 	blind, short := w.account(t, "nodes-without-pods", "nodes-without-pods"), w.account(t, "pods-without-ports", "pods-without-ports")
 	w.gateway(t)
-	status(blind, "right to list pods in namespace nvsentinel")
-	status(short, "gateway gateway-", "right to create pods/portforward in namespace nvsentinel")
+	status(blind, "permission to list pods in namespace nvsentinel")
+	status(short, "gateway gateway-", "permission to create pods/portforward in namespace nvsentinel")
 	a := run(t, command.Program{}, "status", "--kubeconfig", w.viewer)
 	a.expect(t, command.ExitPartial, "! store not read: ", "")
-	if !strings.Contains(a.out, "gateway gateway-") || strings.Contains(a.out, "needs the right") {
+	if !strings.Contains(a.out, "gateway gateway-") || strings.Contains(a.out, "requires permission") {
 		t.Errorf("with the rights of the page it does not come to the kubelet:\n%s", a.out)
 	}
-	run(t, command.Program{}, "canary", w.node.Name, "--kubeconfig", w.viewer).expect(t, command.ExitFailed, "", "a canary needs the store and the API server: ")
-	run(t, command.Program{}, "clear", w.node.Name, w.fault.ID, "--kubeconfig", w.viewer).expect(t, command.ExitFailed, "", "clearing needs the store and the API server: ")
+	run(t, command.Program{}, "canary", w.node.Name, "--kubeconfig", w.viewer).expect(t, command.ExitFailed, "", "a canary requires the store and the API server: ")
+	run(t, command.Program{}, "clear", w.node.Name, w.fault.ID, "--kubeconfig", w.viewer).expect(t, command.ExitFailed, "", "clearing requires the store and the API server: ")
 	if id := w.asked(t); id != "" {
 		t.Errorf("canary %s was asked for without a way to see it come", id)
 	}

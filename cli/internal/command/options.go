@@ -39,21 +39,21 @@ type options struct {
 
 func (o *options) flags(f *pflag.FlagSet) {
 	// The address is no default of the flag: help would print its password.
-	f.StringVar(&o.store, "store", "", "address of the store: sqlite:///absolute/path.db, postgres://user@host/database or mongodb://host,host/database (default $NVSENTINEL_STORE; without it a gateway of the namespace is asked, over a port forwarded into its pod)")
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "path of a kubeconfig (default as kubectl)")
-	f.StringVar(&o.context, "context", "", "context of the kubeconfig (default its current one)")
-	f.StringVarP(&o.namespace, "namespace", "n", brake.DefaultNamespace, "namespace of the installation, in which its gateways and its emergency brake are")
-	f.StringVarP(&o.output, "output", "o", "text", "text or json")
-	f.StringVar(&o.timezone, "timezone", "UTC", "zone of the times in text: UTC, Local, or a name such as Europe/Berlin")
-	f.DurationVar(&o.within, "timeout", defaultWithin, "how long each source may take")
-	f.IntVar(&o.limit, "limit", 1000, "newest records read of a node, and how far a consumer's lag is counted")
+	f.StringVar(&o.store, "store", "", "Address of the store: sqlite:///absolute/path.db, postgres://user@host/database or mongodb://host,host/database. Defaults to $NVSENTINEL_STORE. Without both, the CLI reads the store through a forwarded port of a gateway Pod in the namespace.")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "Path of a kubeconfig. The default is that of kubectl.")
+	f.StringVar(&o.context, "context", "", "Context of the kubeconfig. Defaults to the current context.")
+	f.StringVarP(&o.namespace, "namespace", "n", brake.DefaultNamespace, "Namespace of the installation, which contains its gateways and its emergency stop.")
+	f.StringVarP(&o.output, "output", "o", "text", "Output format: text or json.")
+	f.StringVar(&o.timezone, "timezone", "UTC", "Time zone of text output: UTC, Local, or a name such as Europe/Berlin.")
+	f.DurationVar(&o.within, "timeout", defaultWithin, "Timeout for reading each source.")
+	f.IntVar(&o.limit, "limit", 1000, "Maximum number of newest records read per node, and maximum consumer lag that is counted.")
 }
 
 // check refuses values that no flag parser can.
 func (o *options) check() error {
 	var problems []error
 	if o.output != "text" && o.output != "json" {
-		problems = append(problems, fmt.Errorf("--output %q is neither text nor json", o.output))
+		problems = append(problems, fmt.Errorf("--output %q is not text or json", o.output))
 	}
 	zone, err := time.LoadLocation(o.timezone)
 	if err != nil {
@@ -97,7 +97,7 @@ func (o *options) open(ctx context.Context) (s look.Sources, done func()) {
 		defer cancel()
 		s.Records, s.RecordsError = storeopen.OpenReader(bounded, address, storeopen.Options{})
 	case err != nil:
-		s.RecordsError = fmt.Errorf("no address (--store, NVSENTINEL_STORE), and without the API server no way to a gateway: %w", err)
+		s.RecordsError = fmt.Errorf("opening the store: no address is set (--store, NVSENTINEL_STORE), and a gateway cannot be reached without the API server: %w", err)
 	default:
 		s.Records, closing = o.gateways(rc, s.Cluster)
 	}
@@ -132,7 +132,7 @@ func (o *options) needs(ctx context.Context, what string, s look.Sources) error 
 		err = s.Records.Ping(bounded)
 	}
 	if err != nil {
-		return coded{fmt.Errorf("%s needs the store and the API server: %w", what, err), ExitFailed}
+		return coded{fmt.Errorf("%s requires the store and the API server: %w", what, err), ExitFailed}
 	}
 	return nil
 }

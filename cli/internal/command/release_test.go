@@ -23,7 +23,7 @@ func TestRelease(t *testing.T) {
 	w := newWorld(t)
 	p := command.Program{}
 	run(t, p, "release", w.node.Name, "--wait", "1s", "--reason", "early", "--kubeconfig", w.cluster.AdminKubeconfig()).
-		expect(t, command.ExitPartial, "asked for in the name of local-cluster-admin", "the annotation release.nvsentinel.dgxc.nvidia.com/")
+		expect(t, command.ExitPartial, "requested as user local-cluster-admin", "the annotation release.nvsentinel.dgxc.nvidia.com/")
 	var quarantine sync.WaitGroup
 	quarantine.Go(func() { // follows the request, as fault-quarantine does
 		testkit.Until(t, 2*time.Minute, func() bool {
@@ -66,6 +66,6 @@ subjects: [{kind: ServiceAccount, name: releaser, namespace: operators}]
 	testkit.Until(t, 2*time.Minute, func() bool { // a right and a policy are in force a moment later
 		tries++
 		r := run(t, command.Program{}, "release", w.node.Name, "--reason", strconv.Itoa(tries), "--wait", "1s", "--kubeconfig", path)
-		return r.code == command.ExitFailed && strings.Contains(r.err, "only a person releases a node")
+		return r.code == command.ExitFailed && strings.Contains(r.err, "only a user can release a node")
 	})
 }

@@ -17,7 +17,7 @@ import (
 func TestTrace(t *testing.T) {
 	w := newWorld(t)
 	admin := w.viewer
-	run(t, command.Program{}, "trace", "gpu-1", "--kubeconfig", admin).expect(t, command.ExitAbsent, "no run of a repair chain knows of gpu-1", "")
+	run(t, command.Program{}, "trace", "gpu-1", "--kubeconfig", admin).expect(t, command.ExitAbsent, "no repair chain run found for gpu-1", "")
 	text, err := os.ReadFile("../../../distros/helm/nvsentinel/crds/nvsentinel.dgxc.nvidia.com_repairruns.yaml")
 	if err != nil {
 		t.Fatal(err)

@@ -18,12 +18,12 @@ func uninstallCommand(o *options, code *int) *cobra.Command {
 	var yes, dry bool
 	c := &cobra.Command{
 		Use:   "uninstall",
-		Short: "List what the suite has left in the cluster after helm uninstall, and remove it with --yes",
-		Long: `List what the suite has left in the cluster after helm uninstall, under its kind, and
-what becomes of each thing: removed, or left with the reason. Nothing is changed without
---yes. What is not surely the suite's is left, as are nodes in quarantine, repairs that
-have not ended, and definitions. Each write holds only while the thing is as it was
-listed; run it again to go on. Needs no store.
+		Short: "List the objects that remain in the cluster after helm uninstall, and remove them with --yes",
+		Long: `List the objects that remain in the cluster after helm uninstall, by kind, each with its result:
+removed, or kept with the reason. Without --yes, the command changes nothing. It keeps objects
+that are not certainly managed by NVSentinel, nodes in quarantine, maintenance objects that have
+not ended, and CRDs. A write fails if the object has changed since it was listed. Run the
+command again to continue. It needs no store.
 ` + exitCodes,
 		Example: "  nvsentinel uninstall\n  nvsentinel uninstall --yes\n  nvsentinel uninstall --release-nodes --crds --yes",
 		Args:    cobra.NoArgs,
@@ -33,10 +33,10 @@ listed; run it again to go on. Needs no store.
 		},
 	}
 	f := c.Flags()
-	f.BoolVar(&dry, "dry-run", false, "list only, which is the default")
-	f.BoolVar(&yes, "yes", false, "remove what is listed")
-	f.BoolVar(&asked.ReleaseNodes, "release-nodes", false, "take nodes out of quarantine, repaired or not, and give up repairs that have not ended")
-	f.BoolVar(&asked.Definitions, "crds", false, "remove the definitions, and with them all objects of their kinds, people's too")
+	f.BoolVar(&dry, "dry-run", false, "Only list the objects. This is the default.")
+	f.BoolVar(&yes, "yes", false, "Remove the listed objects.")
+	f.BoolVar(&asked.ReleaseNodes, "release-nodes", false, "Release nodes from quarantine, whether they are repaired or not, and abandon maintenance objects that have not ended.")
+	f.BoolVar(&asked.Definitions, "crds", false, "Remove the CRDs and with them all objects of their kinds, including your own.")
 	c.MarkFlagsMutuallyExclusive("yes", "dry-run")
 	return c
 }
@@ -75,10 +75,10 @@ func (o *options) uninstall(ctx context.Context, asked removal.Options, yes bool
 func refuse(p removal.Plan) error {
 	switch {
 	case len(p.Running) > 0:
-		return fmt.Errorf("nothing was removed: services of the suite run and would write it again (%s); first: helm uninstall <release> -n %s, and wait for the pods to end",
+		return fmt.Errorf("nothing removed: services of NVSentinel are still running and would write the objects again (%s). First run helm uninstall <release> -n %s, and wait for the Pods to end",
 			strings.Join(p.Running, ", "), p.Namespace)
 	case len(p.Unread) > 0:
-		return fmt.Errorf("nothing was removed: it is decided from the whole, and not everything could be read (%s)", strings.Join(p.Unread, "; "))
+		return fmt.Errorf("nothing removed: the plan requires all objects, and some could not be read (%s)", strings.Join(p.Unread, "; "))
 	}
 	return nil
 }

@@ -164,7 +164,7 @@ func (w *world) addFault(t *testing.T) record.Record {
 
 var rebootNodes = schema.GroupVersionResource{Group: "janitor.dgxc.nvidia.com", Version: "v1alpha1", Resource: "rebootnodes"}
 
-// addObject makes the repair object and stamps it into the record.
+// addObject makes the maintenance object and stamps it into the record.
 func (w *world) addObject(t *testing.T) string {
 	t.Helper()
 	objects := w.cluster.Dynamic().Resource(rebootNodes)

@@ -105,12 +105,12 @@ func TestWhatIsMissing(t *testing.T) {
 		add  func(*standIn)
 		says []string
 	}{
-		"no gateway":        {&standIn{}, func(*standIn) {}, []string{"namespace suite has no gateway", "-n", "--store"}},
-		"none is ready":     {&standIn{}, func(s *standIn) { s.add("a", refused, func(p *corev1.Pod) { p.Status.Conditions = nil }) }, []string{"no gateway of namespace suite is Ready", "kubectl"}},
-		"may not list":      {&standIn{refusesList: "pods is forbidden"}, func(*standIn) {}, []string{"right to list pods in namespace suite", "docs/reference/cli.md"}},
-		"may not forward":   {&standIn{refusesForward: "pods \"a\" is forbidden"}, func(s *standIn) { s.add("a", refused) }, []string{"gateway a: ", "right to create pods/portforward in namespace suite"}},
-		"an older gateway":  {&standIn{webSocket: true}, func(s *standIn) { s.add("a", refused) }, []string{"gateway a: ", "at port 9446: its version is older", "--inspect-address", "connection refused"}},
-		"an older, by SPDY": {&standIn{}, func(s *standIn) { s.add("a", refused) }, []string{"its version is older"}},
+		"no gateway":        {&standIn{}, func(*standIn) {}, []string{"namespace suite has none", "-n", "--store"}},
+		"none is ready":     {&standIn{}, func(s *standIn) { s.add("a", refused, func(p *corev1.Pod) { p.Status.Conditions = nil }) }, []string{"none in namespace suite is Ready", "kubectl"}},
+		"may not list":      {&standIn{refusesList: "pods is forbidden"}, func(*standIn) {}, []string{"permission to list pods in namespace suite", "docs/reference/cli.md"}},
+		"may not forward":   {&standIn{refusesForward: "pods \"a\" is forbidden"}, func(s *standIn) { s.add("a", refused) }, []string{"gateway a: ", "permission to create pods/portforward in namespace suite"}},
+		"an older gateway":  {&standIn{webSocket: true}, func(s *standIn) { s.add("a", refused) }, []string{"gateway a: ", "at port 9446: check that its version is at least", "--inspect-address", "connection refused"}},
+		"an older, by SPDY": {&standIn{}, func(s *standIn) { s.add("a", refused) }, []string{"check that its version is at least"}},
 		"another port": {&standIn{}, func(s *standIn) {
 			s.add("a", "only 9446", func(p *corev1.Pod) {
 				p.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "grpc", ContainerPort: 8443}, {Name: "inspect", ContainerPort: 9999}}}}

@@ -90,16 +90,16 @@ func (g *Gateways) ready(ctx context.Context) ([]corev1.Pod, error) {
 	list, err := g.Pods.Pods(g.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	switch {
 	case apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("reading the store through a gateway needs the right to list pods in namespace %s (docs/reference/cli.md has the role), or --store: %w", g.Namespace, err)
+		return nil, fmt.Errorf("reading the store through a gateway requires permission to list pods in namespace %s (see the role in docs/reference/cli.md), or set --store: %w", g.Namespace, err)
 	case err != nil:
-		return nil, fmt.Errorf("looking for a gateway: %w", err)
+		return nil, fmt.Errorf("finding a gateway: %w", err)
 	case len(list.Items) == 0:
-		return nil, fmt.Errorf("namespace %s has no gateway (no pod with %s): name the namespace of the installation with -n, "+
+		return nil, fmt.Errorf("finding a gateway: namespace %s has none (no pod with %s), set the namespace of the installation with -n, "+
 			"or read the store directly with --store or NVSENTINEL_STORE", g.Namespace, selector)
 	}
 	ready := slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return !isReady(&p) })
 	if len(ready) == 0 {
-		return nil, fmt.Errorf("no gateway of namespace %s is Ready: kubectl -n %s get pods -l %s", g.Namespace, g.Namespace, selector)
+		return nil, fmt.Errorf("finding a gateway: none in namespace %s is Ready, run kubectl -n %s get pods -l %s", g.Namespace, g.Namespace, selector)
 	}
 	rand.Shuffle(len(ready), func(i, j int) { ready[i], ready[j] = ready[j], ready[i] })
 	return ready, nil
@@ -118,7 +118,7 @@ func (g *Gateways) enter(ctx context.Context, pod *corev1.Pod) (net.Conn, error)
 	conn, err := g.Tunnels.Open(ctx, pod.Name)
 	if err != nil {
 		if strings.Contains(err.Error(), "forbidden") { // a refused upgrade has a text and no code
-			err = fmt.Errorf("forwarding a port into it needs the right to create pods/portforward in namespace %s (docs/reference/cli.md has the role), or give --store: %w", g.Namespace, err)
+			err = fmt.Errorf("forwarding a port to the gateway requires permission to create pods/portforward in namespace %s (see the role in docs/reference/cli.md), or set --store: %w", g.Namespace, err)
 		}
 		return nil, err
 	}

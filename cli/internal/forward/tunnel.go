@@ -142,7 +142,7 @@ type closed struct {
 
 // Error says what to look at.
 func (c closed) Error() string {
-	return fmt.Sprintf("it does not let its store be read at port %d: its version is older than that of nvsentinel, its --inspect-address is another one or empty, or it has just begun (%s)", c.port, c.text)
+	return fmt.Sprintf("the gateway does not serve its store at port %d: check that its version is at least that of nvsentinel, that its --inspect-address is set to this port, and that it has started (%s)", c.port, c.text)
 }
 
 // Write implements net.Conn.

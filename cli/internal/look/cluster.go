@@ -30,7 +30,7 @@ var repairs = []schema.GroupVersionResource{
 }
 
 // errWrites is the answer to a request that would change something.
-var errWrites = errors.New("this program only reads")
+var errWrites = errors.New("this program is read-only")
 
 // readsOnly refuses every request but reads before it leaves this process.
 type readsOnly struct{ next http.RoundTripper }
@@ -171,7 +171,7 @@ func (s Sources) Runs(ctx context.Context) (runs []v1alpha1.RepairRun, source ti
 		return err
 	})
 	if source.Read && len(unread) > 0 {
-		source.Problem = fmt.Sprintf("%d runs cannot be read and are left out, the first is %s: %s", len(unread), unread[0].Name, unread[0].Message)
+		source.Problem = fmt.Sprintf("%d runs cannot be decoded and are left out, the first is %s: %s", len(unread), unread[0].Name, unread[0].Message)
 	}
 	return runs, source
 }
@@ -208,7 +208,7 @@ func listed[T any](ctx context.Context, cluster *kube.Client, resource string) (
 	err = eachOf(ctx, cluster, v1alpha1.GroupVersion.WithResource(resource), func(x *unstructured.Unstructured) {
 		var one T
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(x.Object, &one); err != nil {
-			unread = append(unread, timeline.Refused{Kind: x.GetKind(), Name: x.GetName(), Message: "it cannot be decoded: " + err.Error()})
+			unread = append(unread, timeline.Refused{Kind: x.GetKind(), Name: x.GetName(), Message: "cannot be decoded: " + err.Error()})
 			return
 		}
 		out = append(out, one)

@@ -38,7 +38,7 @@ func TestWritesStayHere(t *testing.T) {
 		"delete": func() error { return nodes.Delete(t.Context(), "n", metav1.DeleteOptions{}) },
 	}
 	for name, write := range writes {
-		if err := write(); err == nil || !strings.Contains(err.Error(), "this program only reads") {
+		if err := write(); err == nil || !strings.Contains(err.Error(), "this program is read-only") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

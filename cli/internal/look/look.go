@@ -56,7 +56,7 @@ func ask(ctx context.Context, within time.Duration, s *timeline.Source, read fun
 	if err := read(ctx); err != nil {
 		s.Problem = err.Error()
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			s.Problem = fmt.Sprintf("no answer within %s: %s", within, s.Problem)
+			s.Problem = fmt.Sprintf("no response within %s: %s", within, s.Problem)
 		}
 		return
 	}
@@ -306,7 +306,7 @@ func (s Sources) consumers(ctx context.Context) ([]timeline.Consumer, error) {
 		c := timeline.Consumer{Name: f.name, CommittedAt: at.CommittedAt}
 		lag, err := s.Records.Lag(ctx, f.name, f.selector, s.Limit)
 		if err != nil {
-			problems, c.Problem = append(problems, err), "could not be asked"
+			problems, c.Problem = append(problems, err), "its lag could not be read"
 		} else {
 			c.Known, c.Waiting, c.More, c.Oldest, c.Lost = true, lag.Pending, lag.Pending == s.Limit, lag.Oldest, lag.Lost
 		}
@@ -314,7 +314,7 @@ func (s Sources) consumers(ctx context.Context) ([]timeline.Consumer, error) {
 	}
 	for _, c := range list {
 		if _, ok := stored[c.Name]; ok {
-			out = append(out, timeline.Consumer{Name: c.Name, CommittedAt: c.CommittedAt, Problem: "this program does not know which records it reads"})
+			out = append(out, timeline.Consumer{Name: c.Name, CommittedAt: c.CommittedAt, Problem: "unknown consumer: its records cannot be counted"})
 		}
 	}
 	return out, errors.Join(problems...)

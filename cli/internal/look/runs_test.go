@@ -47,7 +47,7 @@ func TestAnUndecodableObjectOfChainsHidesNoOther(t *testing.T) {
 		t.Errorf("named are %s", got)
 	}
 	runs, source := s.Runs(t.Context())
-	if len(runs) != 1 || !source.Read || !strings.Contains(source.Problem, "1 runs cannot be read and are left out, the first is bad") {
+	if len(runs) != 1 || !source.Read || !strings.Contains(source.Problem, "1 runs cannot be decoded and are left out, the first is bad") {
 		t.Errorf("runs %v, source %+v", runs, source)
 	}
 }

@@ -101,7 +101,7 @@ func keep(ctx context.Context, c clock.Clock, start begin, notify func(), blind 
 		case ctx.Err() != nil || apierrors.IsNotFound(err):
 			return
 		case !said:
-			blind(errors.Join(errors.New("not watched, looked at with the store"), err))
+			blind(errors.Join(errors.New("watch failed, polling together with the store"), err))
 			said = true
 		}
 		retry.Sleep(ctx, c, again)

@@ -45,7 +45,7 @@ func settle(i *removal.Item, err error) {
 	case err == nil:
 		i.Outcome = removal.Removed
 	case errors.Is(err, kube.ErrConflict):
-		i.Outcome, i.Problem = removal.Changed, "it is not as it was any more: run this again"
+		i.Outcome, i.Problem = removal.Changed, "it has changed since it was listed: run the command again"
 	default:
 		i.Outcome, i.Problem = removal.Failed, err.Error()
 	}
@@ -171,7 +171,7 @@ func (s Sweep) dropDefinition(ctx context.Context, i *removal.Item, f removal.Fa
 			return err
 		}
 		if len(left) > 0 {
-			return fmt.Errorf("%d objects of the kind are there: %w", len(left), kube.ErrConflict)
+			return fmt.Errorf("removing the CRD: %d objects of its kind remain: %w", len(left), kube.ErrConflict)
 		}
 	}
 	return s.drop(ctx, i)

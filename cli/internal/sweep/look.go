@@ -45,7 +45,7 @@ func (s Sweep) Look(ctx context.Context) (removal.Facts, error) {
 		from func(context.Context, *removal.Facts) error
 	}{
 		{"workloads", s.workloads}, {"nodes", s.nodes}, {"pods", s.pods}, {"config maps", s.configMaps}, {"leases", s.leases},
-		{"definitions and their objects", s.definitions}, {"events", s.events},
+		{"CRDs and their objects", s.definitions}, {"events", s.events},
 	}
 	for _, read := range reads {
 		bounded, cancel := context.WithTimeout(ctx, s.Within)
@@ -56,7 +56,7 @@ func (s Sweep) Look(ctx context.Context) (removal.Facts, error) {
 	}
 	f.Now = s.Cluster.Clock(s.Clock).Now()
 	if len(f.Unread) == len(reads) {
-		return f, errors.New("nothing could be read: " + strings.Join(f.Unread, "; "))
+		return f, errors.New("reading the cluster: no kind could be read: " + strings.Join(f.Unread, "; "))
 	}
 	return f, nil
 }
@@ -139,7 +139,7 @@ func (s Sweep) definitions(ctx context.Context, f *removal.Facts) error {
 		d := removal.Definition{Kind: kind, Resource: resource(&list[i], group)}
 		meta, _, _ := unstructured.NestedMap(list[i].Object, "metadata")
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(meta, &d.ObjectMeta); err != nil {
-			return fmt.Errorf("reading definition %s: %w", list[i].GetName(), err)
+			return fmt.Errorf("reading CRD %s: %w", list[i].GetName(), err)
 		}
 		if d.Objects, err = s.objects(ctx, d.Resource, ""); err != nil {
 			return err

@@ -66,7 +66,7 @@ func TestNotEverythingRead(t *testing.T) {
 		code := program.Run(t.Context(), append([]string{"uninstall", "-n", w.namespace, "--kubeconfig", kubeconfig}, args...))
 		return code, out.String() + errs.String()
 	}
-	if code, text := run(); code != command.ExitFailed || !strings.Contains(text, "nothing could be read") {
+	if code, text := run(); code != command.ExitFailed || !strings.Contains(text, "reading the cluster: no kind could be read") {
 		t.Errorf("without any right: exit code %d: %s", code, text)
 	}
 	w.apply(t, "testdata/viewer.yaml")
@@ -75,7 +75,7 @@ func TestNotEverythingRead(t *testing.T) {
 	if _, text := run(); !strings.Contains(text, "! not read: pods: ") || !strings.Contains(text, "  remove  labelled") {
 		t.Errorf("the list in part: %s", text)
 	}
-	if code, text := run("--yes"); code != command.ExitFailed || !strings.Contains(text, "nothing was removed: ") {
+	if code, text := run("--yes"); code != command.ExitFailed || !strings.Contains(text, "nothing removed: ") {
 		t.Errorf("exit code %d: %s", code, text)
 	}
 	if gone := differ(t, before, w.inventory(t)); len(gone) > 0 {

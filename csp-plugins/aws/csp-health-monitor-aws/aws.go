@@ -22,12 +22,12 @@ import (
 // CloudConfig says which part of AWS is asked.
 type CloudConfig struct {
 	// Region of the instances; empty is what the SDK finds.
-	Region string `toml:"region" flag:"region" usage:"region of the instances; empty is that of AWS_REGION, the profile or the instance"`
+	Region string `toml:"region" flag:"region" usage:"Region of the instances. Empty uses AWS_REGION, the profile or the region of the instance that runs the monitor."`
 	// WithoutHealth asks EC2 alone: AWS Health is part of some support plans only.
-	WithoutHealth bool `toml:"withoutHealth" flag:"without-health" usage:"ask EC2 alone; AWS Health's API needs a Business, Enterprise On-Ramp or Enterprise support plan"`
+	WithoutHealth bool `toml:"withoutHealth" flag:"without-health" usage:"If true, reads scheduled events from EC2 only. The AWS Health API needs a Business, Enterprise On-Ramp or Enterprise support plan."`
 	// EC2Endpoint and HealthEndpoint replace the addresses of the APIs.
-	EC2Endpoint    string `toml:"ec2Endpoint" flag:"ec2-endpoint" usage:"URL of the EC2 API, for a VPC endpoint; empty is that of the region"`
-	HealthEndpoint string `toml:"healthEndpoint" flag:"health-endpoint" usage:"URL of the AWS Health API; empty is that of the partition"`
+	EC2Endpoint    string `toml:"ec2Endpoint" flag:"ec2-endpoint" usage:"URL of the EC2 API, for a VPC endpoint. Empty uses the endpoint of the region."`
+	HealthEndpoint string `toml:"healthEndpoint" flag:"health-endpoint" usage:"URL of the AWS Health API. Empty uses the endpoint of the partition."`
 }
 
 // callLimit bounds one HTTP exchange.
@@ -48,10 +48,10 @@ var _ announcement.Source = (*Source)(nil)
 func New(ctx context.Context, c CloudConfig) (*Source, error) {
 	found, err := config.LoadDefaultConfig(ctx, config.WithRegion(c.Region), config.WithHTTPClient(awshttp.NewBuildableClient().WithTimeout(callLimit)))
 	if err != nil {
-		return nil, fmt.Errorf("finding the configuration of AWS: %w", err)
+		return nil, fmt.Errorf("finding the AWS configuration: %w", err)
 	}
 	if found.Region == "" {
-		return nil, errors.New("region: AWS is asked for one region; set it, or AWS_REGION")
+		return nil, errors.New("region: no AWS region is set, set it or AWS_REGION")
 	}
 	instances := ec2.NewFromConfig(found, func(o *ec2.Options) {
 		if c.EC2Endpoint != "" {
@@ -103,7 +103,7 @@ func (s *Source) Names(ctx context.Context, machines []string) (map[string][]str
 		Filters: []types.Filter{{Name: aws.String("instance-id"), Values: machines}}, // one that is gone is no error
 	})
 	if err != nil {
-		return nil, fmt.Errorf("asking ec2:DescribeInstances: %w", refused(err))
+		return nil, fmt.Errorf("calling ec2:DescribeInstances: %w", refused(err))
 	}
 	for _, reservation := range answer.Reservations {
 		for _, i := range reservation.Instances {
@@ -150,12 +150,12 @@ func code(err error) string {
 func refused(err error) error {
 	switch code(err) {
 	case "SubscriptionRequiredException":
-		return fmt.Errorf("%w: the account's support plan has no AWS Health API; change the plan, or set withoutHealth", err)
+		return fmt.Errorf("%w: the support plan of the account has no AWS Health API, change the plan or set withoutHealth", err)
 	case "AccessDeniedException", "UnauthorizedOperation":
-		return fmt.Errorf("%w: it goes on failing until the role is allowed it", err)
+		return fmt.Errorf("%w: allow the action in the role, it fails until then", err)
 	}
 	if err == nil {
-		return errors.New("a dry run was carried out: this is not EC2")
+		return errors.New("the endpoint executed a dry run, so it is not EC2: check the endpoint")
 	}
 	return err
 }

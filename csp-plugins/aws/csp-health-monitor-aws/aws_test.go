@@ -177,7 +177,7 @@ func TestStatesOfHealth(t *testing.T) {
 		code := "AWS_EC2_DEDICATED_HOST_RETIREMENT_SCHEDULED"
 		s.events = []event{{arn: arn(code, "1"), code: code, category: "scheduledChange", status: tt.status, start: in(tt.start), end: in(3), updated: in(0), entities: []entity{{id, tt.entity}}}}
 		a := only(t, read(t, connect(t, s), announcement.Question{Checkpoint: at(-1)}))
-		if a.State != tt.want || a.Metadata["statusCode"] != tt.status || !strings.Contains(a.Text, "gave no text") {
+		if a.State != tt.want || a.Metadata["statusCode"] != tt.status || !strings.Contains(a.Text, "returned no description") {
 			t.Errorf("%s, %s, begins %v: %+v, want %s", tt.status, tt.entity, tt.start, a, tt.want)
 		}
 	}

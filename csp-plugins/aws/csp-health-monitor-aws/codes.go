@@ -35,11 +35,11 @@ const (
 )
 
 var ofEC2 = []announcement.Code{
-	{Name: "instance-reboot", Action: restart, Why: "a reboot by its owner does it as well", Source: statusEvents},
-	{Name: "system-reboot", Action: none, Why: "the host is rebooted, which its owner can't do", Source: statusEvents},
-	{Name: "system-maintenance", Action: none, Why: "network or power of the host; nothing to do afterwards", Source: statusEvents},
-	{Name: "instance-retirement", Action: replace, Why: "the host fails for good", Source: statusEvents},
-	{Name: "instance-stop", Action: replace, Why: "the instance comes back on another host only", Source: statusEvents},
+	{Name: "instance-reboot", Action: restart, Why: "the owner can reboot it instead", Source: statusEvents},
+	{Name: "system-reboot", Action: none, Why: "the host is rebooted, which the owner cannot do", Source: statusEvents},
+	{Name: "system-maintenance", Action: none, Why: "network or power of the host, no action afterwards", Source: statusEvents},
+	{Name: "instance-retirement", Action: replace, Why: "the host fails permanently", Source: statusEvents},
+	{Name: "instance-stop", Action: replace, Why: "the instance returns only on another host", Source: statusEvents},
 }
 
 // eventType is an event type of AWS Health, with the codes under which EC2 shows the
@@ -63,17 +63,17 @@ var ofHealth = []eventType{
 	{announcement.Code{Name: "AWS_EC2_INSTANCE_NETWORK_MAINTENANCE_SCHEDULED", Action: none, Why: "as system-maintenance", Source: schedule}, hosts},
 	{announcement.Code{Name: "AWS_EC2_INSTANCE_POWER_MAINTENANCE_SCHEDULED", Action: none, Why: "as system-maintenance", Source: schedule}, hosts},
 	{announcement.Code{Name: "AWS_EC2_PERSISTENT_INSTANCE_POWER_MAINTENANCE_SCHEDULED", Action: none, Why: "as system-maintenance", Source: schedule}, hosts},
-	{announcement.Code{Name: "AWS_EC2_MAINTENANCE_SCHEDULED", Action: none, Why: "does not say what is done", Source: schedule}, slices.Concat(hosts, reboots[:1], leaves)},
+	{announcement.Code{Name: "AWS_EC2_MAINTENANCE_SCHEDULED", Action: none, Why: "the type of maintenance is not specified", Source: schedule}, slices.Concat(hosts, reboots[:1], leaves)},
 	{announcement.Code{Name: "AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED", Action: replace, Why: "as instance-retirement", Source: retirement}, leaves},
 	{announcement.Code{Name: "AWS_EC2_PERSISTENT_INSTANCE_RETIREMENT_SCHEDULED", Action: replace, Why: "as instance-retirement", Source: retirement}, leaves},
-	{announcement.Code{Name: "AWS_EC2_INSTANCE_RETIREMENT_EXPEDITED", Action: replace, Emergency: true, Why: "the host fails sooner than was said", Source: retirement}, leaves},
-	{announcement.Code{Name: "AWS_EC2_PERSISTENT_INSTANCE_RETIREMENT_EXPEDITED", Action: replace, Emergency: true, Why: "the host fails sooner than was said", Source: retirement}, leaves},
+	{announcement.Code{Name: "AWS_EC2_INSTANCE_RETIREMENT_EXPEDITED", Action: replace, Emergency: true, Why: "the host fails earlier than announced", Source: retirement}, leaves},
+	{announcement.Code{Name: "AWS_EC2_PERSISTENT_INSTANCE_RETIREMENT_EXPEDITED", Action: replace, Emergency: true, Why: "the host fails earlier than announced", Source: retirement}, leaves},
 	{announcement.Code{Name: "AWS_EC2_INSTANCE_STOP_SCHEDULED", Action: replace, Why: "as instance-stop", Source: schedule}, leaves},
 	{announcement.Code{Name: "AWS_EC2_INSTANCE_TERMINATION_SCHEDULED", Action: replace, Why: "as instance-retirement", Source: schedule}, leaves},
-	{announcement.Code{Name: "AWS_EC2_DEDICATED_HOST_MAINTENANCE_SCHEDULED", Action: none, Why: "nothing to do afterwards", Source: schedule}, nil},
-	{announcement.Code{Name: "AWS_EC2_DEDICATED_HOST_NETWORK_MAINTENANCE_SCHEDULED", Action: none, Why: "nothing to do afterwards", Source: schedule}, nil},
-	{announcement.Code{Name: "AWS_EC2_DEDICATED_HOST_POWER_MAINTENANCE_SCHEDULED", Action: none, Why: "nothing to do afterwards", Source: schedule}, nil},
-	{announcement.Code{Name: "AWS_EC2_DEDICATED_HOST_RETIREMENT_SCHEDULED", Action: replace, Why: "the host fails for good", Source: schedule}, nil},
+	{announcement.Code{Name: "AWS_EC2_DEDICATED_HOST_MAINTENANCE_SCHEDULED", Action: none, Why: "no action afterwards", Source: schedule}, nil},
+	{announcement.Code{Name: "AWS_EC2_DEDICATED_HOST_NETWORK_MAINTENANCE_SCHEDULED", Action: none, Why: "no action afterwards", Source: schedule}, nil},
+	{announcement.Code{Name: "AWS_EC2_DEDICATED_HOST_POWER_MAINTENANCE_SCHEDULED", Action: none, Why: "no action afterwards", Source: schedule}, nil},
+	{announcement.Code{Name: "AWS_EC2_DEDICATED_HOST_RETIREMENT_SCHEDULED", Action: replace, Why: "the host fails permanently", Source: schedule}, nil},
 	{announcement.Code{Name: "AWS_EC2_INSTANCE_STORE_DRIVE_PERFORMANCE_DEGRADED", Action: replace, Unplanned: true, Why: "a drive of the host fails", Source: healthEvents}, nil},
 	{announcement.Code{Name: ultraBegin, Action: none, Unplanned: true, Why: "ends with " + ultraEnd, Source: healthEvents}, nil},
 	{announcement.Code{Name: ultraReduced, Action: none, Unplanned: true, Why: "ends with " + ultraEnd, Source: healthEvents}, nil},

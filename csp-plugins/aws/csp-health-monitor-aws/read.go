@@ -40,7 +40,7 @@ func (s *Source) Read(ctx context.Context, q announcement.Question) (announcemen
 	if q.Checkpoint != "" {
 		var err error
 		if since, err = time.Parse(time.RFC3339, q.Checkpoint); err != nil {
-			return announcement.Reading{}, fmt.Errorf("reading the checkpoint %q as a time: %w; it takes an empty one to begin anew", q.Checkpoint, err)
+			return announcement.Reading{}, fmt.Errorf("reading the checkpoint %q as a time: %w, empty the checkpoint to start again", q.Checkpoint, err)
 		}
 	}
 	calls := 0
@@ -84,7 +84,7 @@ func (s *Source) scheduled(ctx context.Context, now time.Time, calls *int) ([]an
 			return out, nil
 		}
 		if announcement.Value(answer.NextToken) == announcement.Value(in.NextToken) {
-			return nil, fmt.Errorf("listing the status of instances: page %d leads to itself", page)
+			return nil, fmt.Errorf("listing the status of instances: page %d refers to itself", page)
 		}
 		in.NextToken = answer.NextToken
 	}
@@ -194,7 +194,7 @@ func (s *Source) list(ctx context.Context, filter *healthtypes.EventFilter, to m
 			return nil
 		}
 		if announcement.Value(answer.NextToken) == announcement.Value(in.NextToken) {
-			return fmt.Errorf("listing events of AWS Health: page %d leads to itself", page)
+			return fmt.Errorf("listing events of AWS Health: page %d refers to itself", page)
 		}
 		in.NextToken = answer.NextToken
 	}
@@ -209,7 +209,7 @@ func (s *Source) entities(ctx context.Context, events []healthtypes.Event, calls
 			*calls++
 			answer, err := s.health.DescribeAffectedEntities(ctx, in)
 			if err != nil {
-				return nil, fmt.Errorf("listing what events of AWS Health affect, page %d: %w", page, refused(err))
+				return nil, fmt.Errorf("listing entities affected by AWS Health events, page %d: %w", page, refused(err))
 			}
 			for _, e := range answer.Entities {
 				out[announcement.Value(e.EventArn)] = append(out[announcement.Value(e.EventArn)], e)
@@ -218,7 +218,7 @@ func (s *Source) entities(ctx context.Context, events []healthtypes.Event, calls
 				break
 			}
 			if announcement.Value(answer.NextToken) == announcement.Value(in.NextToken) {
-				return nil, fmt.Errorf("listing what events of AWS Health affect: page %d leads to itself", page)
+				return nil, fmt.Errorf("listing entities affected by AWS Health events: page %d refers to itself", page)
 			}
 			in.NextToken = answer.NextToken
 		}
@@ -285,7 +285,7 @@ func (s *Source) texts(ctx context.Context, events []healthtypes.Event, calls *i
 		*calls++
 		answer, err := s.health.DescribeEventDetails(ctx, &health.DescribeEventDetailsInput{EventArns: some})
 		if err != nil {
-			return nil, fmt.Errorf("asking for the texts of events of AWS Health: %w", refused(err))
+			return nil, fmt.Errorf("reading the descriptions of AWS Health events: %w", refused(err))
 		}
 		for _, d := range answer.SuccessfulSet {
 			if d.Event != nil && d.EventDescription != nil {
@@ -293,7 +293,7 @@ func (s *Source) texts(ctx context.Context, events []healthtypes.Event, calls *i
 			}
 		}
 		for _, f := range answer.FailedSet {
-			out[announcement.Value(f.EventArn)] = fmt.Sprintf("AWS Health gave no text: %s: %s", announcement.Value(f.ErrorName), announcement.Value(f.ErrorMessage))
+			out[announcement.Value(f.EventArn)] = fmt.Sprintf("AWS Health returned no description: %s: %s", announcement.Value(f.ErrorName), announcement.Value(f.ErrorMessage))
 		}
 	}
 	return out, nil

@@ -22,13 +22,13 @@ import (
 // CloudConfig says which part of Azure is asked.
 type CloudConfig struct {
 	// Subscription is the id of that of the machines.
-	Subscription string `toml:"subscription" bounds:"not empty" flag:"subscription" usage:"id of the subscription of the machines"`
+	Subscription string `toml:"subscription" bounds:"not empty" flag:"subscription" usage:"ID of the subscription that contains the machines."`
 	// Pauses announces updates too that only pause a machine, or do nothing to it.
-	Pauses bool `toml:"pauses" flag:"pauses" usage:"announce updates too that pause a machine for seconds (Freeze) or do nothing to it (None)"`
+	Pauses bool `toml:"pauses" flag:"pauses" usage:"If true, also reports updates that pause a machine for seconds (Freeze) or do not affect it (None)."`
 	// WithoutUpdates asks for instance views alone.
-	WithoutUpdates bool `toml:"withoutUpdates" flag:"without-updates" usage:"ask for instance views alone, not for the updates of Microsoft.Maintenance"`
+	WithoutUpdates bool `toml:"withoutUpdates" flag:"without-updates" usage:"If true, reads instance views only and skips the updates of Microsoft.Maintenance."`
 	// Cloud is public, government or china.
-	Cloud string `toml:"cloud" flag:"cloud" usage:"public, government or china; empty is public"`
+	Cloud string `toml:"cloud" flag:"cloud" usage:"Azure cloud: public, government or china. Empty is public."`
 }
 
 // callLimit bounds one attempt of a call.
@@ -56,11 +56,11 @@ var endpoints = map[string]cloud.Configuration{
 func New(c CloudConfig) (*Source, error) {
 	at, ok := endpoints[c.Cloud]
 	if !ok {
-		return nil, fmt.Errorf("cloud: %q is none of public, government and china", c.Cloud)
+		return nil, fmt.Errorf("cloud: %q is not public, government or china", c.Cloud)
 	}
 	who, err := azidentity.NewDefaultAzureCredential(&azidentity.DefaultAzureCredentialOptions{ClientOptions: azcore.ClientOptions{Cloud: at}})
 	if err != nil {
-		return nil, fmt.Errorf("finding the credentials of Azure: %w", err)
+		return nil, fmt.Errorf("finding the Azure credentials: %w", err)
 	}
 	options := &arm.ClientOptions{DisableRPRegistration: true}
 	options.Cloud, options.Retry.TryTimeout = at, callLimit
@@ -70,11 +70,11 @@ func New(c CloudConfig) (*Source, error) {
 // As makes the source of one who asks.
 func As(c CloudConfig, who azcore.TokenCredential, options *arm.ClientOptions) (*Source, error) {
 	if c.Subscription == "" {
-		return nil, errors.New("subscription: Azure is asked for one subscription; set its id")
+		return nil, errors.New("subscription: no Azure subscription is set, set its ID")
 	}
 	compute, err := armcompute.NewClientFactory(c.Subscription, who, options)
 	if err != nil {
-		return nil, fmt.Errorf("making a client of Compute: %w", err)
+		return nil, fmt.Errorf("creating a Compute client: %w", err)
 	}
 	s := &Source{
 		machines: compute.NewVirtualMachinesClient(), sets: compute.NewVirtualMachineScaleSetVMsClient(),
@@ -84,7 +84,7 @@ func As(c CloudConfig, who azcore.TokenCredential, options *arm.ClientOptions) (
 		return s, nil
 	}
 	if s.graph, err = armresourcegraph.NewClient(who, options); err != nil {
-		return nil, fmt.Errorf("making a client of Resource Graph: %w", err)
+		return nil, fmt.Errorf("creating a Resource Graph client: %w", err)
 	}
 	return s, nil
 }
@@ -108,7 +108,7 @@ func (s *Source) Names(ctx context.Context, machines []string) (map[string][]str
 		}
 		own, err := s.names(ctx, machine)
 		if err != nil && status(err) != http.StatusNotFound {
-			return names, fmt.Errorf("asking for the name of %s: %w", machine, refused(err))
+			return names, fmt.Errorf("reading the name of %s: %w", machine, refused(err))
 		}
 		if err == nil {
 			names[machine] = own
@@ -158,7 +158,7 @@ func (s *Source) Check(ctx context.Context) error {
 // refused adds to an error what ends it, where that is not the next poll.
 func refused(err error) error {
 	if status(err) == http.StatusForbidden {
-		return fmt.Errorf("%w: it goes on failing until the identity has the role", err)
+		return fmt.Errorf("%w: assign the role to the identity, it fails until then", err)
 	}
 	return err
 }

@@ -300,7 +300,7 @@ func TestCheck(t *testing.T) {
 	if r := read(t, alone, announcement.Question{}); r.Calls != 1 {
 		t.Errorf("%+v", r)
 	}
-	if _, err := New(CloudConfig{Subscription: "s", Cloud: "moon"}); err == nil || !strings.Contains(err.Error(), "public, government and china") {
+	if _, err := New(CloudConfig{Subscription: "s", Cloud: "moon"}); err == nil || !strings.Contains(err.Error(), "public, government or china") {
 		t.Errorf("cloud: %v", err)
 	}
 	if _, err := As(CloudConfig{}, nil, nil); err == nil {

@@ -31,8 +31,8 @@ var codes = []announcement.Code{
 	{Name: redeploy, Action: none, Why: "Azure moves it to an updated host itself", Source: view},
 	{Name: "Redeploy", Action: none, Why: "Azure moves it to an updated host itself", Source: list},
 	{Name: "Restart", Action: none, Why: "Azure restarts it itself", Source: list},
-	{Name: freeze, Action: none, Why: "it pauses for some seconds", Source: list},
-	{Name: idle, Action: none, Why: "nothing happens to it", Source: list},
+	{Name: freeze, Action: none, Why: "pauses for some seconds", Source: list},
+	{Name: idle, Action: none, Why: "no effect on the machine", Source: list},
 }
 
 // stateOfUpdate reads the status of an update. What failed or waits to be tried again

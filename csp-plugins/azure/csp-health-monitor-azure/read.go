@@ -222,11 +222,11 @@ func (s *Source) updates(ctx context.Context, o open, calls *int) ([]announcemen
 		}
 		switch {
 		case announcement.Value(answer.SkipToken) != "" && announcement.Value(answer.SkipToken) == announcement.Value(token):
-			return nil, fmt.Errorf("listing updates: page %d leads to itself", page)
+			return nil, fmt.Errorf("listing updates: page %d refers to itself", page)
 		case announcement.Value(answer.SkipToken) != "":
 			token = answer.SkipToken
 		case announcement.Value(answer.ResultTruncated) == armresourcegraph.ResultTruncatedTrue:
-			return nil, fmt.Errorf("listing updates: page %d is cut and names no next", page)
+			return nil, fmt.Errorf("listing updates: page %d is truncated and names no next page", page)
 		default:
 			return out, nil
 		}
@@ -250,7 +250,7 @@ func rowsOf(answer armresourcegraph.ClientResourcesResponse) ([]row, error) {
 	}
 	var out []row
 	if err := json.Unmarshal(raw, &out); err != nil {
-		return nil, fmt.Errorf("reading the rows: %w; it stays so until this program knows their form", err)
+		return nil, fmt.Errorf("reading the rows: %w, upgrade to a version that supports their format", err)
 	}
 	return out, nil
 }

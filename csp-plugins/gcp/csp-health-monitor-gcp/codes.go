@@ -34,8 +34,8 @@ func Codes() []announcement.Code { return slices.Clone(codes) }
 var codes = []announcement.Code{
 	{Name: upcoming, Action: none, Why: itself, Source: methods},
 	{Name: infra, Action: none, Why: itself, Source: methods},
-	{Name: terminate, Action: none, Unplanned: true, Emergency: true, Why: "it has been stopped; " + itself, Source: policy},
-	{Name: migrate, Action: none, Why: "it went on running on another host", Source: policy},
+	{Name: terminate, Action: none, Unplanned: true, Emergency: true, Why: "it has been stopped, " + itself, Source: policy},
+	{Name: migrate, Action: none, Why: "it continued to run on another host", Source: policy},
 	{Name: "PLANNED_UPDATE", Action: none, Why: itself, Source: reasons},
 	{Name: "PLANNED_NETWORK_UPDATE", Action: none, Why: itself, Source: reasons},
 	{Name: "INFRASTRUCTURE_RELOCATION", Action: none, Why: itself, Source: reasons},

@@ -24,15 +24,15 @@ import (
 // CloudConfig says which part of Google Cloud is asked.
 type CloudConfig struct {
 	// Project is the id of the project of the instances.
-	Project string `toml:"project" bounds:"not empty" flag:"project" usage:"id of the project of the instances"`
+	Project string `toml:"project" bounds:"not empty" flag:"project" usage:"ID of the project that contains the instances."`
 	// Filter narrows the instances that are listed, in Compute Engine's language; empty
 	// lists all of the project. What it leaves out counts as gone.
-	Filter string `toml:"filter" flag:"filter" usage:"filter of the instances, such as labels.goog-k8s-cluster-name=NAME; empty is all of the project"`
+	Filter string `toml:"filter" flag:"filter" usage:"Filter that selects instances, for example labels.goog-k8s-cluster-name=NAME. Empty selects all instances of the project."`
 	// WithoutLogs asks Compute Engine alone.
-	WithoutLogs bool `toml:"withoutLogs" flag:"without-logs" usage:"ask Compute Engine alone, not the system event audit log"`
+	WithoutLogs bool `toml:"withoutLogs" flag:"without-logs" usage:"If true, reads Compute Engine only and skips the system event audit log."`
 	// ComputeEndpoint and LoggingEndpoint replace the addresses of the APIs.
-	ComputeEndpoint string `toml:"computeEndpoint" flag:"compute-endpoint" usage:"origin of the Compute Engine API, for Private Service Connect; empty is the public one"`
-	LoggingEndpoint string `toml:"loggingEndpoint" flag:"logging-endpoint" usage:"origin of the Cloud Logging API; empty is the public one"`
+	ComputeEndpoint string `toml:"computeEndpoint" flag:"compute-endpoint" usage:"URL of the Compute Engine API, for Private Service Connect, with scheme and host only. Empty uses the public API."`
+	LoggingEndpoint string `toml:"loggingEndpoint" flag:"logging-endpoint" usage:"URL of the Cloud Logging API, with scheme and host only. Empty uses the public API."`
 }
 
 // checkOrigins refuses an address to which a token would go in clear text.
@@ -59,7 +59,7 @@ var _ announcement.Source = (*Source)(nil)
 // identity of the service account, or a file. More options go to both clients.
 func New(ctx context.Context, c CloudConfig, options ...option.ClientOption) (*Source, error) {
 	if c.Project == "" {
-		return nil, errors.New("project: Google Cloud is asked for one project; set its id")
+		return nil, errors.New("project: no Google Cloud project is set, set its ID")
 	}
 	at := func(origin string) []option.ClientOption {
 		if origin == "" {
@@ -69,7 +69,7 @@ func New(ctx context.Context, c CloudConfig, options ...option.ClientOption) (*S
 	}
 	instances, err := compute.NewInstancesRESTClient(ctx, at(c.ComputeEndpoint)...)
 	if err != nil {
-		return nil, fmt.Errorf("making a client of Compute Engine: %w", err)
+		return nil, fmt.Errorf("creating a Compute Engine client: %w", err)
 	}
 	s := &Source{instances: instances, project: c.Project, filter: c.Filter}
 	if c.WithoutLogs {
@@ -77,7 +77,7 @@ func New(ctx context.Context, c CloudConfig, options ...option.ClientOption) (*S
 	}
 	service, err := logging.NewService(ctx, append(at(c.LoggingEndpoint), option.WithScopes(logging.LoggingReadScope))...)
 	if err != nil {
-		return nil, fmt.Errorf("making a client of Cloud Logging: %w", err)
+		return nil, fmt.Errorf("creating a Cloud Logging client: %w", err)
 	}
 	s.logs = service.Entries
 	return s, nil
@@ -145,7 +145,7 @@ func (s *Source) Check(ctx context.Context) error {
 // refused adds to an error what ends it, where that is not the next poll.
 func refused(err error) error {
 	if e, ok := errors.AsType[*googleapi.Error](err); ok && e.Code == http.StatusForbidden {
-		return fmt.Errorf("%w: it goes on failing until the service account is allowed it and the API is enabled", err)
+		return fmt.Errorf("%w: grant the permission to the service account and enable the API, it fails until then", err)
 	}
 	return err
 }

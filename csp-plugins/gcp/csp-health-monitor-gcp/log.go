@@ -66,7 +66,7 @@ func (s *Source) lines(ctx context.Context, since, now time.Time, calls *int) ([
 			return out, nil
 		}
 		if answer.NextPageToken == request.PageToken {
-			return nil, fmt.Errorf("listing the system event audit log: page %d leads to itself", page)
+			return nil, fmt.Errorf("listing the system event audit log: page %d refers to itself", page)
 		}
 		request.PageToken = answer.NextPageToken
 	}

@@ -77,7 +77,7 @@ func window(q announcement.Question) (time.Time, error) {
 		}
 	}
 	if err != nil {
-		return time.Time{}, fmt.Errorf("reading the checkpoint %q as times: %w; it takes an empty one to begin anew", q.Checkpoint, err)
+		return time.Time{}, fmt.Errorf("reading the checkpoint %q as times: %w, empty the checkpoint to start again", q.Checkpoint, err)
 	}
 	return since, nil
 }
@@ -124,7 +124,7 @@ func (s *Source) look(ctx context.Context, o open, calls *int) (sight, error) {
 	scopes.InternalFetch = func(size int, token string) (part []pair, next string, err error) {
 		*calls++
 		if part, next, err = fetch(size, token); err == nil && next != "" && next == last {
-			err = errors.New("a page leads to itself")
+			err = errors.New("a page refers to itself")
 		}
 		last = next
 		return part, next, err

@@ -98,7 +98,7 @@ func (p *Provider) Machine(node *corev1.Node) (string, error) {
 	if e, named := p.entries[nodePrefix+node.Name]; named {
 		return e.Machine(), nil
 	}
-	return "", status.Errorf(codes.FailedPrecondition, "node %q has no BMC: the plugin's configuration needs a [[bmc]] with node = %q", node.Name, node.Name)
+	return "", status.Errorf(codes.FailedPrecondition, "node %q has no BMC: add a [[bmc]] with node = %q to the plugin configuration", node.Name, node.Name)
 }
 
 // Rivals are two Nodes that show one system UUID, as far as that matters.
@@ -132,14 +132,14 @@ func (p *Provider) Examine(ctx context.Context, machine string, node *corev1.Nod
 	shown := node.Status.NodeInfo.SystemUUID
 	switch {
 	case !own(shown):
-		return "", status.Errorf(codes.FailedPrecondition, "node %q shows the system UUID %q, which is no machine's own: that %s is its machine can not be proven (skipUUIDCheck does without)", node.Name, shown, machine)
+		return "", status.Errorf(codes.FailedPrecondition, "node %q has the system UUID %q, which is not unique, so that %s cannot be verified as its machine (set skipUUIDCheck to skip the check)", node.Name, shown, machine)
 	case !own(facts.UUID) && facts.Power != On:
 		// A machine whose firmware has not told its BMC yet.
-		return "", status.Errorf(codes.Aborted, "the BMC of %s shows the system UUID %q while its machine is not on: waiting until it knows", machine, facts.UUID)
+		return "", status.Errorf(codes.Aborted, "the BMC of %s reports the system UUID %q while its machine is not on, retrying until the machine is on", machine, facts.UUID)
 	case !own(facts.UUID):
-		return "", status.Errorf(codes.FailedPrecondition, "the BMC of %s shows the system UUID %q, which is no machine's own: that it is the machine of node %q can not be proven (skipUUIDCheck does without)", machine, facts.UUID, node.Name)
+		return "", status.Errorf(codes.FailedPrecondition, "the BMC of %s reports the system UUID %q, which is not unique, so that it cannot be verified as the machine of node %q (set skipUUIDCheck to skip the check)", machine, facts.UUID, node.Name)
 	case !sameUUID(shown, facts.UUID):
-		return "", status.Errorf(codes.FailedPrecondition, "the BMC of %s has the system UUID %s, node %q has %s: it is another machine", machine, facts.UUID, node.Name, shown)
+		return "", status.Errorf(codes.FailedPrecondition, "the BMC of %s reports the system UUID %s and node %q has %s, so it is another machine: correct the [[bmc]]", machine, facts.UUID, node.Name, shown)
 	}
 	return facts.LastReset, nil
 }
@@ -151,7 +151,7 @@ func (p *Provider) State(ctx context.Context, machine string) (cloud.State, erro
 	case err != nil:
 		return "", err
 	case facts.Power == Unknown:
-		return "", status.Errorf(codes.Unimplemented, "the BMC of %s does not say whether its machine is on", machine)
+		return "", status.Errorf(codes.Unimplemented, "the BMC of %s does not report the power state of its machine", machine)
 	case facts.Power == On:
 		return cloud.Up, nil
 	}
@@ -165,7 +165,7 @@ func (p *Provider) Reboot(ctx context.Context, machine string, force bool) error
 
 // Identity is not asked of Hardware.
 func (*Provider) Identity(context.Context, string) (cloud.Identity, error) {
-	return cloud.Identity{}, status.Error(codes.Unimplemented, "a BMC knows no names")
+	return cloud.Identity{}, status.Error(codes.Unimplemented, "BMCs do not provide names")
 }
 
 // Canonical is not asked of Hardware.
@@ -173,7 +173,7 @@ func (*Provider) Canonical(machine string) (string, error) { return machine, nil
 
 // Terminate is not asked of Hardware.
 func (*Provider) Terminate(context.Context, string, bool) error {
-	return status.Error(codes.Unimplemented, "nobody takes this machine back")
+	return status.Error(codes.Unimplemented, "machines behind a BMC cannot be replaced")
 }
 
 func (p *Provider) look(ctx context.Context, machine string) (facts Facts, err error) {
@@ -189,14 +189,14 @@ func (p *Provider) inTurn(ctx context.Context, machine string, limit time.Durati
 	turn, known := p.turns[machine]
 	if !known {
 		// Not NOT_FOUND: that the configuration lacks it says nothing of the machine.
-		return status.Errorf(codes.FailedPrecondition, "the plugin's configuration has no [[bmc]] of %s", machine)
+		return status.Errorf(codes.FailedPrecondition, "the plugin configuration has no [[bmc]] of %s", machine)
 	}
 	wait, over := context.WithTimeout(ctx, lookLimit)
 	defer over()
 	select {
 	case turn <- struct{}{}:
 	case <-wait.Done():
-		return status.Errorf(codes.Aborted, "other calls to the BMC of %s are not over yet", machine)
+		return status.Errorf(codes.Aborted, "other calls to the BMC of %s are still in progress, retry", machine)
 	}
 	defer func() { <-turn }()
 	ctx, cancel := context.WithTimeout(ctx, limit)

@@ -124,11 +124,11 @@ func TestExamine(t *testing.T) {
 		{"the same", "gpu-1", text, Facts{UUID: text, Power: On}, codes.OK, ""},
 		{"the same in another order", "gpu-1", text, Facts{UUID: ipmi, Power: On}, codes.OK, ""},
 		{"another machine", "gpu-1", text, Facts{UUID: "a0112233-4455-6677-8899-aabbccddeeff", Power: On}, codes.FailedPrecondition, "another machine"},
-		{"the node shows none", "gpu-1", "", Facts{UUID: text, Power: On}, codes.FailedPrecondition, "can not be proven"},
-		{"the BMC shows none", "gpu-1", text, Facts{Power: On}, codes.FailedPrecondition, "can not be proven"},
+		{"the node shows none", "gpu-1", "", Facts{UUID: text, Power: On}, codes.FailedPrecondition, "cannot be verified as"},
+		{"the BMC shows none", "gpu-1", text, Facts{Power: On}, codes.FailedPrecondition, "cannot be verified as"},
 		{"the BMC shows none while the machine starts", "gpu-1", text, Facts{Power: Changing}, codes.Aborted, "waiting"},
-		{"both show the maker's", "gpu-1", factory, Facts{UUID: factory, Power: On}, codes.FailedPrecondition, "can not be proven"},
-		{"both show zeros", "gpu-1", "00000000-0000-0000-0000-000000000000", Facts{UUID: "00000000-0000-0000-0000-000000000000", Power: On}, codes.FailedPrecondition, "can not be proven"},
+		{"both show the maker's", "gpu-1", factory, Facts{UUID: factory, Power: On}, codes.FailedPrecondition, "cannot be verified as"},
+		{"both show zeros", "gpu-1", "00000000-0000-0000-0000-000000000000", Facts{UUID: "00000000-0000-0000-0000-000000000000", Power: On}, codes.FailedPrecondition, "cannot be verified as"},
 		{"without the check", "gpu-2", text, Facts{UUID: factory, Power: On}, codes.OK, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -192,10 +192,10 @@ func TestConfirmed(t *testing.T) {
 // A kubelet writes its Node's providerID: no entry can rest on it.
 func TestEntriesNameTheirNode(t *testing.T) {
 	for want, e := range map[string]Entry{
-		"":                     {Node: "gpu-1"},
-		"proves nothing":       {Node: "gpu-1", ProviderID: "metal://1"},
-		"the machine's Node":   {ProviderID: "metal://1"},
-		"want the name of the": {Node: "gpu\n1", SkipUUIDCheck: true},
+		"":                             {Node: "gpu-1"},
+		"proves nothing":               {Node: "gpu-1", ProviderID: "metal://1"},
+		"the machine's Node":           {ProviderID: "metal://1"},
+		"must be the Node name of the": {Node: "gpu\n1", SkipUUIDCheck: true},
 	} {
 		e.Credentials, e.Reset = "/c", []string{"reset"}
 		err := ValidateEntries([]Entry{e}, []string{"reset"})
@@ -252,7 +252,7 @@ func TestCheck(t *testing.T) {
 	var log bytes.Buffer
 	registry := prometheus.NewRegistry()
 	k := NewCheck(New(entries, d), c, slog.New(slog.NewTextHandler(&log, nil)), clocktesting.NewFakeClock(metav1.Now().Time), registry)
-	if ok, detail := k.Ready(); ok || !strings.Contains(detail, "no BMC has answered yet") {
+	if ok, detail := k.Ready(); ok || !strings.Contains(detail, "no BMC has responded yet") {
 		t.Errorf("before the first check: %v, %s", ok, detail)
 	}
 	sweep := func() {
@@ -275,7 +275,7 @@ func TestCheck(t *testing.T) {
 	sweep()
 	sweep()
 	ok, detail := k.Ready()
-	if !ok || detail != "1 of 1000 BMCs are not up: node://gpu-007: it burns" {
+	if !ok || detail != "1 of 1000 BMCs are down: node://gpu-007: it burns" {
 		t.Errorf("one does not: %v, %q", ok, detail)
 	}
 	if got := strings.Count(log.String(), "it burns"); got != 1 {
@@ -293,7 +293,7 @@ func TestCheck(t *testing.T) {
 	}
 	clear(d.errs)
 	sweep()
-	if ok, _ := k.Ready(); !ok || !strings.Contains(log.String(), "answers again") {
+	if ok, _ := k.Ready(); !ok || !strings.Contains(log.String(), "check recovered") {
 		t.Error("all answer again: not ready")
 	}
 }

@@ -95,9 +95,9 @@ func (k *Check) note(machine string, err error) {
 	k.mu.Unlock()
 	switch {
 	case err != nil && (before == "" || !asked):
-		k.log.Warn("a BMC does not answer or does not take the credentials", "machine", machine, "error", err)
+		k.log.Warn("BMC check failed: no response or credentials rejected", "machine", machine, "error", err)
 	case err == nil && asked && before != "":
-		k.log.Info("a BMC answers again", "machine", machine)
+		k.log.Info("BMC check recovered", "machine", machine)
 	}
 }
 
@@ -116,11 +116,11 @@ func (k *Check) Ready() (bool, string) {
 	}
 	detail := ""
 	if len(down) > 0 {
-		detail = fmt.Sprintf("%d of %d BMCs are not up: %s", len(down), len(all), strings.Join(down[:min(named, len(down))], "; "))
+		detail = fmt.Sprintf("%d of %d BMCs are down: %s", len(down), len(all), strings.Join(down[:min(named, len(down))], "; "))
 	}
 	if len(k.problems) == len(down) {
 		if len(down) < len(all) {
-			detail = strings.TrimPrefix(detail+"; no BMC has answered yet", "; ")
+			detail = strings.TrimPrefix(detail+"; no BMC has responded yet", "; ")
 		}
 		return false, detail
 	}

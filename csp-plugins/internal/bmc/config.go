@@ -20,7 +20,7 @@ const MaxEntries = 10_000
 
 // Entry says which BMC belongs to which node: a [[bmc]] of the configuration.
 type Entry struct {
-	_ struct{} `block:"BMC" usage:"One BMC and the machine behind it; in [defaults], what holds for each BMC that does not say otherwise"`
+	_ struct{} `block:"BMC" usage:"Settings of one BMC and its machine. The table [defaults] holds the values for every BMC that does not set its own"`
 
 	// Node is the name of the machine's Node.
 	Node string `toml:"node"`
@@ -58,13 +58,13 @@ func (e Entry) Over(defaults Entry) Entry {
 
 // Config is what every plugin of BMCs has to be told besides its entries.
 type Config struct {
-	_ struct{} `block:"BMC checks" usage:"How often a plugin of BMCs checks them"`
+	_ struct{} `block:"BMC checks" usage:"Periodic checks of the BMCs by a plugin"`
 
 	cloud.Config
 	// CheckEvery is the time between two checks of all BMCs.
-	CheckEvery time.Duration `toml:"checkEvery" bounds:"at least 10s" flag:"check-every" usage:"time between two checks whether the BMCs answer and take the credentials"`
+	CheckEvery time.Duration `toml:"checkEvery" bounds:"at least 10s" flag:"check-every" usage:"Interval between two checks that the BMCs respond and accept the credentials."`
 	// ChecksAtOnce is how many BMCs are checked at the same time.
-	ChecksAtOnce int `toml:"checksAtOnce" bounds:"1 to 256" flag:"checks-at-once" usage:"how many BMCs are checked at the same time"`
+	ChecksAtOnce int `toml:"checksAtOnce" bounds:"1 to 256" flag:"checks-at-once" usage:"Maximum number of BMCs that are checked concurrently."`
 }
 
 // DefaultConfig is the configuration without a file.
@@ -78,7 +78,7 @@ func (c Config) Validate() error { return errors.Join(config.CheckBounds(c), c.C
 // ValidateDefaults refuses in [defaults] what only a single BMC can have.
 func ValidateDefaults(e Entry) error {
 	if e.Node != "" || e.ProviderID != "" || e.Address != "" || e.SkipUUIDCheck {
-		return errors.New("[defaults]: node, providerID, address and skipUUIDCheck belong to one [[bmc]] each")
+		return errors.New("[defaults]: node, providerID, address and skipUUIDCheck are set only in a [[bmc]]")
 	}
 	return nil
 }
@@ -88,9 +88,9 @@ func ValidateDefaults(e Entry) error {
 func ValidateEntries(entries []Entry, resets []string) error {
 	switch {
 	case len(entries) == 0:
-		return errors.New("there is no [[bmc]]: add one for each machine, with node, address and credentials")
+		return errors.New("[[bmc]] is missing: add one for each machine, with node, address and credentials")
 	case len(entries) > MaxEntries:
-		return fmt.Errorf("there are %d [[bmc]], want at most %d: run a further plugin for the others", len(entries), MaxEntries)
+		return fmt.Errorf("there are %d [[bmc]], at most %d are allowed: run another plugin for the others", len(entries), MaxEntries)
 	}
 	var problems []error
 	machines := map[string]int{}
@@ -100,7 +100,7 @@ func ValidateEntries(entries []Entry, resets []string) error {
 		}
 		e.validate(problem, resets)
 		if first, twice := machines[e.Machine()]; twice {
-			problem("bmc[%d] is of the same machine: want one of each", first)
+			problem("bmc[%d] is for the same machine: configure one [[bmc]] per machine", first)
 		}
 		machines[e.Machine()] = i
 	}
@@ -109,20 +109,20 @@ func ValidateEntries(entries []Entry, resets []string) error {
 
 func (e Entry) validate(problem func(format string, args ...any), resets []string) {
 	if e.Node == "" || strings.Contains(e.Node, "\n") {
-		problem(`node = %q, want the name of the machine's Node`, e.Node)
+		problem(`node = %q must be the Node name of the machine`, e.Node)
 	}
 	if e.ProviderID != "" {
-		problem(`providerID = %q proves nothing, because the Node's own kubelet writes it: want node = "NAME" alone`, e.ProviderID)
+		problem(`providerID = %q is not a verification, because the kubelet of the Node writes it: use only node = "NAME"`, e.ProviderID)
 	}
 	if !filepath.IsAbs(e.Credentials) {
-		problem(`credentials = %q, want the absolute path of a folder with the files username and password`, e.Credentials)
+		problem(`credentials = %q must be the absolute path of a directory with the files username and password`, e.Credentials)
 	}
 	if len(e.Reset) == 0 {
-		problem("reset is empty, want some of %s", strings.Join(resets, ", "))
+		problem("reset is empty: set one or more of %s", strings.Join(resets, ", "))
 	}
 	for _, way := range e.Reset {
 		if !slices.Contains(resets, way) {
-			problem("reset has %q, want %s", way, strings.Join(resets, ", "))
+			problem("reset has %q: use %s", way, strings.Join(resets, ", "))
 		}
 	}
 }
@@ -144,7 +144,7 @@ func ReadCredentials(folder string) (Credentials, error) {
 			return Credentials{}, fmt.Errorf("reading credentials: %w", err)
 		}
 		if len(text) > maxCredential {
-			return Credentials{}, fmt.Errorf("reading credentials: %s has %d bytes, want at most %d", path, len(text), maxCredential)
+			return Credentials{}, fmt.Errorf("reading credentials: %s has %d bytes, at most %d are allowed", path, len(text), maxCredential)
 		}
 		*value = text
 	}

@@ -67,7 +67,7 @@ func TestBelieve(t *testing.T) {
 	}{
 		{"its own", node("gpu-1", "a:1"), []runtime.Object{node("gpu-2", "a:2"), node("gpu-3", "")}, nil, codes.OK, "", nil},
 		{"claimed by another", node("gpu-1", "a:1"), []runtime.Object{node("evil", "b:1"), node("evil2", "a:1")}, nil, codes.OK, "", map[Finding]float64{Unproven: 2}},
-		{"the claimant", node("evil", "b:1"), []runtime.Object{node("gpu-1", "a:1")}, nil, codes.FailedPrecondition, `claimed by nodes "gpu-1" too`, map[Finding]float64{Unproven: 1, Proven: 1}},
+		{"the claimant", node("evil", "b:1"), []runtime.Object{node("gpu-1", "a:1")}, nil, codes.FailedPrecondition, `also claimed by nodes "gpu-1"`, map[Finding]float64{Unproven: 1, Proven: 1}},
 		{"two of its names", node("gpu-1", "a:1"), []runtime.Object{node("gpu-1.internal", "b:1")}, nil, codes.FailedPrecondition, `nodes "gpu-1", "gpu-1.internal" claim machine`, map[Finding]float64{Undecided: 1, Proven: 1}},
 		{"the cloud does not say", node("gpu-1", "a:1"), nil, status.Error(codes.Unavailable, "it burns"), codes.Aborted, "it burns", nil},
 		{"the cloud denies", node("gpu-1", "a:1"), nil, status.Error(codes.PermissionDenied, "no"), codes.PermissionDenied, "no", nil},

@@ -77,7 +77,7 @@ func (p *Plugin) SendRebootSignal(ctx context.Context, q *v1.SendRebootSignalReq
 // SendTerminateSignal tells the cloud to take a machine back.
 func (p *Plugin) SendTerminateSignal(ctx context.Context, q *v1.SendTerminateSignalRequest) (*v1.SendTerminateSignalResponse, error) {
 	if _, ok := p.hardware(); ok {
-		return nil, status.Error(codes.Unimplemented, "this provider takes no machine back")
+		return nil, status.Error(codes.Unimplemented, "this provider does not replace machines")
 	}
 	id, err := p.signal(ctx, ask{verb: terminate, node: q.GetNodeName(), key: q.GetIdempotencyKey(), force: q.GetForce()})
 	return &v1.SendTerminateSignalResponse{RequestId: id}, err
@@ -107,7 +107,7 @@ func (p *Plugin) IsNodeReady(ctx context.Context, q *v1.IsNodeReadyRequest) (*v1
 	}
 	switch {
 	case state == Gone, asked.verb == terminate && operation == Over && asked.shownBy(node):
-		return nil, status.Errorf(codes.NotFound, "there is no machine %q any more", asked.machine)
+		return nil, status.Errorf(codes.NotFound, "machine %q does not exist", asked.machine)
 	case state != Up || node == nil || operation == Running:
 		return &v1.IsNodeReadyResponse{}, nil
 	case asked.verb == reboot && node.Status.NodeInfo.BootID == asked.boot:
@@ -162,7 +162,7 @@ func (p *Plugin) resume(ctx context.Context, a ask, r idempotencyRecord, node *c
 		return err
 	}
 	if r.Machine != machine {
-		return status.Errorf(codes.FailedPrecondition, "node %q is machine %q now, it was %q", a.node, machine, r.Machine)
+		return status.Errorf(codes.FailedPrecondition, "node %q has machine %q now and had %q before", a.node, machine, r.Machine)
 	}
 	mark, err := p.look(ctx, node, machine, false)
 	switch {
@@ -186,7 +186,7 @@ func (p *Plugin) look(ctx context.Context, node *corev1.Node, machine string, fi
 	case err != nil:
 		return "", nothingDone(err)
 	case state == Gone:
-		return "", status.Errorf(codes.NotFound, "there is no machine %q any more", machine)
+		return "", status.Errorf(codes.NotFound, "machine %q does not exist", machine)
 	case first:
 		return "", p.believe(ctx, node)
 	}
@@ -198,20 +198,20 @@ func (p *Plugin) look(ctx context.Context, node *corev1.Node, machine string, fi
 func (p *Plugin) execute(ctx context.Context, a ask, r, now idempotencyRecord) error {
 	switch {
 	case a.verb == reboot && now.resetSince(r):
-		p.Log.Info("the machine was reset since the key was first heard", "node", a.node, "machine", r.Machine, "key", a.key, "request", r.RequestID)
+		p.Log.Info("machine already reset since the first request with this key", "node", a.node, "machine", r.Machine, "key", a.key, "request", r.RequestID)
 		return p.Memory.executed(ctx, r)
 	case now.BootID != r.BootID:
 		// Perhaps the cloud made a new machine under the old name.
-		return status.Errorf(codes.Unavailable, "node %q shows another boot than when its machine %q was to be terminated", a.node, r.Machine)
+		return status.Errorf(codes.Unavailable, "node %q reports another boot than at the time of the request to terminate machine %q", a.node, r.Machine)
 	}
 	operation, err := p.Provider.Begin(ctx, r.signal(a.force))
-	p.Log.Info("cloud was told", "verb", a.verb, "node", a.node, "machine", r.Machine, "key", a.key, "request", r.RequestID, "operation", operation, "error", err)
+	p.Log.Info("cloud request sent", "verb", a.verb, "node", a.node, "machine", r.Machine, "key", a.key, "request", r.RequestID, "operation", operation, "error", err)
 	if err != nil {
 		return err
 	}
 	r.Operation = operation
 	if err := p.Memory.executed(ctx, r); err != nil {
-		p.Log.Warn("an executed key was not written down; the boot id will tell", "key", a.key, "error", err)
+		p.Log.Warn("save of an executed key failed, the boot ID is used instead", "key", a.key, "error", err)
 	}
 	return nil
 }
@@ -225,7 +225,7 @@ func (p *Plugin) node(ctx context.Context, name string) (*corev1.Node, string, e
 	switch {
 	case apierrors.IsNotFound(err):
 		// Not NOT_FOUND: that the Node is absent says nothing of its machine.
-		return nil, "", status.Errorf(codes.FailedPrecondition, "there is no node %q that names its machine", name)
+		return nil, "", status.Errorf(codes.FailedPrecondition, "node %q does not exist or has no provider ID", name)
 	case err != nil:
 		return nil, "", status.Errorf(codes.Aborted, "reading node %q: %v", name, err)
 	}
@@ -248,7 +248,7 @@ func nothingDone(err error) error {
 	}
 	switch status.Code(err) { //nolint:exhaustive // the others say it themselves
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Unknown, codes.Internal:
-		return status.Error(codes.Aborted, "asking before the signal: "+status.Convert(err).Message())
+		return status.Error(codes.Aborted, "verifying before the request: "+status.Convert(err).Message())
 	}
 	return err
 }
@@ -273,5 +273,5 @@ func (p *Plugin) lock(key string) func() {
 
 // Malformed is the answer to a providerID that names no machine of the cloud.
 func Malformed(machine, want string) error {
-	return status.Errorf(codes.FailedPrecondition, "spec.providerID %q names no machine of this cloud, want %s", machine, want)
+	return status.Errorf(codes.FailedPrecondition, "spec.providerID %q is not a machine of this cloud, it must be %s", machine, want)
 }

@@ -69,7 +69,7 @@ func (p *Plugin) examine(ctx context.Context, hardware Hardware, machine string,
 	found, against := judge(Proven, rivals)
 	p.report(node, machine, found, rivals)
 	if found != Proven {
-		return "", status.Errorf(codes.FailedPrecondition, "nodes %s show one system UUID, and so do the BMCs that the configuration gives them: which of them is machine %q can not be decided, and none is touched. Correct the [[bmc]] of one, or remove the Node that is stale",
+		return "", status.Errorf(codes.FailedPrecondition, "nodes %s have the same system UUID, and so do their configured BMCs, so that the node of machine %q is undecidable and none is rebooted or terminated: correct the [[bmc]] of one, or delete the outdated Node object",
 			quoted(append(against, node.Name)), machine)
 	}
 	return mark, nil

@@ -65,7 +65,7 @@ func (r idempotencyRecord) resetSince(earlier idempotencyRecord) bool {
 // same refuses a key that was used for something else.
 func (a ask) same(r idempotencyRecord) error {
 	if r.Verb != a.verb || r.Node != a.node {
-		return status.Errorf(codes.InvalidArgument, "the key was used to %s node %q", r.Verb, r.Node)
+		return status.Errorf(codes.InvalidArgument, "the key was already used to %s node %q", r.Verb, r.Node)
 	}
 	return nil
 }
@@ -115,12 +115,12 @@ func (m Memory) read(ctx context.Context, digest string) (*idempotencyRecord, er
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:
-		return nil, status.Errorf(codes.Aborted, "recalling the key: %v", err)
+		return nil, status.Errorf(codes.Aborted, "reading the key: %v", err)
 	}
 	var known idempotencyRecord
 	more, err := extra.Decode([]byte(stored.Data[recordKey]), &known, func(r idempotencyRecord) ([]byte, error) { return json.Marshal(r) })
 	if err != nil {
-		return nil, status.Errorf(codes.FailedPrecondition, "ConfigMap %s/%s is broken: %v", m.Namespace, stored.Name, err)
+		return nil, status.Errorf(codes.FailedPrecondition, "ConfigMap %s/%s is invalid: %v", m.Namespace, stored.Name, err)
 	}
 	known.stored, known.extra = stored, more
 	return &known, nil
@@ -140,7 +140,7 @@ func (m Memory) intend(ctx context.Context, key string, wanted idempotencyRecord
 	}
 	text, err := known.text()
 	if err != nil {
-		return nil, status.Errorf(codes.Aborted, "writing down the key: %v", err)
+		return nil, status.Errorf(codes.Aborted, "saving the key: %v", err)
 	}
 	known.stored, err = m.Client.CoreV1().ConfigMaps(m.Namespace).Create(ctx, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
@@ -150,7 +150,7 @@ func (m Memory) intend(ctx context.Context, key string, wanted idempotencyRecord
 		Data: map[string]string{recordKey: text},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return nil, status.Errorf(codes.Aborted, "writing down the key: %v", err)
+		return nil, status.Errorf(codes.Aborted, "saving the key: %v", err)
 	}
 	return known, nil
 }
@@ -163,11 +163,11 @@ func (m Memory) executed(ctx context.Context, known idempotencyRecord) error {
 	known.Executed = true
 	text, err := known.text()
 	if err != nil {
-		return status.Errorf(codes.Aborted, "writing down that the key was executed: %v", err)
+		return status.Errorf(codes.Aborted, "saving the execution of the key: %v", err)
 	}
 	known.stored.Data[recordKey] = text // beside what a newer version keeps there
 	if _, err := m.Client.CoreV1().ConfigMaps(m.Namespace).Update(ctx, known.stored, metav1.UpdateOptions{}); err != nil {
-		return status.Errorf(codes.Aborted, "writing down that the key was executed: %v", err)
+		return status.Errorf(codes.Aborted, "saving the execution of the key: %v", err)
 	}
 	return nil
 }

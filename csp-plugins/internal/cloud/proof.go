@@ -27,12 +27,12 @@ type Identity struct {
 // Proof says by what a Node is verified to be a machine's. A kubelet writes spec.providerID
 // and status.addresses of its own Node, so they prove nothing.
 type Proof struct {
-	_ struct{} `block:"Names of machines" usage:"By what a Node is verified to be a machine of the cloud; what a kubelet writes about its own Node proves nothing"`
+	_ struct{} `block:"Machine names" usage:"How a plugin verifies that a Node is a machine of the cloud. Values that a kubelet writes to its own Node are not trusted"`
 
 	// NodeNameFrom are kinds of names, or tag:KEY.
-	NodeNameFrom []string `toml:"nodeNameFrom" flag:"node-name-from" usage:"kinds of names that verify which node a machine is: one of the machine's names of these kinds must be the node's name, else the machine is not touched. tag:KEY is the value of a tag (Google Cloud: label)"`
+	NodeNameFrom []string `toml:"nodeNameFrom" flag:"node-name-from" usage:"Kinds of machine names that verify the node of a machine. At least one name of these kinds must equal the name of the node, or the plugin does not act on the machine. tag:KEY is the value of a tag (Google Cloud: label)."`
 	// ClusterTag is KEY or KEY=VALUE.
-	ClusterTag string `toml:"clusterTag" flag:"cluster-tag" usage:"tag (Google Cloud: label) that a machine must have to be touched, KEY or KEY=VALUE; empty requires none"`
+	ClusterTag string `toml:"clusterTag" flag:"cluster-tag" usage:"Tag (Google Cloud: label) that a machine must have before the plugin acts on it, as KEY or KEY=VALUE. Empty requires no tag."`
 }
 
 // tagKind begins a kind of name that is the value of a tag.
@@ -43,16 +43,16 @@ func (p Proof) Validate(kinds []string) error {
 	want := strings.Join(kinds, ", ") + " or tag:KEY"
 	var problems []error
 	if len(p.NodeNameFrom) == 0 {
-		problems = append(problems, fmt.Errorf("nodeNameFrom (--node-name-from) is empty: want some of %s", want))
+		problems = append(problems, fmt.Errorf("nodeNameFrom (--node-name-from) is empty: use one or more of %s", want))
 	}
 	for _, kind := range p.NodeNameFrom {
 		if key, tagged := strings.CutPrefix(kind, tagKind); tagged && key != "" || slices.Contains(kinds, kind) {
 			continue
 		}
-		problems = append(problems, fmt.Errorf("nodeNameFrom (--node-name-from) has %q: want %s", kind, want))
+		problems = append(problems, fmt.Errorf("nodeNameFrom (--node-name-from) has %q: use %s", kind, want))
 	}
 	if strings.HasPrefix(p.ClusterTag, "=") {
-		problems = append(problems, fmt.Errorf("clusterTag (--cluster-tag) is %q: want KEY or KEY=VALUE", p.ClusterTag))
+		problems = append(problems, fmt.Errorf("clusterTag (--cluster-tag) is %q: use KEY or KEY=VALUE", p.ClusterTag))
 	}
 	return errors.Join(problems...)
 }
@@ -147,13 +147,13 @@ func (p *Plugin) believe(ctx context.Context, node *corev1.Node) error {
 	case Proven:
 		return nil
 	case Undecided:
-		return status.Errorf(codes.FailedPrecondition, "nodes %s claim machine %q, and each has a name by which the cloud knows it (%s): none of them is touched. Remove the Node objects that are stale, or name one kind by --node-name-from",
+		return status.Errorf(codes.FailedPrecondition, "nodes %s claim machine %q, and the cloud has the names of all of them for it (%s), so that none of them is rebooted or terminated: delete the outdated Node objects, or set one kind with --node-name-from",
 			quoted(append(against, node.Name)), machine, p.Proof.known(id))
 	case OtherCluster:
-		return status.Errorf(codes.FailedPrecondition, "node %q claims machine %q, which has not the tag %q (--cluster-tag): it is of no node of this cluster", node.Name, machine, p.Proof.ClusterTag)
+		return status.Errorf(codes.FailedPrecondition, "node %q claims machine %q, which does not have the tag %q (--cluster-tag), so that it does not belong to this cluster", node.Name, machine, p.Proof.ClusterTag)
 	case Unproven:
 	}
-	return status.Errorf(codes.FailedPrecondition, "node %q claims machine %q by spec.providerID, which its own kubelet writes, and the cloud knows that machine by other names: %s%s. If it is the node's machine, name the tag that holds its node's name by --node-name-from=tag:KEY",
+	return status.Errorf(codes.FailedPrecondition, "node %q claims machine %q by spec.providerID, which its own kubelet writes, and the cloud has other names for that machine: %s%s. If it is the machine of the node, set --node-name-from=tag:KEY to the tag that contains its node name",
 		node.Name, machine, p.Proof.known(id), also(rivals))
 }
 
@@ -162,7 +162,7 @@ func also(rivals map[string]Finding) string {
 	if len(rivals) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (claimed by nodes %s too)", quoted(slices.Sorted(maps.Keys(rivals))))
+	return fmt.Sprintf(" (also claimed by nodes %s)", quoted(slices.Sorted(maps.Keys(rivals))))
 }
 
 // named is how many Nodes a message names.
@@ -186,11 +186,11 @@ func quoted(names []string) string {
 func (p *Plugin) report(node *corev1.Node, machine string, found Finding, rivals map[string]Finding) {
 	if found != Proven {
 		p.Metrics.claim(found)
-		p.Log.Warn("a node is not verified to be the machine that it claims; it is not touched", "node", node.Name, "machine", machine, "finding", found)
+		p.Log.Warn("node not verified as the owner of its machine, no reboot or termination", "node", node.Name, "machine", machine, "finding", found)
 	}
 	for _, name := range slices.Sorted(maps.Keys(rivals)) {
 		p.Metrics.claim(rivals[name])
-		p.Log.Warn("another node claims the machine of a node", "machine", machine, "node", node.Name, "claimant", name, "finding", rivals[name])
+		p.Log.Warn("machine claimed by another node", "machine", machine, "node", node.Name, "claimant", name, "finding", rivals[name])
 	}
 }
 
@@ -199,7 +199,7 @@ func (p *Plugin) nodes(ctx context.Context, machine string, show func(*corev1.No
 	for page := (metav1.ListOptions{Limit: 500}); ; {
 		list, err := p.Client.CoreV1().Nodes().List(ctx, page)
 		if err != nil {
-			return status.Errorf(codes.Aborted, "looking for other nodes of machine %q: %v", machine, err)
+			return status.Errorf(codes.Aborted, "listing other nodes of machine %q: %v", machine, err)
 		}
 		for i := range list.Items {
 			show(&list.Items[i])

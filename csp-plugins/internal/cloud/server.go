@@ -49,18 +49,18 @@ func ServeAsync(d *daemon.Daemon, name string, c Config, proof Proof, provider A
 
 // Server is how a plugin of this repository is called: where, by TLS, and by whom.
 type Server struct {
-	_ struct{} `block:"Server of a plugin" usage:"Where the janitor calls a provider plugin, and who may call it ([plugins](../../tasks/connect-a-cloud.md))"`
+	_ struct{} `block:"Plugin server" usage:"Address of a provider plugin, and the identities that may call it ([plugins](../../tasks/connect-a-cloud.md))"`
 
 	// Listen is the host:port or unix:///path the janitor calls.
-	Listen string `toml:"listen" bounds:"not empty" flag:"listen" usage:"host:port or unix:///path that the janitor calls"`
+	Listen string `toml:"listen" bounds:"not empty" flag:"listen" usage:"Address on which the plugin serves the janitor, as host:port or unix:///path."`
 	// CertFile, KeyFile and ClientCAFile make the plugin speak TLS.
-	CertFile     string `toml:"certFile" flag:"tls-cert-file" usage:"PEM file of the plugin's certificate, read again for every connection; without it the plugin speaks plain text"`
-	KeyFile      string `toml:"keyFile" flag:"tls-key-file" usage:"PEM file of the key of the plugin's certificate"`
-	ClientCAFile string `toml:"clientCAFile" flag:"tls-client-ca-file" usage:"PEM file of the authorities of the callers' certificates; empty asks for none"`
+	CertFile     string `toml:"certFile" flag:"tls-cert-file" usage:"PEM file with the certificate of the plugin, read again for every connection. Empty disables TLS."`
+	KeyFile      string `toml:"keyFile" flag:"tls-key-file" usage:"PEM file with the private key of the plugin's certificate."`
+	ClientCAFile string `toml:"clientCAFile" flag:"tls-client-ca-file" usage:"PEM file with the CA certificates that verify client certificates. Empty does not request client certificates."`
 	// Audience and Callers make the plugin verify its callers; without any it admits
 	// everybody.
-	Audience string   `toml:"audience" flag:"audience" usage:"audience that the callers' service-account tokens must be meant for"`
-	Callers  []string `toml:"callers" flag:"callers" usage:"identities that may call, for example system:serviceaccount:nvsentinel:janitor; without any, everybody may"`
+	Audience string   `toml:"audience" flag:"audience" usage:"Audience that the service account tokens of callers must contain."`
+	Callers  []string `toml:"callers" flag:"callers" usage:"Identities that may call the plugin, for example system:serviceaccount:nvsentinel:janitor. Empty admits every caller."`
 
 	Kube kube.Config `toml:"kube"`
 }
@@ -69,7 +69,7 @@ type Server struct {
 func (s Server) Validate() error {
 	problems := []error{config.CheckBounds(s), s.Kube.Validate()}
 	if (s.CertFile == "") != (s.KeyFile == "") || s.ClientCAFile != "" && s.CertFile == "" {
-		problems = append(problems, errors.New("certFile (--tls-cert-file) and keyFile (--tls-key-file) belong together, and clientCAFile (--tls-client-ca-file) needs them"))
+		problems = append(problems, errors.New("certFile (--tls-cert-file) and keyFile (--tls-key-file) must be set together, and clientCAFile (--tls-client-ca-file) requires them"))
 	}
 	return errors.Join(problems...)
 }
@@ -85,7 +85,7 @@ func (s Server) Start(d *daemon.Daemon, client kubernetes.Interface, impl v1.CSP
 	if len(s.Callers) > 0 {
 		check, err := auth.New(reviews{client}, auth.Policy{Audience: s.Audience, Allowed: s.Callers})
 		if err != nil {
-			return fmt.Errorf("admitting callers: %w", err)
+			return fmt.Errorf("verifying callers: %w", err)
 		}
 		options.Server = append(options.Server, check.ServerOptions()...)
 	}
@@ -102,7 +102,7 @@ func (r reviews) Review(ctx context.Context, token, audience string) (auth.Revie
 		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{audience}},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return auth.Review{}, fmt.Errorf("asking the API server about a token: %w", err)
+		return auth.Review{}, fmt.Errorf("requesting a TokenReview: %w", err)
 	}
 	s := answer.Status
 	return auth.Review{Authenticated: s.Authenticated, Username: s.User.Username, Audiences: s.Audiences, Problem: s.Error}, nil
@@ -110,15 +110,15 @@ func (r reviews) Review(ctx context.Context, token, audience string) (auth.Revie
 
 // Config is what every plugin of a cloud has to be told.
 type Config struct {
-	_ struct{} `block:"Provider plugin" usage:"What every plugin that can destroy machines is told besides: it speaks TLS and knows its callers unless it is told otherwise"`
+	_ struct{} `block:"Provider plugin" usage:"Settings of every plugin that can reboot or terminate machines. TLS and caller authentication are on by default"`
 
 	Server
 	// Namespace is the plugin's own, where it remembers keys.
-	Namespace string `toml:"namespace" bounds:"not empty" flag:"namespace" usage:"namespace of the ConfigMaps in which the plugin remembers which keys it executed"`
+	Namespace string `toml:"namespace" bounds:"not empty" flag:"namespace" usage:"Namespace of the ConfigMaps in which the plugin records the idempotency keys of executed requests."`
 	// Plaintext gives up TLS.
-	Plaintext bool `toml:"plaintext" flag:"plaintext" usage:"speak without TLS, for a Unix socket or a loopback address"`
+	Plaintext bool `toml:"plaintext" flag:"plaintext" usage:"If true, serves without TLS. Allowed only on a Unix socket or a loopback address."`
 	// Anyone admits callers without a token.
-	Anyone bool `toml:"anyone" flag:"admit-anyone" usage:"admit callers without a token; for a Unix socket that only the janitor can open"`
+	Anyone bool `toml:"anyone" flag:"admit-anyone" usage:"If true, admits callers without a token. Use it only for a Unix socket that the janitor alone can open."`
 }
 
 // Default is the configuration without a file; it lacks certificates.

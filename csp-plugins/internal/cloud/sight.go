@@ -42,14 +42,14 @@ func (s *sight) get() (bool, string) {
 // watch makes readiness say whether the cloud answers, from the start on: with the
 // credentials and the rights with which a machine is asked about before a signal.
 func (p *Plugin) watch(d *daemon.Daemon) {
-	seen := &sight{detail: "not asked yet"}
+	seen := &sight{detail: "not checked yet"}
 	d.Ready("cloud", seen.get)
 	d.Go("credentials", func(ctx context.Context) error {
 		ticker := d.Clock.NewTicker(lookEvery)
 		defer ticker.Stop()
 		for {
 			if ok, detail := p.glance(ctx); seen.set(ok, detail) {
-				p.Log.Info("looked for a machine with the plugin's credentials", "ready", ok, "detail", detail)
+				p.Log.Info("cloud credentials checked", "ready", ok, "detail", detail)
 			}
 			select {
 			case <-ctx.Done():
@@ -75,7 +75,7 @@ func (p *Plugin) ask(ctx context.Context, node *corev1.Node) (said string, err e
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s; that it is the node's is %s by %s", said, p.Proof.Verify(id, node.Name), p.Proof.known(id)), nil
+	return fmt.Sprintf("%s, verification as the machine of the node is %s by %s", said, p.Proof.Verify(id, node.Name), p.Proof.known(id)), nil
 }
 
 // looks is about how many machines the cloud is asked at most: that of one Node may
@@ -87,7 +87,7 @@ const looks = 5
 // is nothing to ask about, and nothing to repair.
 func (p *Plugin) glance(ctx context.Context) (ok bool, detail string) {
 	asked := 0
-	detail = "no node is a machine of this cloud"
+	detail = "no node has a machine of this cloud"
 	for page := (metav1.ListOptions{Limit: 500}); ; {
 		list, err := p.Client.CoreV1().Nodes().List(ctx, page)
 		if err != nil {
@@ -105,7 +105,7 @@ func (p *Plugin) glance(ctx context.Context) (ok bool, detail string) {
 			if status.Code(err) == codes.FailedPrecondition {
 				continue // a machine of something else
 			}
-			detail = fmt.Sprintf("asking about machine %q: %v", machine, err)
+			detail = fmt.Sprintf("checking machine %q: %v", machine, err)
 			if asked++; asked == looks {
 				return false, detail
 			}

@@ -57,7 +57,7 @@ func Claims(t *testing.T, p Plugin) {
 	}
 	w.told(t, w.machines[b], 0, 1)
 	c.refused(t, w.claim(t, "malformed", "elsewhere:///1", "10.0.0.1"), "names no machine of this cloud")
-	if said := w.said.String(); !strings.Contains(said, "another node claims the machine of a node") {
+	if said := w.said.String(); !strings.Contains(said, "machine claimed by another node") {
 		t.Error("nothing was logged of those who claim machines")
 	}
 }

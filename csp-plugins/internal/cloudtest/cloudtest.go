@@ -212,7 +212,7 @@ func Readiness(t *testing.T, p Plugin) {
 	w.call(t)
 	detail := ""
 	until(t, "ready", func() (ok bool) { ok, detail = w.readyz(t); return ok })
-	if !strings.Contains(detail, "that it is the node's is proven by "+p.Kinds[0]) {
+	if !strings.Contains(detail, "verification as the machine of the node is proven by "+p.Kinds[0]) {
 		t.Errorf("it does not say whether the node is verified: %s", detail)
 	}
 	w.kill(t)

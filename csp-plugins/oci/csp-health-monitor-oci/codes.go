@@ -19,10 +19,10 @@ const model = "https://docs.oracle.com/en-us/iaas/api/#/en/iaas/20160918/Instanc
 func Codes() []announcement.Code { return slices.Clone(codes) }
 
 var codes = []announcement.Code{
-	{Name: "REBOOT_MIGRATION", Action: protos.RecommendedAction_RESTART_VM, Why: "a reboot by its owner moves it to another host as well", Source: model},
-	{Name: "TERMINATE", Action: protos.RecommendedAction_REPLACE_VM, Why: "the instance does not come back", Source: model},
-	{Name: "STOP", Action: protos.RecommendedAction_REPLACE_VM, Why: "the instance does not come back by itself", Source: model},
-	{Name: "NONE", Action: protos.RecommendedAction_NONE, Why: "nothing is done to the instance", Source: model},
+	{Name: "REBOOT_MIGRATION", Action: protos.RecommendedAction_RESTART_VM, Why: "a reboot by the owner also moves it to another host", Source: model},
+	{Name: "TERMINATE", Action: protos.RecommendedAction_REPLACE_VM, Why: "the instance does not return", Source: model},
+	{Name: "STOP", Action: protos.RecommendedAction_REPLACE_VM, Why: "the instance does not return automatically", Source: model},
+	{Name: "NONE", Action: protos.RecommendedAction_NONE, Why: "no effect on the instance", Source: model},
 }
 
 // stateOf reads lifecycleState. Where a maintenance failed, nobody says what the

@@ -19,11 +19,11 @@ import (
 type CloudConfig struct {
 	// Compartments are the OCIDs of those that hold instances; those inside of them are
 	// not searched.
-	Compartments []string `toml:"compartments" bounds:"not empty" flag:"compartments" usage:"OCIDs of the compartments that hold the instances"`
+	Compartments []string `toml:"compartments" bounds:"not empty" flag:"compartments" usage:"OCIDs of the compartments that contain the instances."`
 	// Auth says who asks: workload, instance or file.
-	Auth string `toml:"auth" flag:"auth" usage:"who asks: workload (the service account, on OKE), instance (the node), or file (~/.oci/config)"`
+	Auth string `toml:"auth" flag:"auth" usage:"Authentication of the monitor: workload (service account, on OKE), instance (node) or file (~/.oci/config)."`
 	// Endpoint replaces the address of the API.
-	Endpoint string `toml:"endpoint" flag:"endpoint" usage:"origin of the Core Services API; empty is that of the region"`
+	Endpoint string `toml:"endpoint" flag:"endpoint" usage:"URL of the Core Services API, with scheme and host only. Empty uses the endpoint of the region."`
 }
 
 // attempts is how often a page is asked for before the reading fails.
@@ -59,10 +59,10 @@ func provider(kind string) (who common.ConfigurationProvider, err error) {
 	case "file":
 		who = common.DefaultConfigProvider()
 	default:
-		return nil, fmt.Errorf("auth: %q is none of workload, instance and file", kind)
+		return nil, fmt.Errorf("auth: %q is not workload, instance or file", kind)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("finding the credentials of auth=%s: %w", kind, err)
+		return nil, fmt.Errorf("finding the credentials for auth=%s: %w", kind, err)
 	}
 	return who, nil
 }
@@ -70,11 +70,11 @@ func provider(kind string) (who common.ConfigurationProvider, err error) {
 // As makes the source of one who asks.
 func As(c CloudConfig, who common.ConfigurationProvider) (*Source, error) {
 	if len(c.Compartments) == 0 {
-		return nil, errors.New("compartments: instances are listed by compartment; name at least one")
+		return nil, errors.New("compartments: no compartment is set, set at least one")
 	}
 	compute, err := core.NewComputeClientWithConfigurationProvider(who)
 	if err != nil {
-		return nil, fmt.Errorf("making a client of Compute: %w", err)
+		return nil, fmt.Errorf("creating a Compute client: %w", err)
 	}
 	if c.Endpoint != "" {
 		compute.Host = c.Endpoint
@@ -106,7 +106,7 @@ func (s *Source) Names(ctx context.Context, machines []string) (map[string][]str
 			continue
 		}
 		if err != nil {
-			return names, fmt.Errorf("asking for the name of %s: %w", machine, refused(err))
+			return names, fmt.Errorf("reading the name of %s: %w", machine, refused(err))
 		}
 		names[machine] = []string{announcement.Value(answer.DisplayName)}
 	}
@@ -138,7 +138,7 @@ func (s *Source) Check(ctx context.Context) error {
 // refused adds to an error what ends it, where that is not the next poll.
 func refused(err error) error {
 	if e, ok := common.IsServiceError(err); ok && (e.GetHTTPStatusCode() == http.StatusNotFound || e.GetHTTPStatusCode() == http.StatusForbidden) {
-		return fmt.Errorf("%w: it goes on failing until a policy allows it and the compartment exists", err)
+		return fmt.Errorf("%w: allow it in a policy and check the compartment, it fails until then", err)
 	}
 	return err
 }

@@ -217,7 +217,7 @@ func TestCheck(t *testing.T) {
 	if err := source.Check(t.Context()); err == nil {
 		t.Error("an event that can't be got")
 	}
-	if _, err := New(CloudConfig{Compartments: []string{"c"}, Auth: "magic"}); err == nil || !strings.Contains(err.Error(), "workload, instance and file") {
+	if _, err := New(CloudConfig{Compartments: []string{"c"}, Auth: "magic"}); err == nil || !strings.Contains(err.Error(), "workload, instance or file") {
 		t.Errorf("auth: %v", err)
 	}
 	if _, err := As(CloudConfig{}, nil); err == nil {

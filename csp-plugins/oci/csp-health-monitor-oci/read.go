@@ -75,7 +75,7 @@ func (s *Source) list(ctx context.Context, compartment string, to map[string]cor
 			return nil
 		}
 		if announcement.Value(answer.OpcNextPage) == announcement.Value(request.Page) {
-			return fmt.Errorf("listing the maintenance events of %s: page %d leads to itself", compartment, page)
+			return fmt.Errorf("listing the maintenance events of %s: page %d refers to itself", compartment, page)
 		}
 		request.Page = answer.OpcNextPage
 	}

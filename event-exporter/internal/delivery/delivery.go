@@ -125,7 +125,7 @@ func (ex *Exporter) deliver(ctx context.Context, one *partition, batch []record.
 	fenced, cancel := lease.Fence(ctx)
 	defer cancel()
 	if fenced.Err() != nil {
-		return 0, retry.Wait(time.Second, "the lease is not renewed")
+		return 0, retry.Wait(time.Second, "the lease is not renewed, retrying")
 	}
 	began := ex.Clock.Now()
 	result := ex.Receiver.Send(fenced, events)
@@ -193,7 +193,7 @@ func (ex *Exporter) delivered(one *partition, batch []record.Record) {
 // recovered notes that the receiver is there and knows us.
 func (ex *Exporter) recovered(one *partition) {
 	if one.why != "" {
-		ex.Log.Info("the receiver answers again", "partition", one.name)
+		ex.Log.Info("receiver recovered", "partition", one.name)
 	}
 	one.pauses.Reset()
 	one.notBefore, one.why = time.Time{}, ""
@@ -207,7 +207,7 @@ func (ex *Exporter) pause(one *partition, v cloudevent.Verdict, detail string) e
 	until := ex.Clock.Now().Add(wait)
 	why := fmt.Sprintf("%s: %s", v.Reason, detail)
 	if one.why == "" {
-		ex.Log.Warn("not delivered, trying again", "partition", one.name, "reason", v.Reason, "detail", detail, "after", wait)
+		ex.Log.Warn("event delivery failed, retrying", "partition", one.name, "reason", v.Reason, "detail", detail, "after", wait)
 	}
 	one.notBefore, one.why = until, why
 	if v.Everyone {
@@ -226,9 +226,9 @@ func (ex *Exporter) bury(ctx context.Context, r record.Record, why cloudevent.Re
 		ID: r.ID, Source: Consumer, Reason: fmt.Sprintf("%s: %s", why, detail), Body: body, At: ex.Clock.Now(),
 	})
 	if err != nil {
-		return fmt.Errorf("burying record %s: %w", r.ID, err)
+		return fmt.Errorf("dead-lettering record %s: %w", r.ID, err)
 	}
-	ex.Log.Error("event buried as a dead letter", "record", r.ID, "node", r.Event.NodeName, "reason", why, "detail", detail)
+	ex.Log.Error("event dead-lettered", "record", r.ID, "node", r.Event.NodeName, "reason", why, "detail", detail)
 	ex.Metrics.dead.WithLabelValues(string(why)).Inc()
 	ex.Metrics.published.WithLabelValues(failure, string(r.Event.ProcessingStrategy)).Inc()
 	return nil

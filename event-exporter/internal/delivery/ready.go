@@ -15,7 +15,7 @@ func (ex *Exporter) Receiving() (ok bool, detail string) {
 	if until, why, tripped := ex.breaker.tripped(ex.Clock.Now()); tripped {
 		return true, fmt.Sprintf("pausing until %s: %s", until.UTC().Format(time.RFC3339), why)
 	}
-	return true, "no trouble"
+	return true, "no errors"
 }
 
 // KeepsUp says whether the oldest undelivered record is young enough.

@@ -100,7 +100,7 @@ func tokenError(err error) error {
 	if !ok {
 		return err
 	}
-	text := "the endpoint answers HTTP " + refusal.Response.Status
+	text := "the endpoint returned HTTP " + refusal.Response.Status
 	if refusal.ErrorCode != "" {
 		text += " (" + refusal.ErrorCode + ")"
 	}
@@ -123,14 +123,14 @@ func (t TLS) config(serverName string) (*tls.Config, error) {
 	if t.CAFile != "" {
 		authorities, err := config.ReadAuthorities(t.CAFile)
 		if err != nil {
-			return nil, fmt.Errorf("reading the receiver's authorities: %w", err)
+			return nil, fmt.Errorf("reading the CA certificates of the receiver: %w", err)
 		}
 		c.RootCAs = authorities
 	}
 	if t.CertFile != "" {
 		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
 		if err != nil {
-			return nil, fmt.Errorf("reading the exporter's certificate: %w", err)
+			return nil, fmt.Errorf("reading the certificate of the exporter: %w", err)
 		}
 		c.Certificates = []tls.Certificate{pair}
 	}
@@ -141,7 +141,7 @@ func (t TLS) config(serverName string) (*tls.Config, error) {
 func (t TLS) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return nil, fmt.Errorf("reading the address: %w", err)
+		return nil, fmt.Errorf("parsing the endpoint: %w", err)
 	}
 	config, err := t.config(host)
 	if err != nil {

@@ -147,7 +147,7 @@ func (s *Sender) send(ctx context.Context, events []event.Event, token string) R
 	}
 	if err != nil {
 		// The status stands: what the receiver did with the events is done.
-		detail += fmt.Sprintf(" (reading the answer: %v)", err)
+		detail += fmt.Sprintf(" (reading the response: %v)", err)
 	}
 	return Result{facts, detail}
 }
@@ -163,7 +163,7 @@ func (s *Sender) request(ctx context.Context, events []event.Event) (*http.Reque
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.Endpoint, nil)
 	if err != nil {
-		return nil, fmt.Errorf("making a request: %w", err)
+		return nil, fmt.Errorf("creating a request: %w", err)
 	}
 	how := binding.WithForceStructured(ctx)
 	if s.Mode == Binary {

@@ -28,7 +28,7 @@ const (
 
 // ErrNotOpen means that the sessions in the store, or the Nodes, are not read
 // yet, so that nothing is known about the budget.
-var ErrNotOpen = errors.New("the quarantine budget is not read yet")
+var ErrNotOpen = errors.New("the quarantine budget is not loaded yet")
 
 // Cache has Nodes, from an informer.
 type Cache interface {

@@ -63,7 +63,7 @@ func (rc *Reconciler) touch(ctx context.Context, page []record.Record) error {
 	}
 	for batch := range slices.Chunk(changes, maxBatch) {
 		if err := rc.touchBatch(ctx, batch); err != nil {
-			return fmt.Errorf("touching the backlog: %w", err)
+			return fmt.Errorf("updating the records of the backlog: %w", err)
 		}
 	}
 	return nil

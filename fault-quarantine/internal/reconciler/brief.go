@@ -49,7 +49,7 @@ func weight(r record.Record) int {
 func (rc *Reconciler) readWhole(ctx context.Context, brief record.Record) (record.Record, error) {
 	full, err := rc.Store.Get(ctx, brief.ID)
 	if err != nil {
-		return full, fmt.Errorf("reading open fault %s of node %s whole: %w", brief.ID, brief.Event.NodeName, err)
+		return full, fmt.Errorf("reading the complete record of open fault %s of node %s: %w", brief.ID, brief.Event.NodeName, err)
 	}
 	if full.Revision != brief.Revision {
 		return full, retry.Wait(0, "another writer changed a record of the node")

@@ -186,7 +186,7 @@ func TestARestoredMarkIsReported(t *testing.T) {
 	if len(messages.told) != 6 { // 1 to 5, and the 60th
 		t.Fatalf("%d Events: %q", len(messages.told), messages.told)
 	}
-	for _, want := range []string{driver + " uncordoned the node", "no release", "only a person releases a node", "nvsentinel release n1"} {
+	for _, want := range []string{driver + " uncordoned the node", "no release", "only a user can release a node", "nvsentinel release n1"} {
 		if !strings.Contains(messages.told[0], want) {
 			t.Errorf("the first Event does not say %q: %s", want, messages.told[0])
 		}

@@ -66,7 +66,7 @@ func TestOnARealAPIServer(t *testing.T) {
 func TestALostRaceIsLookedAtAgain(t *testing.T) {
 	d := newReconciler(t, storetest.SQLite(t), &books{node: newNode(), fail: fmt.Errorf("node n1: %w", kube.ErrConflict)})
 	err := d.Handle(t.Context(), "n1")
-	if _, why, waits := retry.AsWait(err); !waits || !strings.Contains(why, "changed meanwhile") {
+	if _, why, waits := retry.AsWait(err); !waits || !strings.Contains(why, "changed by another client") {
 		t.Errorf("Handle = %v, want another look soon", err)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 )
 
-// ReportStranded looks once for stranded faults.
+// ReportStranded looks once for orphaned faults.
 var ReportStranded = (*Reconciler).reportStranded
 
 // HoldWhole has a reconciler hold so many bytes of open faults whole.

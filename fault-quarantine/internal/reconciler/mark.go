@@ -65,14 +65,14 @@ func (rc *Reconciler) mark(ctx context.Context, node *corev1.Node, j decision.Ju
 	}
 	after, news, err := rc.patch(ctx, node, func(n *corev1.Node) { rc.apply(n, desired, now) })
 	if err != nil {
-		return node, fmt.Errorf("marking node %s: %w", node.Name, err)
+		return node, fmt.Errorf("updating cordon, taints and labels of node %s: %w", node.Name, err)
 	}
 	rc.note(ctx, node, after, desired)
 	rc.noteRestored(ctx, node.Name, node, after)
 	if err := rc.finish(ctx, j, written, now); err != nil || !news {
 		return after, err
 	}
-	return after, retry.Wait(0, "the node changed while it was marked")
+	return after, retry.Wait(0, "the node changed during the update of its cordon, taints and labels")
 }
 
 // apply brings a Node to what is desired. A cordon of ours brings its taint
@@ -99,7 +99,7 @@ func (rc *Reconciler) patch(ctx context.Context, node *corev1.Node, mutate func(
 func (rc *Reconciler) noteHeld(ctx context.Context, node *corev1.Node, changed []record.Record) {
 	for _, r := range changed {
 		if r.Reason() == record.Held {
-			rc.Nodes.Note(ctx, node, Event{Warning: true, Reason: heldReason, Message: "fault " + r.ID + " is held: " + r.Status.QuarantineVerdict.Detail})
+			rc.Nodes.Note(ctx, node, Event{Warning: true, Reason: heldReason, Message: "Fault " + r.ID + " is held: " + r.Status.QuarantineVerdict.Detail})
 		}
 	}
 }
@@ -118,7 +118,7 @@ func (rc *Reconciler) note(ctx context.Context, was, is *corev1.Node, desired ma
 			why = hand(was) + " uncordoned the node"
 		case nodemark.ByUntaint:
 			rc.Metrics.Untainted.Inc()
-			why = hand(was) + " removed a taint of the session"
+			why = hand(was) + " removed a taint of the quarantine session"
 		case nodemark.ByRequest:
 			r := nodemark.Read(was).Request
 			rc.Metrics.Requested.Inc()
@@ -126,13 +126,13 @@ func (rc *Reconciler) note(ctx context.Context, was, is *corev1.Node, desired ma
 		case nodemark.ByNobody:
 		}
 		if uid := nodemark.Read(is).Claim; desired.Session == "" && nodemark.Bears(is) && uid != "" {
-			why += "; cordon, taints and labels stay until the repair object with uid " + uid + ", which claims the node, has ended"
+			why += ". Cordon, taints and labels stay until the maintenance object with uid " + uid + ", which claims the node, has ended"
 		}
-		rc.Nodes.Note(ctx, is, Event{Reason: releasedReason, Message: "session " + before + " ended: " + why})
+		rc.Nodes.Note(ctx, is, Event{Reason: releasedReason, Message: "Quarantine session " + before + " ended: " + why})
 	}
 	if desired.Session != "" {
 		rc.Metrics.Quarantined.Inc()
-		rc.Nodes.Note(ctx, is, Event{Reason: quarantinedReason, Message: "session " + desired.Session + " opened"})
+		rc.Nodes.Note(ctx, is, Event{Reason: quarantinedReason, Message: "Quarantine session " + desired.Session + " opened"})
 	}
 }
 
@@ -141,11 +141,11 @@ func hand(node *corev1.Node) string {
 	m := nodemark.Read(node)
 	switch {
 	case nodemark.WriterOf(m.LiftedBy) == nodemark.Person:
-		return "a person (" + m.LiftedBy + ")"
+		return "a user (" + m.LiftedBy + ")"
 	case m.LiftedBy != "":
 		return m.LiftedBy
 	}
-	return "somebody"
+	return "an unknown client"
 }
 
 // finish stamps when the Node was seen to bear the marks of a record. What this

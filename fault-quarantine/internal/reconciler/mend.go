@@ -48,7 +48,7 @@ func (rc *Reconciler) noteRestored(ctx context.Context, name string, before, aft
 	}
 	writer := nodemark.WriterOf(is.Restored.By)
 	rc.Metrics.Restored.WithLabelValues(string(was.Lifted), string(writer)).Inc()
-	rc.Log.Warn("marks restored", "node", name, "session", is.Session, "lifted", was.Lifted, "by", is.Restored.By, "count", is.Restored.Count)
+	rc.Log.Warn("node marks restored", "node", name, "session", is.Session, "lifted", was.Lifted, "by", is.Restored.By, "count", is.Restored.Count)
 	if marks.ReportsRestore(is.Restored.Count) {
 		rc.Nodes.Note(ctx, after, Event{Warning: true, Reason: restoredReason, Message: restoredText(after.Name, was, is.Restored)})
 	}
@@ -58,23 +58,23 @@ func (rc *Reconciler) noteRestored(ctx context.Context, name string, before, aft
 func restoredText(name string, was nodemark.Marks, r nodemark.Restored) string {
 	who := r.By
 	if who == "" {
-		who = "somebody"
+		who = "An unknown client"
 	}
-	did := map[nodemark.ReleaseCause]string{nodemark.ByUncordon: "uncordoned the node", nodemark.ByUntaint: "removed a taint of the session"}[was.Lifted]
+	did := map[nodemark.ReleaseCause]string{nodemark.ByUncordon: "uncordoned the node", nodemark.ByUntaint: "removed a taint of the quarantine session"}[was.Lifted]
 	was.LiftedBy = r.By
 	why := map[marks.Why]string{
-		marks.NoPerson:     "only a person releases a node",
-		marks.RepairActive: "a repair is active",
-		marks.WriterHidden: "the API server does not record who it was",
+		marks.NoPerson:     "only a user can release a node",
+		marks.RepairActive: "a remediation is active",
+		marks.WriterHidden: "the API server does not record the user",
 	}[marks.NoRelease(was)]
-	text := fmt.Sprintf("%s %s, which is no release, as %s; restored the marks, %d times in this session. ", who, did, why, r.Count)
+	text := fmt.Sprintf("%s %s, which is not a release because %s. Restored cordon, taints and labels, %d times in this quarantine session. ", who, did, why, r.Count)
 	if was.Session != "" {
-		text += "To release the node: nvsentinel release " + name
+		text += "To release the node, run nvsentinel release " + name
 	} else {
-		text += "The marks go when the repair object that claims the node has ended"
+		text += "They are removed when the maintenance object that claims the node has ended"
 	}
 	if r.Count >= marks.ContestedAfter {
-		text += ". Another program lifts them again and again: mark nodes by a taint in place of the cordon, see docs/concepts/quarantine.md"
+		text += ". Another program removes them repeatedly: use a taint instead of the cordon, see docs/concepts/quarantine.md"
 	}
 	return text
 }

@@ -67,10 +67,10 @@ func (rc *Reconciler) observe(ctx context.Context, name string) (facts, error) {
 	seen.view.Node, seen.policy = nodeView(seen.node), rc.policy(seen.node)
 	reads := decision.Needs(seen.view, seen.view.Node, true)
 	if seen.view.Past, err = rc.past(ctx, seen, reads); err != nil {
-		return seen, fmt.Errorf("reading the past of node %s: %w", name, err)
+		return seen, fmt.Errorf("reading the history of node %s: %w", name, err)
 	}
 	if seen.view.Named, err = rc.named(ctx, seen.view, reads); err != nil {
-		return seen, fmt.Errorf("reading the session of node %s: %w", name, err)
+		return seen, fmt.Errorf("reading the quarantine session of node %s: %w", name, err)
 	}
 	return seen, nil
 }

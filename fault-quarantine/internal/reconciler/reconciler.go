@@ -164,11 +164,11 @@ func (rc *Reconciler) requeueSoon(name string, seen facts, j decision.Judgement)
 	switch {
 	case !seen.more:
 		rc.cursors.end(name)
-		return retry.Park(waitForNode, "some records of the node cannot be judged now")
+		return retry.Park(waitForNode, "some records of the node cannot be evaluated now")
 	case len(j.Changed) == 0:
 		rc.cursors.skip(name, latest(unjudgedOf(seen.view.Pending)))
 	}
-	return retry.Park(soon, "more records of the node wait to be judged")
+	return retry.Park(soon, "more records of the node wait for their evaluation")
 }
 
 // judge has the decision made, with a place in the budget for a session that
@@ -180,7 +180,7 @@ func (rc *Reconciler) judge(seen facts) (decision.Judgement, error) {
 		return judgement, nil
 	}
 	if rc.Brake.Unread() {
-		return judgement, retry.Wait(waitForBudget, "the emergency brake is not read yet")
+		return judgement, retry.Wait(waitForBudget, "the emergency stop is not read yet")
 	}
 	if why, on := rc.Brake.On(); on {
 		policy.Hold = why
@@ -208,7 +208,7 @@ func (rc *Reconciler) settle(name string, j decision.Judgement) {
 // requeue reports what the node waits for, and says when it is looked at again.
 func (rc *Reconciler) requeue(ctx context.Context, name string, node *corev1.Node, j decision.Judgement) error {
 	if rc.waits.set(name, j.Waiting) && j.Waiting != "" {
-		rc.Log.Warn("records wait to be judged", "node", name, "reason", j.Waiting, "detail", j.Detail, "unknown", j.Unknown)
+		rc.Log.Warn("evaluation of records postponed", "node", name, "reason", j.Waiting, "detail", j.Detail, "unknown", j.Unknown)
 		if node != nil {
 			rc.Nodes.Note(ctx, node, Event{Warning: j.Waiting != decision.WaitRepair && j.Waiting != decision.WaitLemon, Reason: j.Waiting, Message: waitingText(j)})
 		}
@@ -216,7 +216,7 @@ func (rc *Reconciler) requeue(ctx context.Context, name string, node *corev1.Nod
 	mend := rc.mendWait(node)
 	switch {
 	case mend > 0:
-		return retry.Park(mend, "a mark of the session is lifted; it was restored a moment ago")
+		return retry.Park(mend, "a cordon or taint was removed shortly after its restoration, it is restored again later")
 	case j.Waiting != "":
 		return retry.Park(waitForNode, j.Waiting)
 	case j.Held != nil:
@@ -275,7 +275,7 @@ func (rc *Reconciler) writeVerdicts(
 		}
 		for _, r := range part {
 			rc.Metrics.Verdicts.WithLabelValues(string(r.Reason())).Inc()
-			rc.Log.Info("record judged", "node", r.Event.NodeName, "record", r.ID, "verdict", r.Reason(),
+			rc.Log.Info("record evaluated", "node", r.Event.NodeName, "record", r.ID, "verdict", r.Reason(),
 				"quarantine", r.Status.NodeQuarantined, "session", r.Status.Session, "detail", r.Status.QuarantineVerdict.Detail)
 		}
 	}
@@ -287,14 +287,14 @@ func (rc *Reconciler) update(ctx context.Context, changes []store.Change) ([]rec
 	ctx, release := lease.Fence(ctx)
 	defer release()
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("writing verdicts: another replica may lead: %w", err)
+		return nil, fmt.Errorf("writing evaluations: another replica may lead: %w", err)
 	}
 	after, err := rc.Store.Update(ctx, record.FaultQuarantine, changes)
 	if errors.Is(err, store.ErrConflict) {
 		return nil, retry.Wait(0, "another writer changed a record of the node")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("writing verdicts: %w", err)
+		return nil, fmt.Errorf("writing evaluations: %w", err)
 	}
 	return after, nil
 }

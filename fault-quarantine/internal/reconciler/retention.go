@@ -35,7 +35,7 @@ func (rc *Reconciler) trimDeadLetters(ctx context.Context) error {
 	for _, bound := range store.DeadLetterBounds() {
 		n, err := rc.Store.TrimDeadLetters(ctx, bound, rc.Clock.Now())
 		if n > 0 {
-			rc.Log.Warn("dead letters beyond their bound are gone", "source", bound.Source, "count", n)
+			rc.Log.Warn("dead letters above the limit deleted", "source", bound.Source, "count", n)
 		}
 		problems = append(problems, err)
 	}

@@ -21,7 +21,7 @@ func (rc *Reconciler) Service(name string, workers int, nodes *kube.Nodes, fatal
 		}, Store: fatal.Rest(), Selector: record.ProcessableHealthEventInserts(),
 		Reconcile: rc.Handle, Backlog: rc.Backlog, Workers: workers, Vet: vet,
 		Sources: []func(context.Context, func(string)) error{nodes.Source(rc.Concerns), rc.Quota.Source, rc.BrakeSource(rc.Brake)},
-		Tasks: []consume.Task{rc.Stranded(), rc.Expiry(), {Name: "nodes that count", Do: func(ctx context.Context) error {
+		Tasks: []consume.Task{rc.Stranded(), rc.Expiry(), {Name: "nodes counted by budgets", Do: func(ctx context.Context) error {
 			return nodes.Source(Counts)(ctx, rc.Quota.Changed)
 		}}},
 	}

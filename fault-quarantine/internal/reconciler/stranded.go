@@ -23,7 +23,7 @@ const strandedReason = "FaultStranded"
 // is decided by it.
 func (rc *Reconciler) Stranded() consume.Task {
 	reported := map[string]bool{}
-	return consume.Task{Name: "stranded faults", Every: strandedEvery, Do: func(ctx context.Context) error {
+	return consume.Task{Name: "orphaned faults", Every: strandedEvery, Do: func(ctx context.Context) error {
 		return rc.reportStranded(ctx, reported)
 	}}
 }
@@ -49,7 +49,7 @@ func (rc *Reconciler) reportStranded(ctx context.Context, reported map[string]bo
 		if reported[f.Open.ID] {
 			continue
 		}
-		rc.Log.Warn("a fault is open and its publisher says PERSIST_ONLY by now", "node", e.NodeName, "record", f.Open.ID,
+		rc.Log.Warn("orphaned fault found, its publisher reports PERSIST_ONLY", "node", e.NodeName, "record", f.Open.ID,
 			"agent", e.Agent, "check", e.CheckName, "newest", f.Newest.ID)
 		if err := rc.noteStranded(ctx, f); err != nil {
 			return err
@@ -67,8 +67,8 @@ func (rc *Reconciler) noteStranded(ctx context.Context, f store.Stranded) error 
 	}
 	rc.Nodes.Note(ctx, node, Event{
 		Warning: true, Reason: strandedReason,
-		Message: fmt.Sprintf("fault %s of %s (%s) is open, and %s says PERSIST_ONLY by now: only a PROCESS recovery lifts it. "+
-			"If none comes, let it say PROCESS until it has recovered, or release the node", f.Open.ID, e.Agent, e.CheckName, e.Agent),
+		Message: fmt.Sprintf("Fault %s of %s (%s) is open, but %s now reports PERSIST_ONLY: only a PROCESS recovery ends the fault. "+
+			"Set the monitor to PROCESS until it has reported the recovery, or release the node", f.Open.ID, e.Agent, e.CheckName, e.Agent),
 	})
 	return nil
 }

@@ -48,7 +48,7 @@ func TestAnOpenFaultOfASwitchedPublisherIsToldOfOnce(t *testing.T) {
 			}
 		}
 		if got := gauge(t, registry, "nvsentinel_fault_quarantine_orphaned_faults"); got != float64(open) || n != notes {
-			t.Errorf("%s: %v stranded faults and %d Events, want %d and %d", when, got, n, open, notes)
+			t.Errorf("%s: %v orphaned faults and %d Events, want %d and %d", when, got, n, open, notes)
 		}
 	}
 	say := func(r record.Record, strategy record.Strategy) {

@@ -35,7 +35,7 @@ func (rc *Reconciler) Tell(ctx context.Context, f crashloop.Work) {
 	}
 	rc.Nodes.Note(ctx, node, Event{
 		Warning: true, Reason: setAsideReason,
-		Message: "record " + f.Record + " killed fault-quarantine each time it was looked at; it is a dead letter now and is not judged: " +
-			"look at the node yourself, see docs/concepts/quarantine.md",
+		Message: "Record " + f.Record + " crashed fault-quarantine at each attempt. It is dead-lettered and not evaluated: " +
+			"inspect the node manually, see docs/concepts/quarantine.md",
 	})
 }

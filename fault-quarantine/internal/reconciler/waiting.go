@@ -67,21 +67,21 @@ func waitingText(j decision.Judgement) string {
 	switch j.Waiting {
 	case decision.WaitUnknown:
 	case decision.WaitRepair:
-		return "the node stays in quarantine although its recovery was reported: its repair has not succeeded (" + j.Detail + ")"
+		return "The node stays in quarantine although its recovery was reported: its remediation has not succeeded (" + j.Detail + ")"
 	case decision.WaitLemon:
-		return "the node stays in quarantine although its recovery was reported: it is a lemon that is kept until a person releases it (" + j.Detail + ")"
+		return "The node stays in quarantine although its recovery was reported: it is a repeat offender and requires a manual release (" + j.Detail + ")"
 	case decision.WaitNewer:
-		return "a record of the node is for a newer version of this program to go on with, everything else is judged as ever: " + j.Detail + "; see docs/tasks/upgrade.md"
+		return "A record of the node requires a newer version of this program, all other records are evaluated: " + j.Detail + ", see docs/tasks/upgrade.md"
 	case decision.WaitRule:
-		return "a fault is not judged, because a rule cannot be evaluated and no other matches; it is tried again: " + j.Detail
+		return "A fault is not evaluated, because a rule fails and no other rule matches. The evaluation is retried: " + j.Detail
 	default:
-		return "a fault is not judged: its record names no machine and is older than this Node, so that it may be about another one"
+		return "A fault is not evaluated: its record names no machine and is older than this Node, so that it may belong to another machine"
 	}
 	ids := strings.Join(j.Unknown[:min(len(j.Unknown), maxTold)], ", ")
 	if j.Leave {
-		return "the store has open faults (" + ids + ") for which this Node was marked, and it bears no marks: the store may be at an older state. " +
-			"Nothing is done for them until the node's checks tell; see docs/tasks/back-up-and-restore.md"
+		return "The store has open faults (" + ids + ") for which this Node was quarantined, but the Node has no cordon, taint or label: the store may have an older state. " +
+			"No action is taken for them until the node's checks report again, see docs/tasks/back-up-and-restore.md"
 	}
-	return "the store cannot tell whether these faults of the Node's session are over: " + ids + ". Nothing is drained, repaired or released until it can; " +
-		"nvsentinel release confirms that they are over, see docs/tasks/back-up-and-restore.md"
+	return "The store does not show whether these faults of the Node's quarantine session have ended: " + ids + ". Nothing is drained, remediated or released until it does. " +
+		"To confirm that they have ended, run nvsentinel release, see docs/tasks/back-up-and-restore.md"
 }

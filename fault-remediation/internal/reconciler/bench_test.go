@@ -229,12 +229,12 @@ func (b *bench) liveNode() *corev1.Node {
 	return n
 }
 
-// objects are the repair objects of the bench's node.
+// objects are the maintenance objects of the bench's node.
 func (b *bench) objects() []*unstructured.Unstructured {
 	b.t.Helper()
 	list, err := b.cluster.Dynamic().Resource(rebootNodes).List(b.t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=nvsentinel"})
 	if err != nil {
-		b.t.Fatalf("listing repair objects: %v", err)
+		b.t.Fatalf("listing maintenance objects: %v", err)
 	}
 	var mine []*unstructured.Unstructured
 	for i := range list.Items {
@@ -250,7 +250,7 @@ func (b *bench) onlyObject() *unstructured.Unstructured {
 	b.t.Helper()
 	list := b.objects()
 	if len(list) != 1 {
-		b.t.Fatalf("%d repair objects, want 1", len(list))
+		b.t.Fatalf("%d maintenance objects, want 1", len(list))
 	}
 	return list[0]
 }

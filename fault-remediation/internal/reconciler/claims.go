@@ -47,14 +47,14 @@ type Claims struct {
 func NewClaims(reconciler *Reconciler, nodes listers.NodeLister, patience time.Duration) (*Claims, error) {
 	objects, err := metadata.NewForConfig(reconciler.Cluster.Config)
 	if err != nil {
-		return nil, fmt.Errorf("making a client of metadata: %w", err)
+		return nil, fmt.Errorf("creating the metadata client: %w", err)
 	}
 	return &Claims{Reconciler: reconciler, Nodes: nodes, Objects: objects, Patience: patience}, nil
 }
 
 // Task looks again and again. It enqueues nobody: a Node whose claim is gone does.
 func (c *Claims) Task() consume.Task {
-	return consume.Task{Name: "claims without an object", Every: claimsEvery, Do: c.Look}
+	return consume.Task{Name: "orphaned claims", Every: claimsEvery, Do: c.Look}
 }
 
 // Look looks once. What can not be read leaves every claim as it is.
@@ -133,8 +133,8 @@ func (c *Claims) drop(ctx context.Context, name, uid string) error {
 	if err != nil {
 		return err
 	}
-	message := fmt.Sprintf("the repair object with uid %s that claims the Node has not existed for %s; its claim is dropped", uid, c.Patience)
-	c.Reconciler.Log.Warn("claim without an object", "node", name, "uid", uid, "dryRun", c.Reconciler.DryRun)
+	message := fmt.Sprintf("The maintenance object with uid %s that claims the Node has not existed for %s. Its claim is removed", uid, c.Patience)
+	c.Reconciler.Log.Warn("orphaned claim found", "node", name, "uid", uid, "dryRun", c.Reconciler.DryRun)
 	if c.Reconciler.DryRun {
 		return nil
 	}

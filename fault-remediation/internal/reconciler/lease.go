@@ -52,9 +52,9 @@ func (r *Reconciler) hold(ctx context.Context, f *facts, step decision.Step) {
 	}
 	err := r.Leases.Take(ctx, f.node, holder, leaseLife+leaseMargin, nil)
 	if _, is := nodelease.Taken(err); is {
-		r.Log.Warn("another remediator has the node's lease while its repair object works", "node", f.node.Name, "error", err)
+		r.Log.Warn("node lease lost to another remediator while the maintenance object is active", "node", f.node.Name, "error", err)
 	} else if err != nil {
-		r.Log.Warn("the node's lease is not taken again while its repair object works, trying at the next look", "node", f.node.Name, "error", err)
+		r.Log.Warn("node lease not renewed while the maintenance object is active, retrying at the next poll", "node", f.node.Name, "error", err)
 		return
 	}
 	r.taken.Store(f.node.Name, now)

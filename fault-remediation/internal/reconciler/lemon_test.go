@@ -105,7 +105,7 @@ func TestTheThirdRepairMarksALemon(t *testing.T) {
 	b.parks(decision.WaitObject)
 	b.wantLemon(threeRepairs)
 	told := strings.Join(b.events(), "\n")
-	if strings.Count(told, reconciler.EventLemon+" x1: the machine needed 3 repairs within 720h0m0s: session session-of-r") != 1 {
+	if strings.Count(told, reconciler.EventLemon+" x1: The machine required 3 remediations within 720h0m0s: session session-of-r") != 1 {
 		t.Errorf("events %s", told)
 	}
 	b.rejoin("test://"+b.node, "boot-1")
@@ -191,7 +191,7 @@ func TestALemonIsKept(t *testing.T) {
 		t.Errorf("%d objects, want those of the two repairs before", n)
 	}
 	told := strings.Join(b.events(), "\n")
-	if strings.Count(told, reconciler.EventLemon+" x1") != 1 || strings.Count(told, reconciler.EventNeedsHuman+" x1: Lemon: this machine needs repair 3") != 1 {
+	if strings.Count(told, reconciler.EventLemon+" x1") != 1 || strings.Count(told, reconciler.EventNeedsHuman+" x1: Lemon: this machine requires remediation 3") != 1 {
 		t.Errorf("events %s", told)
 	}
 	b.patchNode(`{"metadata":{"labels":{"dgxc.nvidia.com/nvsentinel-lemon":null}}}`)

@@ -25,7 +25,7 @@ import (
 func (r *Reconciler) object(ctx context.Context, a record.Attempt) decision.Object {
 	repair, ok := r.Repairs.Of(a.Action)
 	if !ok || repair.GVK.Kind != a.Kind || repair.Namespace != a.Namespace {
-		return unread(decision.Unconfigured, fmt.Errorf("%s is not configured as %s any more", a.Action, a.Kind))
+		return unread(decision.Unconfigured, fmt.Errorf("%s is no longer configured as %s", a.Action, a.Kind))
 	}
 	obj, err := r.Cluster.Dynamic.Resource(repair.GVR()).Namespace(repair.Namespace).Get(ctx, a.Name, metav1.GetOptions{})
 	switch {
@@ -37,7 +37,7 @@ func (r *Reconciler) object(ctx context.Context, a record.Attempt) decision.Obje
 		return decision.Object{Presence: decision.Absent}
 	}
 	r.Metrics.failed("read")
-	r.Log.Warn("the repair object cannot be read, trying again", "kind", a.Kind, "name", a.Name, "error", err)
+	r.Log.Warn("maintenance object not read, retrying", "kind", a.Kind, "name", a.Name, "error", err)
 	return unread(decision.ReadError, err)
 }
 
@@ -109,7 +109,7 @@ func (r *Reconciler) create(ctx context.Context, f *facts, step decision.Step) (
 		return r.notCreated(f, step, err)
 	}
 	news := r.objects.End(key, obj.GetResourceVersion())
-	r.Log.Info("created", "node", f.view.Node.Name, "kind", at.Kind, "name", at.Name, "record", step.Create.Record.ID, "session", at.Session)
+	r.Log.Info("maintenance object created", "node", f.view.Node.Name, "kind", at.Kind, "name", at.Name, "record", step.Create.Record.ID, "session", at.Session)
 	r.Metrics.created(at.Kind, r.Clock.Since(began))
 	crashpoint.Here("fault-remediation/created")
 	if news {
@@ -170,7 +170,7 @@ func (r *Reconciler) notCreated(f *facts, step decision.Step, err error) (decisi
 	r.Metrics.failed("create")
 	err = fmt.Errorf("creating %s %s: %w", at.Kind, at.Name, err)
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-		r.Log.Warn("the API server does not take the repair object", "node", f.view.Node.Name, "kind", at.Kind, "name", at.Name, "error", err)
+		r.Log.Warn("maintenance object rejected by the API server", "node", f.view.Node.Name, "kind", at.Kind, "name", at.Name, "error", err)
 		why := decision.KindMissing
 		if apierrors.IsForbidden(err) {
 			why = decision.CreateForbidden

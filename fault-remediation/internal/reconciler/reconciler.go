@@ -108,7 +108,7 @@ func (r *Reconciler) Handle(ctx context.Context, node string) error {
 		}
 		reserved = reserve(f, step)
 	}
-	return retry.Wait(raceWait, "node "+node+" changes faster than it is repaired")
+	return retry.Wait(raceWait, "node "+node+" changes faster than it is reconciled")
 }
 
 // do has the reserved object created, and records that it exists. What becomes of
@@ -135,7 +135,7 @@ func (r *Reconciler) decide(f *facts) decision.Step {
 // rehearse tells what would be done and leaves it.
 func (r *Reconciler) rehearse(node string, step decision.Step) error {
 	if !step.Rests() {
-		r.Log.Info("dry run: nothing is written", "node", node, "step", step.Reason, "message", step.Message)
+		r.Log.Info("step skipped in dry run", "node", node, "step", step.Reason, "message", step.Message)
 	}
 	r.Metrics.steps.WithLabelValues(string(step.Reason), "true").Inc()
 	return nil
@@ -156,10 +156,10 @@ func (r *Reconciler) stamp(ctx context.Context, f *facts, step decision.Step) (q
 	}
 	if err != nil {
 		r.Metrics.failed("stamp")
-		return false, fmt.Errorf("stamping %s of node %s: %w", step.Reason, f.view.Node.Name, err)
+		return false, fmt.Errorf("writing the status update %s of node %s: %w", step.Reason, f.view.Node.Name, err)
 	}
 	f.wrote(step)
-	r.Log.Info("stamped", "node", f.view.Node.Name, "step", step.Reason, "records", len(changes), "message", step.Message)
+	r.Log.Info("status updated", "node", f.view.Node.Name, "step", step.Reason, "records", len(changes), "message", step.Message)
 	r.Metrics.stamped(step, f.view.Records)
 	crashpoint.Here(stampPoint(step.Reason))
 	if step.Reason == decision.Escalate {
@@ -186,7 +186,7 @@ func (r *Reconciler) rest(ctx context.Context, f *facts, step decision.Step) err
 	}
 	if step.Reason == decision.WaitNewer && f.node != nil {
 		r.Events.Event(eventrecorder.Node(f.node.Name), corev1.EventTypeWarning, string(step.Reason),
-			"the node's repair is for a newer version of fault-remediation to go on with, see docs/tasks/upgrade.md: "+step.Message)
+			"The remediation of the node requires a newer version of fault-remediation, see docs/tasks/upgrade.md: "+step.Message)
 	}
 	r.hold(ctx, f, step)
 	crashpoint.Here("fault-remediation/done")

@@ -30,7 +30,7 @@ func TestAFaultWithoutARepair(t *testing.T) {
 	if w := b.waiting("r1"); w == nil || w.Reason != string(decision.NoRepair) || w.Until == nil || w.Until.Sub(w.Since) != 24*time.Hour {
 		t.Errorf("the record says that it waits for %+v", w)
 	}
-	if got := b.events(); len(got) != 1 || !strings.HasPrefix(got[0], reconciler.EventNoRepair+" x1: no repair is configured for this fault (action NONE)") || !strings.Contains(got[0], "(record r1)") {
+	if got := b.events(); len(got) != 1 || !strings.HasPrefix(got[0], reconciler.EventNoRepair+" x1: no remediation is configured for this fault (action NONE)") || !strings.Contains(got[0], "(record r1)") {
 		t.Errorf("events %q, want one that tells of r1", got)
 	}
 	b.clock.Step(24*time.Hour + time.Second)

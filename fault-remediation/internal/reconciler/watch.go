@@ -111,14 +111,14 @@ func nodeOf(x any) string {
 
 // failed notes why a kind can not be watched and says so once.
 func (w *Watch) failed(k kind, err error) {
-	why := "can not be watched"
+	why := "cannot be watched"
 	if kindMissing(err) {
 		why = "is not served by the API server"
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.missing[k] != why {
-		w.log.Warn("repair kind "+why+", trying again", "resource", k.gvr.String(), "error", err)
+		w.log.Warn("maintenance kind "+why+", retrying", "resource", k.gvr.String(), "error", err)
 	}
 	w.missing[k] = why
 }
@@ -135,14 +135,14 @@ func (w *Watch) Ready() (bool, string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.missing) == 0 {
-		return true, "all repair kinds are watched"
+		return true, "all maintenance kinds are watched"
 	}
 	var list []string
 	for k, why := range maps.All(w.missing) {
 		list = append(list, k.gvr.GroupResource().String()+" "+why)
 	}
 	slices.Sort(list)
-	return true, strings.Join(list, "; ") + "; its repairs are parked"
+	return true, strings.Join(list, ", ") + ", its remediations are parked"
 }
 
 // Relevant says whether a Node's change matters to a repair: its session, its

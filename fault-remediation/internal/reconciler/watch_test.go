@@ -107,7 +107,7 @@ func testMissingKind(t *testing.T, gvk schema.GroupVersionKind) {
 	}
 	eventually(t, "readiness is whole again", func() (bool, error) {
 		_, detail := watch.Ready()
-		return detail == "all repair kinds are watched", nil
+		return detail == "all maintenance kinds are watched", nil
 	})
 
 	name := b.record("r1").Status.Remediation.Attempts[0].Name

@@ -64,16 +64,16 @@ func parse(args []string, stderr io.Writer) (r recipe, s said, err error) {
 	r.say = &teller{out: stderr, began: time.Now()}
 	flags := flag.NewFlagSet("images", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&r.Root, "root", ".", "`folder` of the sources")
-	flags.StringVar(&r.Out, "out", "bin/images", "`folder` that gets the archives")
-	flags.StringVar(&r.Registry, "registry", unnamed, "registry and repository before the images' names; one without a host is of Docker's")
-	flags.StringVar(&r.Tag, "tag", "", "tag and version of the images")
-	flags.StringVar(&r.Base, "base", "", "`image` with glibc, and DCGM 4 for gpu-health-monitor, for the programs that need cgo")
-	flags.StringVar(&r.Authorities, "authorities", "/"+trusted, "`file` with the authorities of TLS")
-	flags.BoolVar(&r.Push, "push", false, "bring the images to the registry, with the credentials of docker login")
-	flags.StringVar(&s.list, "list", "hack/tools/images/images.txt", "`file` that lists the images, below the sources")
-	flags.StringVar(&s.platforms, "platforms", "", "for example linux/amd64,linux/arm64; that of this machine if empty")
-	flags.StringVar(&s.only, "only", "", "names of images, separated by commas; all if empty")
+	flags.StringVar(&r.Root, "root", ".", "Source `directory`.")
+	flags.StringVar(&r.Out, "out", "bin/images", "Output `directory` of the archives.")
+	flags.StringVar(&r.Registry, "registry", unnamed, "Registry and repository that prefix the image names. A name without a host refers to Docker Hub.")
+	flags.StringVar(&r.Tag, "tag", "", "Tag and version of the images.")
+	flags.StringVar(&r.Base, "base", "", "Base `image` for programs that need cgo, with glibc, and with DCGM 4 for gpu-health-monitor.")
+	flags.StringVar(&r.Authorities, "authorities", "/"+trusted, "`File` with the CA certificates for TLS.")
+	flags.BoolVar(&r.Push, "push", false, "Push the images to the registry with the credentials of docker login.")
+	flags.StringVar(&s.list, "list", "hack/tools/images/images.txt", "`File` that lists the images, relative to the sources.")
+	flags.StringVar(&s.platforms, "platforms", "", "Platforms of the images, for example linux/amd64,linux/arm64. Empty is the platform of this machine.")
+	flags.StringVar(&s.only, "only", "", "Names of the images to build, separated by commas. Empty builds all.")
 	if err := flags.Parse(args); err != nil {
 		return r, s, err
 	}

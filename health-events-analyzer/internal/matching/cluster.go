@@ -91,7 +91,7 @@ func (m *Matcher) clusterHistory(ctx context.Context, w *decision.Window, set *r
 func (m *Matcher) trim(w *decision.Window) {
 	if w.Trim(m.forCluster()) {
 		m.Metrics.Truncated.Inc()
-		m.Log.Warn("the nodes have more events than the cluster's window holds; the oldest are left out", "events", m.forCluster())
+		m.Log.Warn("cluster window exceeded, oldest events left out", "events", m.forCluster())
 	}
 }
 

@@ -170,7 +170,7 @@ func TestARackIsOneFault(t *testing.T) {
 
 	first.deliver(first.event(2, time.Minute, healthy))
 	first.deliver(first.event(1, 2*time.Minute, healthy))
-	first.want("two of three causes are over", onThird)
+	first.want("two of three causes recovered", onThird)
 	late := newRack(t, s, 1000, parsed(t, sameXID))
 	late.clock.Step(50 * time.Hour)
 	late.deliver(late.event(7, 49*time.Hour, healthy))
@@ -196,7 +196,7 @@ func TestAClusterFaultEndsWithoutItsRule(t *testing.T) {
 	second := newRack(t, s, 1000, rules())
 	second.deliver(second.event(3, time.Minute, healthy))
 	second.deliver(second.event(1, 2*time.Minute, healthy))
-	second.want("two of three causes are over", onThird)
+	second.want("two of three causes recovered", onThird)
 	second.deliver(second.event(2, 3*time.Minute, healthy))
 	second.want("without its rule", onThird, offAgain)
 }

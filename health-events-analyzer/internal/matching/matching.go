@@ -225,7 +225,7 @@ func (m *Matcher) clear(ctx context.Context, n *node) error {
 			return err
 		}
 		n.window.Add(m.published(e))
-		m.Log.Info("causes are over", "node", e.NodeName, "rule", e.CheckName, "record", c.Fault.Record.ID)
+		m.Log.Info("causes recovered", "node", e.NodeName, "rule", e.CheckName, "record", c.Fault.Record.ID)
 	}
 	return nil
 }
@@ -288,7 +288,7 @@ func (m *Matcher) history(ctx context.Context, name string, begin time.Time) (kn
 			return nil
 		}
 		m.Metrics.Truncated.Inc()
-		m.Log.Warn("a node has more events than a window holds; the oldest are left out", "node", name, "events", len(known))
+		m.Log.Warn("node window exceeded, oldest events left out", "node", name, "events", len(known))
 		return store.Enough
 	})
 	return known, enough(err)

@@ -25,7 +25,7 @@ func (m *Matcher) publish(ctx context.Context, e record.Event) error {
 	ctx, release := lease.Fence(ctx)
 	defer release()
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("publishing %s: another replica may lead: %w", e.CheckName, err)
+		return fmt.Errorf("publishing %s: the lease may belong to another replica: %w", e.CheckName, err)
 	}
 	event := record.ToProto(e)
 	err := report.Sender{Connector: m.Connector}.One(ctx, event)
@@ -49,14 +49,14 @@ func (m *Matcher) publish(ctx context.Context, e record.Event) error {
 func (m *Matcher) bury(ctx context.Context, event *protos.HealthEvent, cause error) error {
 	body, err := proto.Marshal(event)
 	if err != nil {
-		return fmt.Errorf("keeping a refused event: %w", err)
+		return fmt.Errorf("storing a rejected event: %w", err)
 	}
 	deadLetter := store.DeadLetter{ID: event.GetId(), Source: record.AnalyzerAgent, Reason: cause.Error(), Body: body, At: m.Clock.Now()}
 	if err := m.Records.Dead(ctx, deadLetter); err != nil {
-		return fmt.Errorf("keeping a refused event: %w", err)
+		return fmt.Errorf("storing a rejected event: %w", err)
 	}
 	m.Metrics.DeadLetters.Inc()
-	m.Log.Error("event was refused for good and is a dead letter now", "id", event.GetId(), "rule", event.GetCheckName(), "error", cause)
+	m.Log.Error("event rejected permanently and dead-lettered", "id", event.GetId(), "rule", event.GetCheckName(), "error", cause)
 	return nil
 }
 

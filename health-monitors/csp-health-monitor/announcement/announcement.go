@@ -140,7 +140,7 @@ type Code struct {
 // Unknown is the meaning of a code that no table has: a person reads it. Nothing is
 // rebooted or replaced for a word that nobody here has read.
 func Unknown(name string) Code {
-	return Code{Name: name, Action: protos.RecommendedAction_CONTACT_SUPPORT, Why: "no table has it"}
+	return Code{Name: name, Action: protos.RecommendedAction_CONTACT_SUPPORT, Why: "not in any table"}
 }
 
 // Find is the meaning of a code; Unknown where the table has it not.

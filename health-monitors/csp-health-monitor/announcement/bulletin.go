@@ -65,7 +65,7 @@ func (s Bulletin) Read(_ context.Context, _ Question) (Reading, error) {
 // name. An unknown key is an error.
 func ParseBulletin(data []byte) ([]Announcement, error) {
 	if len(data) > maxBytes {
-		return nil, fmt.Errorf("it has more than %d bytes", maxBytes)
+		return nil, fmt.Errorf("file has more than %d bytes", maxBytes)
 	}
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
@@ -74,7 +74,7 @@ func ParseBulletin(data []byte) ([]Announcement, error) {
 		return nil, err
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("something follows the array")
+		return nil, errors.New("unexpected data after the array")
 	}
 	out := make([]Announcement, len(all))
 	for i, p := range all {
@@ -97,7 +97,7 @@ func (p posted) announcement() (Announcement, error) {
 		return a, fmt.Errorf("state %q is not %s, %s, %s or %s", p.State, Scheduled, Ongoing, Completed, Cancelled)
 	}
 	if p.ID == "" || p.Machine == "" {
-		return a, errors.New("id or machine is empty")
+		return a, errors.New("id or machine is empty, set both")
 	}
 	if p.Action != "" {
 		action, err := record.ParseAction(p.Action)
@@ -128,10 +128,10 @@ func (s Bulletin) Names(_ context.Context, machines []string) (map[string][]stri
 func (s Bulletin) Check(context.Context) error {
 	info, err := os.Stat(s.Path)
 	if err != nil {
-		return fmt.Errorf("looking for the bulletin: %w", err)
+		return fmt.Errorf("finding the bulletin: %w", err)
 	}
 	if info.IsDir() {
-		return fmt.Errorf("looking for the bulletin: %w", &fs.PathError{Op: "read", Path: s.Path, Err: errors.New("it is a folder")})
+		return fmt.Errorf("finding the bulletin: %w", &fs.PathError{Op: "read", Path: s.Path, Err: errors.New("is a directory, name a file")})
 	}
 	return nil
 }

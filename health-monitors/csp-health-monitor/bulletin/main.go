@@ -18,7 +18,7 @@ type Config struct {
 	program.Config
 
 	// Bulletin is the path of the file.
-	Bulletin string `toml:"bulletin" bounds:"not empty" flag:"bulletin" usage:"file with the announcements, a JSON array; it is read anew at every poll"`
+	Bulletin string `toml:"bulletin" bounds:"not empty" flag:"bulletin" usage:"File with the maintenance announcements, a JSON array, read again at every poll."`
 }
 
 // Validate lists everything that is wrong.

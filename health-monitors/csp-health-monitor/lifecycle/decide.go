@@ -297,7 +297,7 @@ const entityProvider = "CSP"
 func Unreachable(o Origin, node string, since, now time.Time) *maintenance.Waiting {
 	e := provider(o, node, since, now)
 	e.RecommendedAction = record.ActionContactSupport
-	e.Message = fmt.Sprintf("%s cannot be read since %s: maintenance that it announces is not seen", o.CSP, since.UTC().Format(time.RFC3339))
+	e.Message = fmt.Sprintf("%s cannot be read since %s: maintenance announcements are not detected", o.CSP, since.UTC().Format(time.RFC3339))
 	e.ID = record.DerivedID(fmt.Sprintf("csp %q unreachable on %q since %d", o.CSP, node, since.UnixMicro()))
 	return &maintenance.Waiting{Stage: maintenance.Quarantine, Reason: CheckUnreachable, Event: e}
 }
@@ -306,7 +306,7 @@ func Unreachable(o Origin, node string, since, now time.Time) *maintenance.Waiti
 func Reachable(o Origin, u maintenance.Unreachable, now time.Time) *maintenance.Waiting {
 	e := provider(o, u.NodeName, u.Since, now)
 	e.IsHealthy = true
-	e.Message = o.CSP + " is read again"
+	e.Message = o.CSP + " can be read again"
 	e.ID = record.DerivedID(fmt.Sprintf("csp %q reachable again on %q since %d", o.CSP, u.NodeName, u.Since.UnixMicro()))
 	return &maintenance.Waiting{Stage: maintenance.Healthy, Reason: CheckUnreachable, Event: e}
 }

@@ -95,7 +95,7 @@ func TestTheNodeOfADocument(t *testing.T) {
 		"the machine gets its Node":            {maintenance.Event{}, "n", "n"},
 		"the machine's Node gets another name": {maintenance.Event{NodeName: "old"}, "n", "n"},
 		"the Node is away":                     {maintenance.Event{NodeName: "old"}, "", "old"},
-		"a fault was told of the old name":     {maintenance.Event{NodeName: "old", Quarantined: told}, "n", "old"},
+		"a fault reported of the old name":     {maintenance.Event{NodeName: "old", Quarantined: told}, "n", "old"},
 		"a fault of the old name is on its way": {
 			maintenance.Event{NodeName: "old", Waiting: &maintenance.Waiting{Stage: maintenance.Quarantine}}, "n", "old",
 		},

@@ -64,7 +64,7 @@ func tell(e maintenance.Event, stage maintenance.Stage, why Reason, s record.Str
 		event.Message = "CSP maintenance scheduled: " + said(e, why)
 	case maintenance.NotReady:
 		event.RecommendedAction = record.ActionContactSupport
-		event.Message = "CSP maintenance ended, but the node is not ready since: " + said(e, why)
+		event.Message = "CSP maintenance ended, but the node is still not ready: " + said(e, why)
 	case maintenance.Healthy:
 		event.IsHealthy = true
 		event.Message = map[Reason]string{Canceled: "CSP maintenance cancelled: ", Postponed: "CSP maintenance postponed: "}[why]

@@ -98,7 +98,7 @@ func lead(ctx context.Context, nodes *kube.Nodes, monitor *reconciler.Reconciler
 
 // Config is the part of the configuration that all providers share.
 type Config struct {
-	_ struct{} `block:"Maintenance" usage:"When an announced maintenance of a cloud acts ([csp-health-monitor](../monitors/csp.md))"`
+	_ struct{} `block:"Maintenance" usage:"When an announced maintenance of a cloud provider takes effect ([csp-health-monitor](../monitors/csp.md))"`
 
 	storeopen.Location
 	lease.Cluster
@@ -106,19 +106,19 @@ type Config struct {
 	report.Acting
 
 	// ClusterName stands in the stored documents; required.
-	ClusterName string `toml:"clusterName" bounds:"not empty" flag:"cluster-name" usage:"name of the cluster, as it stands in the stored maintenances"`
+	ClusterName string `toml:"clusterName" bounds:"not empty" flag:"cluster-name" usage:"Name of the cluster in the stored maintenance events."`
 	// RoundSeconds is between two rounds of decisions.
-	RoundSeconds int `toml:"maintenanceEventPollIntervalSeconds" bounds:"10 to 3600 s" flag:"maintenance-event-poll-interval-seconds" usage:"seconds between two looks at the stored maintenances, at least 10"`
+	RoundSeconds int `toml:"maintenanceEventPollIntervalSeconds" bounds:"10 to 3600 s" flag:"maintenance-event-poll-interval-seconds" usage:"Interval in seconds between two reads of the stored maintenance events, at least 10."`
 	// PollSeconds is between two readings of the provider.
-	PollSeconds int `toml:"pollingIntervalSeconds" bounds:"30 to 3600 s" flag:"polling-interval-seconds" usage:"seconds between two readings of the provider, at least 30"`
+	PollSeconds int `toml:"pollingIntervalSeconds" bounds:"30 to 3600 s" flag:"polling-interval-seconds" usage:"Interval in seconds between two polls of the provider, at least 30."`
 	// LeadMinutes is before the start.
-	LeadMinutes int `toml:"triggerQuarantineWorkflowTimeLimitMinutes" bounds:"0 to 10080 min" flag:"trigger-quarantine-workflow-time-limit-minutes" usage:"minutes before its start at which a maintenance takes its node out of service"`
+	LeadMinutes int `toml:"triggerQuarantineWorkflowTimeLimitMinutes" bounds:"0 to 10080 min" flag:"trigger-quarantine-workflow-time-limit-minutes" usage:"Minutes before the start of a maintenance at which its node is reported as faulty, so that it can be quarantined."`
 	// DelayMinutes is behind the end.
-	DelayMinutes int `toml:"postMaintenanceHealthyDelayMinutes" bounds:"0 to 10080 min" flag:"post-maintenance-healthy-delay-minutes" usage:"minutes after its end at which a node is looked at first"`
+	DelayMinutes int `toml:"postMaintenanceHealthyDelayMinutes" bounds:"0 to 10080 min" flag:"post-maintenance-healthy-delay-minutes" usage:"Minutes after the end of a maintenance before the node is checked for the first time."`
 	// ReadyMinutes is behind the delay.
-	ReadyMinutes int `toml:"nodeReadinessTimeoutMinutes" bounds:"1 to 10080 min" flag:"node-readiness-timeout-minutes" usage:"minutes after that in which a node has to be ready; one that is not is told of, and still healed when it is"`
+	ReadyMinutes int `toml:"nodeReadinessTimeoutMinutes" bounds:"1 to 10080 min" flag:"node-readiness-timeout-minutes" usage:"Minutes within which the node must then become Ready. A node that does not is reported, and still recovers when it becomes Ready later."`
 	// NodeName is the node that this replica runs on.
-	NodeName string `toml:"nodeName" flag:"node-name" usage:"name of the node this replica runs on: a provider that cannot be read is told of it; empty tells nobody"`
+	NodeName string `toml:"nodeName" flag:"node-name" usage:"Name of the node that runs this replica. A fault of this node is reported when the provider cannot be read. Empty reports none."`
 }
 
 // Default has the numbers of the earlier NVSentinel, and acts on nothing.

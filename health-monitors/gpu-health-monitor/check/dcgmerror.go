@@ -42,12 +42,12 @@ func Builtin() (Table, error) {
 	t := Table{map[uint]string{}, map[string]Row{}}
 	lines, err := csv.NewReader(strings.NewReader(builtin)).ReadAll()
 	if err != nil {
-		return Table{}, fmt.Errorf("reading the table of DCGM's errors: %w", err)
+		return Table{}, fmt.Errorf("reading the table of DCGM errors: %w", err)
 	}
 	for _, line := range lines[1:] {
 		action, err := record.ParseAction(line[2])
 		if err != nil {
-			return Table{}, fmt.Errorf("reading the table of DCGM's errors: %s: %w", line[1], err)
+			return Table{}, fmt.Errorf("reading the table of DCGM errors: %s: %w", line[1], err)
 		}
 		t.rows[line[1]] = Row{Name: line[1], Action: action, Source: line[3]}
 		if number, err := strconv.ParseUint(line[0], 10, 32); err == nil {
@@ -102,11 +102,11 @@ func (t Table) With(file io.Reader) (Table, error) {
 
 func parse(line []string) (Row, error) {
 	if len(line) < 2 {
-		return Row{}, fmt.Errorf("%q is no name and action", strings.Join(line, ","))
+		return Row{}, fmt.Errorf("%q is not a name and an action", strings.Join(line, ","))
 	}
 	name := strings.TrimSpace(line[0])
 	if !strings.HasPrefix(name, "DCGM_FR_") && !strings.HasPrefix(name, "GPU_") {
-		return Row{}, fmt.Errorf("%q is no name of an error, such as DCGM_FR_NVLINK_DOWN", name)
+		return Row{}, fmt.Errorf("%q is not the name of a DCGM error, such as DCGM_FR_NVLINK_DOWN", name)
 	}
 	action, err := record.ParseAction(strings.TrimSpace(line[1]))
 	if err != nil {

@@ -138,7 +138,7 @@ func (d *deciding) boot() {
 // unanswered is that DCGM does not answer.
 func (d *deciding) unanswered() finding {
 	x := finding{
-		check: Connectivity, code: CodeConnectivity, action: record.ActionContactSupport, fatal: true, text: "DCGM does not answer",
+		check: Connectivity, code: CodeConnectivity, action: record.ActionContactSupport, fatal: true, text: "DCGM does not respond",
 		extra: map[string]string{"dcgm_mode": mode(d.p.Embedded)},
 	}
 	if f := d.v.Failure; f != nil {
@@ -167,7 +167,7 @@ func (d *deciding) unread() finding {
 }
 
 // TextUnreadable says what a look means in which no GPU can be read.
-const TextUnreadable = "DCGM answers, and no value of any GPU can be read or has a recent sample"
+const TextUnreadable = "DCGM responds, but no value of any GPU is readable or has a recent sample"
 
 // failed judges a look that said nothing: nothing is healthy by it.
 func (d *deciding) failed(x finding) {

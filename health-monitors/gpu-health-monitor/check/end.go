@@ -83,8 +83,8 @@ func (d *deciding) replaced(f Fault, gpus []reading.Device) bool {
 // endings are the texts of ends that are no recovery by itself.
 var endings = map[Reason]string{
 	Replaced: "The GPU was replaced",
-	Reset:    "The GPU was reset: the driver asked for it, and asks for nothing any more",
-	Restarted: "The node was restarted, and DCGM does not show the fault of the NVSwitch any more: it has no sample of the field that shows " +
+	Reset:    "The GPU was reset: the driver requested a reset before and requests none now",
+	Restarted: "The node was restarted and DCGM no longer shows the fault of the NVSwitch: it has no sample of the field that shows " +
 		"whether the NVSwitch needs a reset (864)",
 }
 

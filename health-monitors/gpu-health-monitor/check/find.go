@@ -153,7 +153,7 @@ func (f *found) device(d reading.Device, inv nodefile.Inventory, p Policy) {
 	if d.Status == reading.Lost && !p.Suppressed[CodeLost] {
 		f.add(finding{
 			check: LostGPU, code: CodeLost, entity: gpu, action: p.Table.Named(codeFallenOff).Action, fatal: true,
-			text: fmt.Sprintf("GPU %d is lost: DCGM cannot reach it any more", d.ID),
+			text: fmt.Sprintf("GPU %d is lost: DCGM can no longer reach it", d.ID),
 		})
 	}
 	f.pending(d, gpu, p)
@@ -170,7 +170,7 @@ func (f *found) pending(d reading.Device, gpu reading.Entity, p Policy) {
 	if row := p.Table.Named(codePending); *d.RemapPending && !p.Suppressed[codePending] {
 		f.add(finding{
 			check: memory, code: codePending, entity: gpu, action: row.Action, fatal: fatal(row, reading.Warn), field: true, fields: []reading.Field{reading.FieldPending},
-			text: fmt.Sprintf("GPU %d has rows of memory that a reset has to replace", d.ID),
+			text: fmt.Sprintf("GPU %d has memory rows pending remapping, which requires a GPU reset", d.ID),
 		})
 	}
 }
@@ -186,7 +186,7 @@ func (f *found) margin(d reading.Device, gpu reading.Entity, inv nodefile.Invent
 		f.add(finding{
 			check: Margin, code: CodeMargin, entity: gpu, action: row.Action, fatal: row.Action != record.ActionNone, field: true,
 			fields: []reading.Field{reading.FieldMargin},
-			text:   fmt.Sprintf("GPU %d is %d °C from its limit; it slows down below %d °C", d.ID, *d.Margin, *known.SlowdownMargin),
+			text:   fmt.Sprintf("GPU %d is %d °C below its temperature limit, and it slows down when the margin is less than %d °C", d.ID, *d.Margin, *known.SlowdownMargin),
 		})
 	}
 }

@@ -90,12 +90,12 @@ func (d *deciding) xid(x reading.XID, of, code string) {
 	j := d.p.Catalogue.Judge(xid.Fault{Code: int(x.Number)}, d.v.Inventory.Driver)
 	f := finding{
 		check: XIDs, code: code, entity: x.Entity, of: of, action: j.Action, fatal: j.Fatal, edge: true, cured: j.RebootCures || !j.Fatal,
-		text:  "XID " + code + " on GPU " + number(x.Entity.ID) + ", as DCGM saw it",
+		text:  "XID " + code + " on GPU " + number(x.Entity.ID) + ", reported by DCGM",
 		extra: map[string]string{"xidTime": x.Time().UTC().Format(time.RFC3339Nano)},
 	}
 	if x.GPU != nil {
 		f.parent = &reading.Entity{Kind: reading.GPU, ID: *x.GPU}
-		f.text = "XID " + code + " on a MIG instance of GPU " + number(*x.GPU) + ", as DCGM saw it"
+		f.text = "XID " + code + " on a MIG instance of GPU " + number(*x.GPU) + ", reported by DCGM"
 	}
 	d.shown(f)
 }

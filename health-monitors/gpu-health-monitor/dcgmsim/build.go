@@ -54,7 +54,7 @@ func compiler(ctx context.Context) (string, error) {
 		return "", ErrNoCompiler
 	}
 	if err != nil {
-		return "", fmt.Errorf("looking for gcc: %w", err)
+		return "", fmt.Errorf("finding gcc: %w", err)
 	}
 	trial := exec.CommandContext(ctx, gcc, "-fsyntax-only", "-x", "c", "-")
 	trial.Stdin = strings.NewReader("#include <pthread.h>\n")
@@ -64,7 +64,7 @@ func compiler(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("%w: %w\n%s", ErrNoCompiler, err, out)
 	}
 	if err != nil {
-		return "", fmt.Errorf("trying gcc: %w", err)
+		return "", fmt.Errorf("testing gcc: %w", err)
 	}
 	return gcc, nil
 }
@@ -77,7 +77,7 @@ func headersOf(ctx context.Context) (string, error) {
 	var out, problems strings.Builder
 	list.Stdout, list.Stderr = &out, &problems
 	if err := list.Run(); err != nil {
-		return "", fmt.Errorf("finding go-dcgm's headers: %w\n%s", err, problems.String())
+		return "", fmt.Errorf("finding the headers of go-dcgm: %w\n%s", err, problems.String())
 	}
 	return strings.TrimSpace(out.String()), nil
 }

@@ -22,17 +22,17 @@ import (
 
 // Config is what the monitors of a node have in common.
 type Config struct {
-	_ struct{} `block:"Monitor of a node" usage:"What a monitor of a node is told of its node, and where its events wait for the connector"`
+	_ struct{} `block:"Node monitor" usage:"Node identity of a monitor, and the local outbox of its events"`
 
 	// NodeName is the Kubernetes name of the node.
-	NodeName string `toml:"nodeName" bounds:"not empty" flag:"node-name" usage:"name of the node this monitor runs on"`
+	NodeName string `toml:"nodeName" bounds:"not empty" flag:"node-name" usage:"Name of the node that runs this monitor."`
 	// BootIDPath holds the id of the running boot. A file that stands in for the
 	// kernel's must be replaced by renaming, never written in place.
-	BootIDPath string `toml:"bootIDPath" bounds:"not empty" flag:"boot-id-path" usage:"file with the id of the running boot"`
+	BootIDPath string `toml:"bootIDPath" bounds:"not empty" flag:"boot-id-path" usage:"File with the ID of the current boot."`
 	// StateDir holds the outbox; it must survive a reboot.
-	StateDir string `toml:"stateDir" bounds:"not empty" flag:"state-dir" usage:"folder of the outbox; it must survive a reboot"`
+	StateDir string `toml:"stateDir" bounds:"not empty" flag:"state-dir" usage:"Directory of the outbox. It must survive a reboot."`
 	// OutboxMiB bounds the events that wait for the connector, in MiB.
-	OutboxMiB int `toml:"outboxMiB" bounds:"at least 1 MiB" flag:"outbox-mib" usage:"bound of the outbox in MiB; when it is full, nothing new is reported until events have left it"`
+	OutboxMiB int `toml:"outboxMiB" bounds:"at least 1 MiB" flag:"outbox-mib" usage:"Maximum size of the outbox in MiB. When it is full, new events are not reported until queued events are sent."`
 	report.Connector
 	report.Acting
 }
@@ -116,7 +116,7 @@ func (f *Clearances) Take(log *slog.Logger, forget func(ClearedIDs) error) error
 	ids, err := f.read()
 	if text := fmt.Sprint(err); text != f.said {
 		if f.said = text; err != nil {
-			log.Warn("what people cleared is not taken over until it can be read", "error", err)
+			log.Warn("list of manually cleared faults unreadable, retrying", "error", err)
 		}
 	}
 	if ids == nil {
@@ -138,22 +138,22 @@ func (f *Clearances) read() (ClearedIDs, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("looking for what people cleared: %w", err)
+		return nil, fmt.Errorf("finding the list of manually cleared faults: %w", err)
 	}
 	f.seen = version{info.Size(), info.ModTime()}
 	if f.seen == f.done {
 		return nil, nil
 	}
 	if info.Mode()&0o022 != 0 || info.Size() > fileBytes {
-		return nil, fmt.Errorf("file of what people cleared is not believed: %s has mode %s and %d bytes", f.path, info.Mode(), info.Size())
+		return nil, fmt.Errorf("list of manually cleared faults is invalid: %s has mode %s and %d bytes", f.path, info.Mode(), info.Size())
 	}
 	data, err := os.ReadFile(f.path)
 	if err != nil {
-		return nil, fmt.Errorf("reading what people cleared: %w", err)
+		return nil, fmt.Errorf("reading the list of manually cleared faults: %w", err)
 	}
 	told, err := record.ParseCleared(data)
 	if err != nil {
-		return nil, fmt.Errorf("file of what people cleared is not believed: %w", err)
+		return nil, fmt.Errorf("list of manually cleared faults is invalid: %w", err)
 	}
 	ids := ClearedIDs{}
 	for _, id := range told.Records {

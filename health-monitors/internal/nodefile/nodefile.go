@@ -202,7 +202,7 @@ func BootID(path string) func() (string, error) {
 		case id == "":
 			return "", errors.New("the file is empty")
 		case len(id) > maxBootID, strings.ContainsFunc(id, odd):
-			return "", fmt.Errorf("the file holds no boot id: %.40q", id)
+			return "", fmt.Errorf("the file does not contain a boot ID: %.40q", id)
 		}
 		return id, nil
 	}

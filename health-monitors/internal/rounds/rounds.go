@@ -47,7 +47,7 @@ func (r *Rounds) Ready() (bool, string) {
 	defer r.mu.Unlock()
 	if !r.began.IsZero() {
 		if took := r.Clock.Since(r.began); took > max(cmp.Or(r.Longest, longest), 3*r.Interval) {
-			return false, fmt.Sprintf("a look has been under way for %s", took.Round(time.Second))
+			return false, fmt.Sprintf("a poll has been running for %s", took.Round(time.Second))
 		}
 	}
 	switch {

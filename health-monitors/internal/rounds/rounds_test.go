@@ -98,7 +98,7 @@ func TestALookThatHangsIsNotReady(t *testing.T) {
 			t.Errorf("%s: %q within the bound", name, why)
 		}
 		clock.Step(time.Second)
-		if ok, why := r.Ready(); ok || why != "a look has been under way for "+(c.bound+time.Second).String() {
+		if ok, why := r.Ready(); ok || why != "a poll has been running for "+(c.bound+time.Second).String() {
 			t.Errorf("%s: ready %t, %q", name, ok, why)
 		}
 		looks <- struct{}{}

@@ -29,10 +29,10 @@ const (
 // little more than the open fault that it ends.
 var (
 	// ErrFull means that the state is full.
-	ErrFull = errors.New("too many open faults and waiting events")
+	ErrFull = errors.New("too many open faults and pending events, so no fault begins before some end")
 	// ErrShare means that a policy's faults in one namespace, or those of all
 	// namespaces together, have used up their share of the state.
-	ErrShare = errors.New("too many open faults and waiting events of this namespace")
+	ErrShare = errors.New("too many open faults and pending events of this namespace, so no fault begins in it before some end")
 )
 
 // share names whose share of the state an entry uses.
@@ -88,9 +88,9 @@ func (t *Tracker) hasCapacity(k Key, f Fault) error {
 	s, namespaced := shareOf(k.Policy, k.Object)
 	switch {
 	case len(t.open)+len(t.waiting) >= MaxEntries || t.weights.all+need > MaxBytes:
-		return fmt.Errorf("beginning a fault of %s: %w", k.Policy, ErrFull)
+		return fmt.Errorf("opening a fault of %s: %w", k.Policy, ErrFull)
 	case namespaced && (t.weights.shares[s]+need > maxShare || t.weights.namespaced+need > maxNamespaced):
-		return fmt.Errorf("beginning a fault of %s in %s: %w", k.Policy, s.namespace, ErrShare)
+		return fmt.Errorf("opening a fault of %s in %s: %w", k.Policy, s.namespace, ErrShare)
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ type page struct {
 const version = 1
 
 // ErrNewer is a state that a newer version has written, for one to go on with.
-var ErrNewer = errors.New("a newer version has written it: install that version, or a newer one")
+var ErrNewer = errors.New("written by a newer version: install that version or a newer one")
 
 type line struct {
 	Key
@@ -81,11 +81,11 @@ func (t *Tracker) Encode() ([]byte, error) {
 func Decode(data []byte) (*Tracker, error) {
 	z, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
-		return nil, fmt.Errorf("unpacking the state: %w", err)
+		return nil, fmt.Errorf("decompressing the state: %w", err)
 	}
 	text, err := io.ReadAll(io.LimitReader(z, maxPlain))
 	if err != nil {
-		return nil, fmt.Errorf("unpacking the state: %w", err)
+		return nil, fmt.Errorf("decompressing the state: %w", err)
 	}
 	var p page
 	more, err := extra.Decode(text, &p, known)
@@ -96,7 +96,7 @@ func Decode(data []byte) (*Tracker, error) {
 		return nil, fmt.Errorf("decoding the state of version %d: %w", p.Version, ErrNewer)
 	}
 	if p.Version != version || p.Epoch == "" {
-		return nil, fmt.Errorf("decoding the state: version %d, epoch %q are not known", p.Version, p.Epoch)
+		return nil, fmt.Errorf("decoding the state: version %d or epoch %q is unknown", p.Version, p.Epoch)
 	}
 	b := New(p.Epoch)
 	b.last, b.began, b.runs, b.extra = p.Last, p.Last, record.NextRun(p.Runs, p.Last > p.Began), more
@@ -110,11 +110,11 @@ func Decode(data []byte) (*Tracker, error) {
 	for i, raw := range p.Waiting {
 		e, err := event(raw)
 		if err != nil {
-			return nil, fmt.Errorf("decoding waiting event %d: %w", i, err)
+			return nil, fmt.Errorf("decoding pending event %d: %w", i, err)
 		}
 		seq, err := strconv.ParseUint(e.Metadata[record.MetadataSeq], 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("decoding waiting event %d: %w", i, err)
+			return nil, fmt.Errorf("decoding pending event %d: %w", i, err)
 		}
 		b.wait(Waiting{seq, e})
 	}

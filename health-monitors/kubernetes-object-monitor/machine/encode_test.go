@@ -29,11 +29,11 @@ func packed(t *testing.T, text string) []byte {
 func TestAStateThatSaysSomethingElseIsAnError(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"half a state":              {`{"version":1,`, "decoding the state"},
-		"a later version":           {`{"version":2,"epoch":"e"}`, "state of version 2: a newer version has written it"},
-		"no version":                {`{"epoch":"e"}`, `version 0, epoch "e" are not known`},
-		"no epoch":                  {`{"version":1}`, `version 1, epoch "" are not known`},
-		"an event that is none":     {`{"version":1,"epoch":"e","waiting":[{"metadata":{"seq":"1"}},{"no":"field"}]}`, "decoding waiting event 1"},
-		"an event without a number": {`{"version":1,"epoch":"e","waiting":[{"metadata":{}}]}`, "decoding waiting event 0"},
+		"a later version":           {`{"version":2,"epoch":"e"}`, "state of version 2: written by a newer version"},
+		"no version":                {`{"epoch":"e"}`, `version 0 or epoch "e" is unknown`},
+		"no epoch":                  {`{"version":1}`, `version 1 or epoch "" is unknown`},
+		"an event that is none":     {`{"version":1,"epoch":"e","waiting":[{"metadata":{"seq":"1"}},{"no":"field"}]}`, "decoding pending event 1"},
+		"an event without a number": {`{"version":1,"epoch":"e","waiting":[{"metadata":{}}]}`, "decoding pending event 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if b, err := Decode(packed(t, c.text)); b != nil || err == nil || !strings.Contains(err.Error(), c.want) {
@@ -107,7 +107,7 @@ func TestWithoutAnIDNothingIsDecided(t *testing.T) {
 			}
 			return v7()
 		})
-		if !errors.Is(err, none) || !strings.Contains(err.Error(), "making an event id") {
+		if !errors.Is(err, none) || !strings.Contains(err.Error(), "generating an event ID") {
 			t.Errorf("got %v", err)
 		}
 		if len(b.Open()) > 0 || len(b.Waiting()) > 0 {

@@ -22,15 +22,15 @@ var rooms = map[string]struct {
 }{
 	"all of the state": {
 		func(length, i int) string { return named("node-", length, i) },
-		func(w weights) int { return MaxBytes - w.all }, ErrFull, "beginning a fault of P: too many",
+		func(w weights) int { return MaxBytes - w.all }, ErrFull, "opening a fault of P: too many",
 	},
 	"what is for namespaces": {
 		func(length, i int) string { return named(fmt.Sprintf("team-%04d/", i), length, i) },
-		func(w weights) int { return maxNamespaced - w.namespaced }, ErrShare, "beginning a fault of P in team-",
+		func(w weights) int { return maxNamespaced - w.namespaced }, ErrShare, "opening a fault of P in team-",
 	},
 	"one policy's share of a namespace": {
 		func(length, i int) string { return named("team/", length, i) },
-		func(w weights) int { return maxShare - w.shares[share{"P", "team"}] }, ErrShare, "beginning a fault of P in team: too many",
+		func(w weights) int { return maxShare - w.shares[share{"P", "team"}] }, ErrShare, "opening a fault of P in team: too many",
 	},
 }
 

@@ -90,7 +90,7 @@ func (t *Tracker) Observe(s Seen, newID func() (string, error)) (Decision, error
 	for _, e := range events {
 		id, err := newID()
 		if err != nil {
-			return d, fmt.Errorf("making an event id: %w", err)
+			return d, fmt.Errorf("generating an event ID: %w", err)
 		}
 		e.Id = id
 	}

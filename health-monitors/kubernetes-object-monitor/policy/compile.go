@@ -65,7 +65,7 @@ func expandHas(eh cel.MacroExprFactory, _ ast.Expr, args []ast.Expr) (ast.Expr, 
 }
 
 // errLookup marks an evaluation that failed since a lookup had no answer.
-var errLookup = errors.New("lookup has no answer")
+var errLookup = errors.New("lookup returned no result")
 
 func lookup(find Finder) cel.EnvOption {
 	s := cel.StringType

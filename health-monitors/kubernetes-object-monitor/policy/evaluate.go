@@ -80,7 +80,7 @@ func (p *Policy) Node(object map[string]any, now time.Time, run Runner) (string,
 		name = string(s)
 	}
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-		return "", &Error{NodeAssociationError, fmt.Errorf("%q is no name of a node: %s", name, problems[0])}
+		return "", &Error{NodeAssociationError, fmt.Errorf("%q is not a valid node name: %s", name, problems[0])}
 	}
 	return name, nil
 }

@@ -53,8 +53,8 @@ func TestAFailureSaysWhatIsWrong(t *testing.T) {
 		`[{}, {}].max() == null`:            "no such overload",
 		`[{}, {}].sum() == null`:            "no such overload",
 		`[1, 'a'].isSorted()`:               "no such overload",
-		`[].min() == null`:                  "min and max need a list that is not empty",
-		`quantity('7910m').asInteger() > 0`: "quantity 7910m is no integer of 64 bits",
+		`[].min() == null`:                  "min and max require a list that is not empty",
+		`quantity('7910m').asInteger() > 0`: "quantity 7910m is not a 64-bit integer",
 		`quantity('7,9') == null`:           `quantity("7,9"):`,
 	} {
 		set, err := Parse("f", one(expression), objects{})

@@ -63,7 +63,7 @@ func read(file, text string) (document, error) {
 		return d, err
 	}
 	if len(d.Policies) == 0 {
-		return d, fmt.Errorf("%s: there is no [[policies]] table", file)
+		return d, fmt.Errorf("%s: [[policies]] is missing, add at least one policy", file)
 	}
 	return d, nil
 }
@@ -88,7 +88,7 @@ func (e entry) problems() []string {
 	wrong(e.node() && e.Resource.Namespace != "", "resource.namespace %q: a Node has no namespace", e.Resource.Namespace)
 	wrong(strings.TrimSpace(e.Predicate.Expression) == "", "predicate.expression is missing")
 	wrong(e.node() && e.NodeAssociation != nil, "nodeAssociation: a Node is associated with itself")
-	wrong(!e.node() && e.NodeAssociation == nil, "nodeAssociation.expression is missing: kind %s needs to say which node is meant", e.Resource.Kind)
+	wrong(!e.node() && e.NodeAssociation == nil, "nodeAssociation.expression is missing: kind %s requires an expression that returns the node name", e.Resource.Kind)
 	wrong(e.NodeAssociation != nil && strings.TrimSpace(e.NodeAssociation.Expression) == "", "nodeAssociation.expression is missing")
 	wrong(h.ComponentClass == "", "healthEvent.componentClass is missing")
 	wrong(h.Message == "", "healthEvent.message is missing")
@@ -105,19 +105,19 @@ func (h healthEvent) problems() []string {
 	case err != nil:
 		out = append(out, "healthEvent.recommendedAction: "+err.Error())
 	case (action == record.ActionCustom) != (h.CustomRecommendedAction != ""):
-		out = append(out, "healthEvent.customRecommendedAction goes with recommendedAction CUSTOM, and only with it")
+		out = append(out, "healthEvent.customRecommendedAction requires recommendedAction CUSTOM, and CUSTOM requires it")
 	}
 	if _, err := record.ParseStrategy(h.ProcessingStrategy); h.ProcessingStrategy != "" && err != nil {
 		out = append(out, "healthEvent.processingStrategy: "+err.Error())
 	}
 	for name, o := range map[string]*record.Override{"quarantineOverrides": h.QuarantineOverrides, "drainOverrides": h.DrainOverrides} {
 		if o != nil && o.Force && o.Skip {
-			out = append(out, "healthEvent."+name+": force and skip exclude each other")
+			out = append(out, "healthEvent."+name+": force and skip are mutually exclusive")
 		}
 	}
 	for i, code := range h.ErrorCode {
 		if code == "" || slices.Contains(h.ErrorCode[:i], code) {
-			out = append(out, fmt.Sprintf("healthEvent.errorCode[%d] %q is empty or stands twice", i, code))
+			out = append(out, fmt.Sprintf("healthEvent.errorCode[%d] %q is empty or a duplicate", i, code))
 		}
 	}
 	return out

@@ -109,7 +109,7 @@ func quantityFunctions() []cel.EnvOption {
 		unary("asInteger", cel.IntType, func(q quantity) ref.Val {
 			n, ok := q.AsInt64()
 			if !ok {
-				return types.NewErr("quantity %s is no integer of 64 bits", q.String())
+				return types.NewErr("quantity %s is not a 64-bit integer", q.String())
 			}
 			return types.Int(n)
 		}),

@@ -80,7 +80,7 @@ func sum(all []ref.Val) ref.Val {
 // extreme is the largest (1) or smallest (-1) element.
 func extreme(all []ref.Val, sign types.Int) ref.Val {
 	if len(all) == 0 {
-		return types.NewErr("min and max need a list that is not empty")
+		return types.NewErr("min and max require a list that is not empty")
 	}
 	best := all[0]
 	for _, v := range all[1:] {

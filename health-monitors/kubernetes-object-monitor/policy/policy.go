@@ -77,7 +77,7 @@ func Parse(file, text string, find Finder, named ...func(name string) error) (*S
 	}
 	env, err := environment(find)
 	if err != nil {
-		return nil, fmt.Errorf("making the CEL environment: %w", err)
+		return nil, fmt.Errorf("creating the CEL environment: %w", err)
 	}
 	set := &Set{reads: map[schema.GroupVersionKind]*tree{}, looked: map[schema.GroupVersionKind]bool{}}
 	seen := map[string]bool{}
@@ -88,7 +88,7 @@ func Parse(file, text string, find Finder, named ...func(name string) error) (*S
 			problems = append(problems, fmt.Errorf("%s: %s", at, p))
 		}
 		if seen[e.Name] {
-			problems = append(problems, fmt.Errorf("%s: name is given twice", at))
+			problems = append(problems, fmt.Errorf("%s: name is a duplicate", at))
 		}
 		seen[e.Name] = true
 		for _, check := range named {

@@ -24,7 +24,7 @@ type objects map[string]map[string]any
 func (o objects) Find(kind schema.GroupVersionKind, namespace, name string) (map[string]any, error) {
 	key := strings.TrimPrefix(kind.GroupVersion().String()+"/"+kind.Kind+"/"+namespace+"/"+name, "/")
 	if object, ok := o[key]; ok && object == nil {
-		return nil, errors.New("the cache is not filled")
+		return nil, errors.New("the cache is not synced")
 	}
 	return o[key], nil
 }
@@ -127,7 +127,7 @@ func TestNVMLEventByLookup(t *testing.T) {
 		want Failure
 	}{
 		"pod is gone":           {want: NodeAssociationError},
-		"cache is not filled":   {have: true, want: LookupError},
+		"cache is not synced":   {have: true, want: LookupError},
 		"pod is not placed yet": {pod: map[string]any{"spec": map[string]any{}}, have: true, want: NodeAssociationError},
 	} {
 		t.Run(name, func(t *testing.T) {

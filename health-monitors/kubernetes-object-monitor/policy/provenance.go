@@ -20,13 +20,13 @@ func (p *Policy) Doubts(monitors record.Strategy) (out []string) {
 		return nil
 	}
 	if p.anybodys() {
-		out = append(out, fmt.Sprintf("whoever may write objects of kind %s in any namespace decides which node this acts on: name a namespace that no tenant writes in (policies.resource), or have it for the record only (%s)", p.Kind.Kind, recordOnly))
+		out = append(out, fmt.Sprintf("accounts that can write objects of kind %s in any namespace decide the node that this policy acts on: name a namespace that no tenant writes to (policies.resource), or only store its events (%s)", p.Kind.Kind, recordOnly))
 	}
 	if p.ofPods() {
-		out = append(out, fmt.Sprintf("whoever may make a Pod has the kubelet of any node write Events about it, by a command or a volume that does not exist for example: ask for resource.regarding.kind == 'Node', or have it for the record only (%s)", recordOnly))
+		out = append(out, fmt.Sprintf("accounts that can create a Pod make the kubelet of any node write Events about it, for example by a command or a volume that does not exist: require resource.regarding.kind == 'Node', or only store its events (%s)", recordOnly))
 	}
 	if fields := p.freeText(); len(fields) > 0 {
-		out = append(out, fmt.Sprintf("it acts on text (%s), into which programs and users get words of their own, also where a kubelet or a driver writes it: decide by types, reasons, statuses and codes, or have it for the record only (%s)", strings.Join(fields, ", "), recordOnly))
+		out = append(out, fmt.Sprintf("the policy acts on text (%s) that programs and users can influence, even where a kubelet or a driver writes it: use types, reasons, statuses and codes instead, or only store its events (%s)", strings.Join(fields, ", "), recordOnly))
 	}
 	return out
 }

@@ -25,7 +25,7 @@ func about(kind, predicate, node string, more ...string) string {
 func TestWhoCouldChooseTheNode(t *testing.T) {
 	const itself, ofNode = `resource.reportingInstance`, ` && resource.regarding.kind == 'Node'`
 	const kubelet = `resource.reportingController == 'kubelet'` + ofNode
-	const inQuestion, recordOnly = "whoever may write objects of kind %s in any namespace", "processingStrategy = \"PERSIST_ONLY\"\n"
+	const inQuestion, recordOnly = "accounts that can write objects of kind %s in any namespace", "processingStrategy = \"PERSIST_ONLY\"\n"
 	for name, c := range map[string]struct {
 		text     string
 		monitors record.Strategy
@@ -125,7 +125,7 @@ func TestEventsAboutPodsAreInDoubt(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		doubt := strings.Join(set.Policies[0].Doubts(record.Process), "\n")
-		if strings.Contains(doubt, "whoever may make a Pod") != c.doubt || !c.doubt && doubt != "" {
+		if strings.Contains(doubt, "accounts that can create a Pod") != c.doubt || !c.doubt && doubt != "" {
 			t.Errorf("%s: %q", name, doubt)
 		}
 	}

@@ -220,9 +220,9 @@ func (r *reader) lookup(call ast.CallExpr, path []step) (reading, bool) {
 	gv, err := schema.ParseGroupVersion(version)
 	switch {
 	case !ok1 || !ok2:
-		r.err = fmt.Errorf("version and kind of %s must be literal strings, so that a cache can be filled before it is asked", lookupName)
+		r.err = fmt.Errorf("version and kind of %s must be literal strings, because the cache is filled before the first lookup", lookupName)
 	case err != nil || version == "" || kind == "":
-		r.err = fmt.Errorf("%s(%q, %q): this is no version and kind", lookupName, version, kind)
+		r.err = fmt.Errorf("%s(%q, %q) is not a valid version and kind", lookupName, version, kind)
 	}
 	return reading{lookup: true, kind: gv.WithKind(kind), path: path}, true
 }

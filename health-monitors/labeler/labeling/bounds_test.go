@@ -48,7 +48,7 @@ func TestAFileMayFillItsBounds(t *testing.T) {
 // TestACountThatIsBelieved: from none to the most, and what lies beyond is an error.
 func TestACountThatIsBelieved(t *testing.T) {
 	for count, want := range map[string]string{
-		"-1": "which is not from 0 to 999999", "0": "", "999999": "", "1000000": "which is not from 0 to 999999",
+		"-1": "use 0 to 999999", "0": "", "999999": "", "1000000": "use 0 to 999999",
 	} {
 		classes, err := labeling.Parse("f", class("gpu", count))
 		if err != nil {

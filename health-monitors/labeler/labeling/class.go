@@ -76,7 +76,7 @@ func (c Class) Group(labels map[string]string) string {
 }
 
 // ErrNoSource means that the Node says nothing about devices of the class.
-var ErrNoSource = errors.New("the node says nothing about devices of this class")
+var ErrNoSource = errors.New("the node has no information about devices of this class")
 
 // Count evaluates the class's expression on a Node and its ResourceSlices, both as
 // decoded JSON. It returns ErrNoSource for null and for optional.none().
@@ -99,7 +99,7 @@ func (c Class) Count(node map[string]any, resourceSlices []any) (int, error) {
 		return 0, fmt.Errorf("the expression returned %s, not int", value.Type())
 	}
 	if n < 0 || n > MaxCount {
-		return 0, fmt.Errorf("the expression returned %d, which is not from 0 to %d", n, MaxCount)
+		return 0, fmt.Errorf("the expression returned %d, use 0 to %d", n, MaxCount)
 	}
 	return int(n), nil
 }
@@ -154,7 +154,7 @@ func sum(v ref.Val) ref.Val {
 	for it := list.Iterator(); it.HasNext() == types.True; {
 		n, ok := it.Next().(types.Int)
 		if !ok {
-			return types.NewErr("sum() takes whole numbers")
+			return types.NewErr("sum() requires whole numbers")
 		}
 		if total = n.Add(total); types.IsError(total) {
 			return total

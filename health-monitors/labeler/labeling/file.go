@@ -57,7 +57,7 @@ func Parse(file, text string) ([]Class, error) {
 	}
 	env, err := environment()
 	if err != nil {
-		return nil, fmt.Errorf("making the CEL environment: %w", err)
+		return nil, fmt.Errorf("creating the CEL environment: %w", err)
 	}
 	classes, wrong := d.classes(env)
 	var problems []error
@@ -133,11 +133,11 @@ func (e entry) problems() []string {
 	wrong(e.Labels.Expected != "" && e.Labels.Expected != keys.Expected, "labels.expected %q is not %q", e.Labels.Expected, keys.Expected)
 	wrong(strings.TrimSpace(e.CurrentExpression) == "", "currentExpression is missing")
 	for _, key := range e.GroupingLabels {
-		wrong(len(validation.IsQualifiedName(key)) > 0, "groupingLabels: %q is no label's key", key)
-		wrong(countLabel.MatchString(key), "groupingLabels: %q is a label that follows from the group", key)
+		wrong(len(validation.IsQualifiedName(key)) > 0, "groupingLabels: %q is not a valid label key", key)
+		wrong(countLabel.MatchString(key), "groupingLabels: %q is a label that is computed from the group", key)
 	}
-	wrong(len(slices.Compact(slices.Sorted(slices.Values(e.GroupingLabels)))) != len(e.GroupingLabels), "groupingLabels has a label twice")
-	wrong(len(e.GroupingLabels) == 0, "groupingLabels is empty: all nodes would be expected to have as many as the largest")
+	wrong(len(slices.Compact(slices.Sorted(slices.Values(e.GroupingLabels)))) != len(e.GroupingLabels), "groupingLabels has a duplicate label")
+	wrong(len(e.GroupingLabels) == 0, "groupingLabels is empty: every node would be expected to have as many devices as the largest one")
 	wrong(len(e.Overrides) > maxOverrides, "there are %d expectedCountOverrides, at most %d are allowed", len(e.Overrides), maxOverrides)
 	for i, o := range e.Overrides {
 		wrong(len(o.MatchLabels) == 0, "expectedCountOverrides[%d].matchLabels is empty: it would match every node", i)

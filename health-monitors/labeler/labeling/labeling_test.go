@@ -95,9 +95,9 @@ func TestExpressions(t *testing.T) {
 		`int(node.status.allocatable['x.com/dev']) + 1`: "5",
 		`max_of`: "undeclared reference",
 		`math.greatest(node.status.capacity['x.com/dev'], 1)`: "5",
-		`node.status.?allocatable[?'none']`:                   "nothing about devices",
+		`node.status.?allocatable[?'none']`:                   "no information about devices",
 		`node.status.?capacity[?'x.com/dev']`:                 "5",
-		`'a' in node.metadata.labels ? dyn(1) : dyn(null)`:    "nothing about devices",
+		`'a' in node.metadata.labels ? dyn(1) : dyn(null)`:    "no information about devices",
 		`int(node.status.allocatable['none'])`:                "no such key",
 		`node.metadata.labels['zone']`:                        "returned string",
 		`node.metadata.labels['padded']`:                      "returned string",
@@ -125,7 +125,7 @@ func TestExpressions(t *testing.T) {
 		if !strings.Contains(got, want) || err == nil && got != want {
 			t.Errorf("%s gives %s, want %s", expression, got, want)
 		}
-		if errors.Is(err, labeling.ErrNoSource) != (want == "nothing about devices") {
+		if errors.Is(err, labeling.ErrNoSource) != (want == "no information about devices") {
 			t.Errorf("%s: %v", expression, err)
 		}
 	}
@@ -150,16 +150,16 @@ func TestFilesAreStrict(t *testing.T) {
 		"enabled =":                                          `f: line 1 (key "enabled"): `,
 		"enabeld = false":                                    `f: line 1: unknown key "enabeld"`,
 		class("gpu", "1", "groupBy = ['a']"):                 `unknown key "classes.groupBy"`,
-		class("${env:HOME}", "1"):                            `f: key "classes[0].name": ${env:HOME}: a reference is for secrets only`,
+		class("${env:HOME}", "1"):                            `f: key "classes[0].name": ${env:HOME}: a reference is allowed only in keys of type secret`,
 		class("GPU", "1"):                                    `f: classes[0] ("GPU"): name "GPU" is not`,
 		class("gpu", "1 +"):                                  "currentExpression: ERROR: <input>:1:",
 		class("gpu", "'a'.matches('[') ? 1 : 2"):             `f: classes[0] ("gpu"): currentExpression: error parsing regexp`,
 		class("gpu", ""):                                     "currentExpression is missing",
 		class("gpu", "1") + class("gpu", "1"):                "another class has the label nvsentinel.dgxc.nvidia.com/gpu.count.current",
 		"[[classes]]\nname = 'gpu'\ncurrentExpression = '1'": "groupingLabels is empty",
-		"[[classes]]\nname = 'gpu'\ncurrentExpression = '1'\ngroupingLabels = ['a', 'a']":                                        "has a label twice",
-		"[[classes]]\nname = 'gpu'\ncurrentExpression = '1'\ngroupingLabels = ['a b']":                                           "is no label's key",
-		"[[classes]]\nname = 'gpu'\ncurrentExpression = '1'\ngroupingLabels = ['" + nodemark.CountLabelsOf("gpu").Current + "']": "follows from the group",
+		"[[classes]]\nname = 'gpu'\ncurrentExpression = '1'\ngroupingLabels = ['a', 'a']":                                        "has a duplicate label",
+		"[[classes]]\nname = 'gpu'\ncurrentExpression = '1'\ngroupingLabels = ['a b']":                                           "is not a valid label key",
+		"[[classes]]\nname = 'gpu'\ncurrentExpression = '1'\ngroupingLabels = ['" + nodemark.CountLabelsOf("gpu").Current + "']": "is computed from the group",
 		class("gpu", "1", "[classes.labels]\ncurrent = 'example.com/gpus'"):                                                      "labels.current",
 		class("gpu", "1", "[classes.labels]\nexpected = 'example.com/gpus'"):                                                     "labels.expected",
 		class("gpu", "1", "[[classes.expectedCountOverrides]]\ncount = 4"):                                                       "matchLabels is empty",

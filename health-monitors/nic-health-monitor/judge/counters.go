@@ -33,7 +33,7 @@ func (l *look) counter(d Device, p Port, rule Counter, now Sample) {
 	f, open := l.m.Open[k]
 	switch {
 	case reset && open:
-		l.seen[k] = sight{now: true, reason: SetBack, text: rule.Name + " was set back", location: d.Location}
+		l.seen[k] = sight{now: true, reason: SetBack, text: rule.Name + " was reset", location: d.Location}
 	case over != "" && open && !l.raised(f):
 		f.Last = now.At
 		l.m.Open[k] = f
@@ -42,7 +42,7 @@ func (l *look) counter(d Device, p Port, rule Counter, now Sample) {
 			bad: true, now: true, fatal: rule.Fatal, action: rule.Action, text: over, location: d.Location, guid: d.GUID, counted: true,
 		}
 	case open && !rule.latches() && now.At.Sub(f.Last) >= l.p.Quiet:
-		l.seen[k] = sight{now: true, reason: Quiet, text: rule.Name + " is within its bound", location: d.Location}
+		l.seen[k] = sight{now: true, reason: Quiet, text: rule.Name + " is within its limit", location: d.Location}
 	}
 }
 
@@ -55,7 +55,7 @@ func (l *look) retired() {
 	for k, f := range l.m.Open {
 		ruled := slices.ContainsFunc(l.p.Counters, func(r Counter) bool { return r.Code == k.Code })
 		if f.Counted && !ruled {
-			l.seen[k] = sight{now: true, reason: Unwatched, text: "no rule watches the counter", location: f.Location}
+			l.seen[k] = sight{now: true, reason: Unwatched, text: "no rule watches this counter", location: f.Location}
 		}
 	}
 }

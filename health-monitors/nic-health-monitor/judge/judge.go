@@ -193,7 +193,7 @@ func (l *look) forgetUnwatched() {
 	}
 	for _, k := range l.open() {
 		if slices.Contains(away, l.m.Open[k].Location) {
-			l.end(k, Unwatched, "the card is not watched any more")
+			l.end(k, Unwatched, "the card is no longer watched")
 		}
 	}
 }

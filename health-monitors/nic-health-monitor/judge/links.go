@@ -20,7 +20,7 @@ func (l *look) links(d Device) {
 			l.well(d, p.Number, "the port is active", CodeDown, CodeDisabled)
 		case Down:
 			if was {
-				l.seen[Key{StateCheck(p.Layer), d.Name, p.Number, CodeDown}] = broken(d, "the port was active and has no link")
+				l.seen[Key{StateCheck(p.Layer), d.Name, p.Number, CodeDown}] = broken(d, "the port was active and has lost its link")
 			}
 		case Disabled:
 			if was {
@@ -57,7 +57,7 @@ func (l *look) charDevice(d Device) {
 	case l.m.Cards[d.Location].CharDevice:
 		// The driver lost it and not the card, so that a reboot brings it back.
 		l.seen[k] = sight{
-			bad: true, fatal: true, action: record.ActionRestartVM, text: "the card has no character device any more",
+			bad: true, fatal: true, action: record.ActionRestartVM, text: "the card no longer has a character device",
 			location: d.Location, guid: d.GUID,
 		}
 	}
@@ -68,7 +68,7 @@ func (l *look) gone() {
 	names := map[string]bool{}
 	for _, d := range l.r.Devices {
 		names[d.Name] = true
-		l.well(d, "", "the card is there", CodeGone)
+		l.well(d, "", "the card is present", CodeGone)
 	}
 	for location, c := range l.m.Cards {
 		if _, there := l.r.Card(location); there {
@@ -78,9 +78,9 @@ func (l *look) gone() {
 		if names[name] {
 			name = location // another card has the name now
 		}
-		s := broken(Device{Location: location, GUID: c.GUID}, fmt.Sprintf("the card at %s is gone", location))
+		s := broken(Device{Location: location, GUID: c.GUID}, fmt.Sprintf("the card at %s is missing", location))
 		if l.driverless(c) {
-			s.action, s.text, s.patience = record.ActionRestartVM, "no watched card of its driver is there any more", true
+			s.action, s.text, s.patience = record.ActionRestartVM, "all watched cards of its driver are missing", true
 			c.Driverless = l.r.At
 			l.m.Cards[location] = c
 		}
@@ -132,7 +132,7 @@ func (l *look) peer(d Device, most, of int) {
 		l.seen[k] = sight{reason: Ended, text: fmt.Sprintf("%d ports are active", active), location: d.Location}
 	case !known || active >= most || l.lost(d) || l.m.Cards[d.Location].Alone:
 	default:
-		s := broken(d, fmt.Sprintf("%d ports are active where most of the %d cards of its kind have %d", active, of, most))
+		s := broken(d, fmt.Sprintf("%d ports are active, and most of the %d cards of this kind have %d", active, of, most))
 		s.want = most
 		l.seen[k] = s
 	}

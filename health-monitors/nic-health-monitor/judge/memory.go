@@ -27,7 +27,7 @@ func (k Key) MarshalText() ([]byte, error) {
 func (k *Key) UnmarshalText(text []byte) error {
 	parts := strings.Split(string(text), "|")
 	if len(parts) != 4 {
-		return fmt.Errorf("%q is no key of a fault", text)
+		return fmt.Errorf("%q is not a fault key", text)
 	}
 	*k = Key{parts[0], parts[1], parts[2], parts[3]}
 	return nil
@@ -108,7 +108,7 @@ func Decode(data []byte) (Memory, error) {
 	var m Memory
 	if len(data) > 0 {
 		if err := json.Unmarshal(data, &m); err != nil {
-			return Memory{}, fmt.Errorf("decoding the memory: %w", err)
+			return Memory{}, fmt.Errorf("decoding the state: %w", err)
 		}
 	}
 	return m.Clone(), nil
@@ -118,7 +118,7 @@ func Decode(data []byte) (Memory, error) {
 func (m Memory) Encode() ([]byte, error) {
 	data, err := json.Marshal(m)
 	if err != nil {
-		return nil, fmt.Errorf("encoding the memory: %w", err)
+		return nil, fmt.Errorf("encoding the state: %w", err)
 	}
 	return data, nil
 }

@@ -77,8 +77,8 @@ func TestAFirstDay(t *testing.T) {
 // TestADamagedMemoryIsNone: it says what is wrong with it, and is not taken for a first day.
 func TestADamagedMemoryIsNone(t *testing.T) {
 	for data, want := range map[string]string{
-		"{": "decoding the memory", `{"open":{"check|card|port":{}}}`: `"check|card|port" is no key of a fault`,
-		`{"open":{"check|card|1|code|more":{}}}`: `"check|card|1|code|more" is no key of a fault`,
+		"{": "decoding the state", `{"open":{"check|card|port":{}}}`: `"check|card|port" is not a fault key`,
+		`{"open":{"check|card|1|code|more":{}}}`: `"check|card|1|code|more" is not a fault key`,
 	} {
 		if _, err := Decode([]byte(data)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", data, err, want)

@@ -52,7 +52,7 @@ func Load(path string) (Catalogue, error) {
 	}
 	info, err := os.Stat(path)
 	if err == nil && info.Size() > maxBytes {
-		err = fmt.Errorf("%s has more than %d bytes", path, maxBytes)
+		err = fmt.Errorf("%s has more than %d bytes, split or shorten it", path, maxBytes)
 	}
 	if err != nil {
 		return Catalogue{}, fmt.Errorf("reading the catalogue: %w", err)
@@ -173,7 +173,7 @@ func (f *file) xids() (rows []xid.Row) {
 		_, err := record.ParseAction(e.Action)
 		switch {
 		case e.Code < 1 || e.Code > 1<<30:
-			f.wrong("xid", i, "code", "%d is no code", e.Code)
+			f.wrong("xid", i, "code", "%d is not a code", e.Code)
 		case err != nil:
 			f.wrong("xid", i, "action", "%w", err)
 		}
@@ -186,11 +186,11 @@ func (f *file) xids() (rows []xid.Row) {
 			row.RebootCures = *e.RebootCures
 		}
 		if row.Fatal && row.Action == record.ActionNone {
-			f.wrong("xid", i, "fatal", "a fatal fault has an action; CONTACT_SUPPORT is a person's")
+			f.wrong("xid", i, "fatal", "a fatal fault requires an action, and CONTACT_SUPPORT requests manual intervention")
 		}
 		for _, other := range rows {
 			if other.Code == e.Code {
-				f.wrong("xid", i, "code", "%d stands twice", e.Code)
+				f.wrong("xid", i, "code", "%d is a duplicate", e.Code)
 			}
 		}
 		rows = append(rows, row)
@@ -204,17 +204,17 @@ func (f *file) sxids() (rows []sxid.Row) {
 		_, err := record.ParseAction(e.Action)
 		switch {
 		case e.Code < 1 || e.Code > 1<<30:
-			f.wrong("sxid", i, "code", "%d is no code", e.Code)
+			f.wrong("sxid", i, "code", "%d is not a code", e.Code)
 		case err != nil:
 			f.wrong("sxid", i, "action", "%w", err)
 		case !row.Class.Known():
-			f.wrong("sxid", i, "class", "%q is not non-fatal, fatal, always-fatal, notable, bare or bare-fatal", e.Class)
+			f.wrong("sxid", i, "class", "%q is not one of non-fatal, fatal, always-fatal, notable, bare and bare-fatal", e.Class)
 		case row.Class.Serious() != (row.Action != record.ActionNone && row.Class != sxid.Bare):
-			f.wrong("sxid", i, "action", "a code of class %s has another action than %s", e.Class, e.Action)
+			f.wrong("sxid", i, "action", "the action of a code of class %s must be %s", e.Class, e.Action)
 		}
 		for _, other := range rows {
 			if other.Code == e.Code {
-				f.wrong("sxid", i, "code", "%d stands twice", e.Code)
+				f.wrong("sxid", i, "code", "%d is a duplicate", e.Code)
 			}
 		}
 		rows = append(rows, row)
@@ -230,11 +230,11 @@ func (f *file) patterns(before []pattern.Rule) []pattern.Rule {
 			Name string `toml:"name"`
 		}
 		if err := f.meta.PrimitiveDecode(raw, &name); err != nil || name.Name == "" {
-			f.wrong("pattern", i, "name", "a pattern has a name")
+			f.wrong("pattern", i, "name", "a pattern requires a name")
 			continue
 		}
 		if _, twice := f.named[name.Name]; twice {
-			f.wrong("pattern", i, "name", "%q stands twice", name.Name)
+			f.wrong("pattern", i, "name", "%q is a duplicate", name.Name)
 			continue
 		}
 		f.named[name.Name] = i
@@ -256,9 +256,9 @@ func (f *file) patterns(before []pattern.Rule) []pattern.Rule {
 	}
 	for _, key := range f.meta.Undecoded() {
 		if len(key) == 2 {
-			f.wrong(key[0], -1, key[1], "no such key")
+			f.wrong(key[0], -1, key[1], "unknown key")
 		} else {
-			f.wrong(key.String(), -1, key.String(), "no such key")
+			f.wrong(key.String(), -1, key.String(), "unknown key")
 		}
 	}
 	return before

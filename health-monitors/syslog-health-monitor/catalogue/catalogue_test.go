@@ -200,20 +200,20 @@ rebootCures = false
 func TestWhatIsWrongIsNamed(t *testing.T) {
 	const good = "[[pattern]]\nname = \"x\"\ncheck = \"SysLogsX\"\ncomponentClass = \"Node\"\ncontains = \"abc\"\nmatch = 'abc'\n"
 	for name, tt := range map[string]struct{ text, want string }{
-		"reference":           {strings.Replace(good, "'abc'", "'${env:HOME}'", 1), `c.toml: key "pattern[0].match": ${env:HOME}: a reference is for secrets only`},
+		"reference":           {strings.Replace(good, "'abc'", "'${env:HOME}'", 1), `c.toml: key "pattern[0].match": ${env:HOME}: a reference is allowed only in keys of type secret`},
 		"syntax":              {"[[xid]]\ncode = \n", `c.toml: line 2 (key "xid.code")`},
 		"wrong type":          {"[[xid]]\ncode = 173\naction = \"NONE\"\n\n[[xid]]\ncode = \"x\"\n", `c.toml: line 6 (key "xid.code")`},
 		"unknown action":      {"[[xid]]\ncode = 173\naction = \"REBOOT\"\n", `c.toml: line 3 (key "action")`},
 		"no code":             {"[[xid]]\naction = \"NONE\"\n", `c.toml: line 1 (key "code")`},
-		"the first of two":    {"[[xid]]\naction = \"NONE\"\n[[xid]]\ncode = 1\naction = \"NONE\"\n", `c.toml: line 1 (key "code"): 0 is no code`},
-		"the second of two":   {"[[xid]]\ncode = 1\naction = \"NONE\"\n[[xid]]\naction = \"NONE\"\n", `c.toml: line 4 (key "code"): 0 is no code`},
-		"key of no table":     {"code = 7\n[[xid]]\naction = \"NONE\"\n", `c.toml: line 2 (key "code"): 0 is no code`},
-		"table in one line":   {"xid = [{action = \"NONE\"}]\n[[sxid]]\ncode = 1\naction = \"NONE\"\nclass = \"bare\"\n", `c.toml: line 0 (key "code"): 0 is no code`},
-		"twice":               {"[[xid]]\ncode = 1\naction = \"NONE\"\n[[xid]]\ncode = 1\naction = \"NONE\"\n", `c.toml: line 5 (key "code"): 1 stands twice`},
+		"the first of two":    {"[[xid]]\naction = \"NONE\"\n[[xid]]\ncode = 1\naction = \"NONE\"\n", `c.toml: line 1 (key "code"): 0 is not a code`},
+		"the second of two":   {"[[xid]]\ncode = 1\naction = \"NONE\"\n[[xid]]\naction = \"NONE\"\n", `c.toml: line 4 (key "code"): 0 is not a code`},
+		"key of no table":     {"code = 7\n[[xid]]\naction = \"NONE\"\n", `c.toml: line 2 (key "code"): 0 is not a code`},
+		"table in one line":   {"xid = [{action = \"NONE\"}]\n[[sxid]]\ncode = 1\naction = \"NONE\"\nclass = \"bare\"\n", `c.toml: line 0 (key "code"): 0 is not a code`},
+		"twice":               {"[[xid]]\ncode = 1\naction = \"NONE\"\n[[xid]]\ncode = 1\naction = \"NONE\"\n", `c.toml: line 5 (key "code"): 1 is a duplicate`},
 		"fatal none":          {"[[xid]]\ncode = 1\naction = \"NONE\"\nfatal = true\n", `c.toml: line 4 (key "fatal")`},
-		"unknown key":         {"[[xid]]\ncode = 1\naction = \"NONE\"\nfatl = true\n", `c.toml: line 4 (key "fatl"): no such key`},
-		"unknown table":       {"\n[[xids]]\ncode = 1\n", `c.toml: line 3 (key "code"): no such key`},
-		"sxid twice":          {"[[sxid]]\ncode = 1\naction = \"NONE\"\nclass = \"bare\"\n[[sxid]]\ncode = 1\naction = \"NONE\"\nclass = \"bare\"\n", `c.toml: line 6 (key "code"): 1 stands twice`},
+		"unknown key":         {"[[xid]]\ncode = 1\naction = \"NONE\"\nfatl = true\n", `c.toml: line 4 (key "fatl"): unknown key`},
+		"unknown table":       {"\n[[xids]]\ncode = 1\n", `c.toml: line 3 (key "code"): unknown key`},
+		"sxid twice":          {"[[sxid]]\ncode = 1\naction = \"NONE\"\nclass = \"bare\"\n[[sxid]]\ncode = 1\naction = \"NONE\"\nclass = \"bare\"\n", `c.toml: line 6 (key "code"): 1 is a duplicate`},
 		"class of an sxid":    {"[[sxid]]\ncode = 1\naction = \"NONE\"\nclass = \"bad\"\n", `c.toml: line 4 (key "class")`},
 		"action of a class":   {"[[sxid]]\ncode = 1\naction = \"NONE\"\nclass = \"fatal\"\n", `c.toml: line 3 (key "action")`},
 		"expression":          {strings.Replace(good, "match = 'abc'", "match = '(abc'", 1), `c.toml: line 6 (key "match"): pattern x: error parsing regexp`},
@@ -222,14 +222,14 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		"no text":             {strings.Replace(good, "contains = \"abc\"\n", "", 1), `c.toml: line 1 (key "contains"): pattern x`},
 		"another's check":     {strings.Replace(good, "SysLogsX", "GpuMemWatch", 1), `c.toml: line 3 (key "check")`},
 		"check of XIDs":       {strings.Replace(good, "SysLogsX", "SysLogsXIDError", 1), `c.toml: line 3 (key "check")`},
-		"no name":             {"[[pattern]]\ncheck = \"SysLogsX\"\n", `c.toml: line 1 (key "name"): a pattern has a name`},
-		"name of a number":    {"[[pattern]]\nname = 7\n", `c.toml: line 2 (key "name"): a pattern has a name`},
-		"name twice":          {good + good, `c.toml: line 8 (key "name"): "x" stands twice`},
-		"unknown pattern key": {good + "matches = 'x'\n", `c.toml: line 7 (key "matches"): no such key`},
+		"no name":             {"[[pattern]]\ncheck = \"SysLogsX\"\n", `c.toml: line 1 (key "name"): a pattern requires a name`},
+		"name of a number":    {"[[pattern]]\nname = 7\n", `c.toml: line 2 (key "name"): a pattern requires a name`},
+		"name twice":          {good + good, `c.toml: line 8 (key "name"): "x" is a duplicate`},
+		"unknown pattern key": {good + "matches = 'x'\n", `c.toml: line 7 (key "matches"): unknown key`},
 		"count alone":         {good + "count = 3\n", `(key "window")`},
 		"type in a pattern":   {good + "count = 'three'\n", `c.toml: line 7 (key "count")`},
 		"window":              {good + "window = 'soon'\n", `c.toml: line 7`},
-		"fatal without act":   {good + "fatal = true\n", `(key "action"): pattern x: a fatal fault has an action`},
+		"fatal without act":   {good + "fatal = true\n", `(key "action"): pattern x: a fatal fault requires an action`},
 		"strategy":            {good + "processingStrategy = \"MAYBE\"\n", `c.toml: line 7 (key "processingStrategy")`},
 		"fatal recovery":      {good + "fatal = true\naction = \"RESTART_BM\"\nclears = [\"y\"]\n", `c.toml: line 9 (key "clears")`},
 		"built-in spoilt":     {"[[pattern]]\nname = \"hung_task\"\nmatch = '('\n", `c.toml: line 3 (key "match"): pattern hung_task`},
@@ -250,7 +250,7 @@ func TestCodesAreBounded(t *testing.T) {
 	for kind, rest := range map[string]string{"xid": "action = \"NONE\"\n", "sxid": "action = \"NONE\"\nclass = \"bare\"\n"} {
 		for code, good := range map[int]bool{-1: false, 0: false, 1: true, 2: true, 1<<30 - 1: true, 1 << 30: true, 1<<30 + 1: false} {
 			_, err := load(t, fmt.Sprintf("[[%s]]\ncode = %d\n%s[[%s]]\ncode = 7\n%s", kind, code, rest, kind, rest))
-			want := fmt.Sprintf("c.toml: line 2 (key \"code\"): %d is no code", code)
+			want := fmt.Sprintf("c.toml: line 2 (key \"code\"): %d is not a code", code)
 			if good && err != nil || !good && (err == nil || !strings.HasSuffix(err.Error(), want)) {
 				t.Errorf("%s %d: %v", kind, code, err)
 			}

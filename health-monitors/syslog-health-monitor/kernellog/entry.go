@@ -95,7 +95,7 @@ func (f *field) octets(items []json.RawMessage) error {
 	for _, item := range items {
 		n, err := strconv.ParseUint(string(item), 10, 8)
 		if err != nil {
-			return fmt.Errorf("%w: a value of bytes holds %.20q", errEntry, item)
+			return fmt.Errorf("%w: a byte value contains %.20q", errEntry, item)
 		}
 		raw = append(raw, byte(n))
 	}
@@ -169,7 +169,7 @@ const cursorBytes = 512
 // "s=<id>;i=1f;b=<boot id>;m=3e8;t=66517289883e8;x=...", all numbers hexadecimal.
 func ParseCursor(cursor string) (Position, error) {
 	if len(cursor) > cursorBytes {
-		return Position{}, fmt.Errorf("%w: a cursor of %d bytes", errEntry, len(cursor))
+		return Position{}, fmt.Errorf("%w: the cursor has %d bytes", errEntry, len(cursor))
 	}
 	var p Position
 	for part := range strings.SplitSeq(cursor, ";") {

@@ -139,19 +139,19 @@ func (r *Rule) compile() (problems []problem) {
 		problems = append(problems, problem{key, fmt.Errorf(format, args...)})
 	}
 	if !ruleName.MatchString(r.Name) {
-		wrong("name", "%q is no name of letters, digits, dots, _ and -", r.Name)
+		wrong("name", "%q is not a name of letters, digits, dots, _ and -", r.Name)
 	}
 	if r.Code == "" {
 		r.Code = r.Name
 	}
 	if !ruleName.MatchString(r.Code) {
-		wrong("code", "%q is no code of letters, digits, dots, _ and -", r.Code)
+		wrong("code", "%q is not a code of letters, digits, dots, _ and -", r.Code)
 	}
 	if !checkName.MatchString(r.Check) || reserved[r.Check] {
-		wrong("check", "%q is no name of a check that begins with %s, or has catalogues of its own", r.Check, CheckPrefix)
+		wrong("check", "%q is not a check name that begins with %s, or it has a catalogue of its own", r.Check, CheckPrefix)
 	}
 	if !className.MatchString(r.Class) {
-		wrong("componentClass", "%q is no word of letters and digits", r.Class)
+		wrong("componentClass", "%q is not a word of letters and digits", r.Class)
 	}
 	problems = append(problems, r.compileExpressions()...)
 	return append(problems, r.checkMeaning()...)
@@ -162,7 +162,7 @@ func (r *Rule) compileExpressions() (problems []problem) {
 		compiled, err := regexp.Compile("^(?:" + text + ")")
 		switch {
 		case text == "" || len(text) > MaxExpression:
-			err = fmt.Errorf("has %d bytes, not 1 to %d", len(text), MaxExpression)
+			err = fmt.Errorf("has %d bytes, use 1 to %d", len(text), MaxExpression)
 		case err == nil && compiled.MatchString(""):
 			err = errors.New("matches an empty line")
 		}
@@ -170,7 +170,7 @@ func (r *Rule) compileExpressions() (problems []problem) {
 			problems = append(problems, problem{key, err})
 		}
 		if len(literal) < 3 {
-			problems = append(problems, problem{literalKey, fmt.Errorf("%q has less than 3 bytes; it is a text that every matching line holds", literal)})
+			problems = append(problems, problem{literalKey, fmt.Errorf("%q has less than 3 bytes, use a text that every matching line contains", literal)})
 		}
 		return compiled
 	}
@@ -178,7 +178,7 @@ func (r *Rule) compileExpressions() (problems []problem) {
 	if r.After != "" {
 		r.after = expression("after", r.After, r.AfterContains, "afterContains")
 		if r.Within < 1 || r.Within > MaxWithin {
-			problems = append(problems, problem{"within", fmt.Errorf("%d is not 1 to %d lines", r.Within, MaxWithin)})
+			problems = append(problems, problem{"within", fmt.Errorf("%d is not in the range of 1 to %d lines", r.Within, MaxWithin)})
 		}
 	}
 	return problems
@@ -193,7 +193,7 @@ func (r *Rule) checkMeaning() (problems []problem) {
 		wrong("action", "%w", err)
 	}
 	if r.Fatal && r.Action == record.ActionNone {
-		wrong("action", "a fatal fault has an action; CONTACT_SUPPORT is a person's")
+		wrong("action", "a fatal fault requires an action, and CONTACT_SUPPORT requests manual intervention")
 	}
 	if r.Strategy != "" {
 		if _, err := record.ParseStrategy(string(r.Strategy)); err != nil {
@@ -201,16 +201,16 @@ func (r *Rule) checkMeaning() (problems []problem) {
 		}
 	}
 	if r.Count < 1 || r.Count > MaxCount {
-		wrong("count", "%d is not 1 to %d", r.Count, MaxCount)
+		wrong("count", "%d is not in the range of 1 to %d", r.Count, MaxCount)
 	}
 	if r.Window < 0 || r.Window > MaxWindow || (r.Count > 1) != (r.Window > 0) {
-		wrong("window", "%s is not up to %s, or there is no count of more than 1 in it", r.Window, MaxWindow)
+		wrong("window", "%s is not above 0s and at most %s, or count is not more than 1", r.Window, MaxWindow)
 	}
 	if r.Pause < 0 || r.Pause > MaxWindow {
-		wrong("pause", "%s is not 0s to %s", r.Pause, MaxWindow)
+		wrong("pause", "%s is not in the range of 0s to %s", r.Pause, MaxWindow)
 	}
 	if r.SinceBoot < 0 || r.SinceBoot > MaxWindow {
-		wrong("sinceBoot", "%s is not 0s to %s", r.SinceBoot, MaxWindow)
+		wrong("sinceBoot", "%s is not in the range of 0s to %s", r.SinceBoot, MaxWindow)
 	}
 	return append(problems, r.checkKind()...)
 }
@@ -222,17 +222,17 @@ func (r *Rule) checkKind() (problems []problem) {
 	}
 	for _, code := range r.Clears {
 		if !ruleName.MatchString(code) {
-			wrong("clears", "%q is no code", code)
+			wrong("clears", "%q is not a code", code)
 		}
 	}
 	if len(r.Clears) > 0 && (r.Fatal || r.Count > 1 || r.Lost) {
-		wrong("clears", "a recovery is not fatal, not counted and loses no GPU")
+		wrong("clears", "a recovery cannot be fatal, counted or lose a GPU")
 	}
 	if r.Ignore && (r.Fatal || r.Lost || len(r.Clears) > 0) {
-		wrong("ignore", "a match that is ignored is not fatal, ends nothing and loses no GPU")
+		wrong("ignore", "an ignored match cannot be fatal, end a fault or lose a GPU")
 	}
 	if r.KnownGPU && (r.Class != "GPU" || r.match != nil && !r.names(GroupPCI, GroupPort)) {
-		wrong("knownGPU", "the componentClass is not GPU, or no group of match is called %s or %s", GroupPCI, GroupPort)
+		wrong("knownGPU", "componentClass is not GPU, or no group of match is named %s or %s", GroupPCI, GroupPort)
 	}
 	return problems
 }

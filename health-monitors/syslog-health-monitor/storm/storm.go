@@ -205,7 +205,7 @@ func joins(k Kind, at time.Time) bool {
 func (k Kind) event() *protos.HealthEvent {
 	e := &protos.HealthEvent{}
 	if err := proto.Unmarshal(k.Newest, e); err != nil {
-		return &protos.HealthEvent{CheckName: k.Check, Message: fmt.Sprintf("counted events of %s are unreadable: %v", k.Check, err)}
+		return &protos.HealthEvent{CheckName: k.Check, Message: fmt.Sprintf("the counted events of %s are unreadable: %v", k.Check, err)}
 	}
 	last := k.Bursts[len(k.Bursts)-1]
 	e.GeneratedTimestamp = timestamppb.New(last.To)

@@ -15,9 +15,9 @@ import (
 )
 
 func main() {
-	in := flag.String("in", "catalogue.csv", "reviewed catalogue")
-	out := flag.String("out", "catalogue_generated.go", "generated table")
-	nvlink5 := flag.Bool("nvlink5", false, "the input is the NVLink5 table")
+	in := flag.String("in", "catalogue.csv", "Path of the reviewed catalog.")
+	out := flag.String("out", "catalogue_generated.go", "Path of the generated table.")
+	nvlink5 := flag.Bool("nvlink5", false, "If true, the input is the NVLink5 table.")
 	flag.Parse()
 	compiler := compile
 	if *nvlink5 {
@@ -98,9 +98,9 @@ func entry(row []string) (string, int, error) {
 	}
 	switch {
 	case policy == "":
-		return "", 0, fmt.Errorf("policy %q is not known", row[5])
+		return "", 0, fmt.Errorf("policy %q is unknown", row[5])
 	case policy != "ByBucket" && row[6] == "":
-		return "", 0, fmt.Errorf("policy %q needs its reason in the note", row[5])
+		return "", 0, fmt.Errorf("policy %q requires a reason in the note", row[5])
 	case (bucket == "") != (policy == "BlankBucket" || policy == "RecoveryNotice"):
 		return "", 0, fmt.Errorf("bucket %q and policy %q contradict each other", bucket, row[5])
 	}

@@ -40,7 +40,7 @@ func compileNVLink5(data []byte) ([]byte, error) {
 func entryNVLink5(row []string) (string, error) {
 	code, err := strconv.Atoi(row[0])
 	if err != nil || code < 144 || code > 150 {
-		return "", fmt.Errorf("xid is %q, not 144 to 150", row[0])
+		return "", fmt.Errorf("xid is %q, use 144 to 150", row[0])
 	}
 	v1, err := bits(row[2])
 	if err != nil {
@@ -51,7 +51,7 @@ func entryNVLink5(row []string) (string, error) {
 		return "", err
 	}
 	if !slices.Contains([]string{"IGNORE", "RESET_GPU", "XID_154_EVAL"}, row[4]) {
-		return "", fmt.Errorf("bucket %q is not known", row[4])
+		return "", fmt.Errorf("bucket %q is unknown", row[4])
 	}
 	var status []string
 	for word := range strings.FieldsSeq(row[5]) {
@@ -72,7 +72,7 @@ func entryNVLink5(row []string) (string, error) {
 // bits turns "--01" into mask and value.
 func bits(s string) (string, error) {
 	if len(s) != 32 {
-		return "", fmt.Errorf("%q has %d bits, not 32", s, len(s))
+		return "", fmt.Errorf("%q has %d bits, use 32", s, len(s))
 	}
 	var mask, value uint32
 	for _, c := range s {
@@ -84,7 +84,7 @@ func bits(s string) (string, error) {
 			mask, value = mask|1, value|1
 		case '-':
 		default:
-			return "", fmt.Errorf("%q is not made of 0, 1 and -", s)
+			return "", fmt.Errorf("%q must consist of 0, 1 and -", s)
 		}
 	}
 	return fmt.Sprintf("%#08x, %#08x", mask, value), nil

@@ -33,7 +33,7 @@ func (c *Reconciler) note(ctx context.Context, p *pass, _ repair.Verdict) error 
 // tearDown takes the services that were noted off the node, which shows in the same
 // write that it was done.
 func (c *Reconciler) tearDown(ctx context.Context, p *pass, _ repair.Verdict) error {
-	p.Log.Info("GPU services are taken off the node")
+	p.Log.Info("GPU services removed from the node")
 	return c.Mark(ctx, p, "janitor/torn-down", func(n *corev1.Node) {
 		for _, s := range p.Object.Status.Services {
 			nodemark.Label(n, s.Label, reset.Off)
@@ -49,7 +49,7 @@ func (c *Reconciler) restore(ctx context.Context, p *pass, v repair.Verdict) err
 			return err
 		}
 	}
-	p.Log.Info("GPU services are given back to the node")
+	p.Log.Info("GPU services restored on the node")
 	return c.Mark(ctx, p, "janitor/restored", func(n *corev1.Node) {
 		for _, s := range p.Object.Status.Services {
 			switch {
@@ -92,12 +92,12 @@ func (c *Reconciler) createJob(ctx context.Context, p *pass, _ repair.Verdict) e
 		return nil // the next look says whose it is
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err):
 		return c.end(ctx, p, v1alpha1.GPUResetResult{
-			Reason: v1alpha1.ReasonResetJobCreationFailed, Message: "the API server refused the job: " + err.Error(),
+			Reason: v1alpha1.ReasonResetJobCreationFailed, Message: "the API server rejected the Job: " + err.Error(),
 		})
 	case err != nil:
 		return fmt.Errorf("creating the job: %w", err)
 	}
-	p.Log.Info("reset job was created", "job", p.Object.JobName())
+	p.Log.Info("reset Job created", "job", p.Object.JobName())
 	return nil
 }
 
@@ -125,7 +125,7 @@ func (c *Reconciler) end(ctx context.Context, p *pass, r v1alpha1.GPUResetResult
 	if err := c.Write(ctx, p); err != nil {
 		return err
 	}
-	p.Log.Info("how the reset ends is decided", "succeeded", r.Succeeded, "reason", r.Reason, "why", r.Message)
+	p.Log.Info("reset result determined", "succeeded", r.Succeeded, "reason", r.Reason, "why", r.Message)
 	c.Here("janitor/concluded")
 	return nil
 }
@@ -148,6 +148,6 @@ func (c *Reconciler) complete(ctx context.Context, p *pass, v repair.Verdict) er
 	} else {
 		c.ended(s.Result.Succeeded, s.Result.Reason, requested, teardown)
 	}
-	p.Log.Info("reset is over", "succeeded", s.Result.Succeeded, "reason", s.Result.Reason, "why", s.Result.Message)
+	p.Log.Info("reset ended", "succeeded", s.Result.Succeeded, "reason", s.Result.Reason, "why", s.Result.Message)
 	return nil
 }

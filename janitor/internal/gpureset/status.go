@@ -50,8 +50,8 @@ func begin(object *v1alpha1.GPUReset, node *corev1.Node, now time.Time) (first b
 	s := status{object, now}
 	if first = object.Status.StartTime == nil; first {
 		object.Status.StartTime, object.Status.Phase = s.time(), v1alpha1.GPUResetPending
-		s.set(v1alpha1.ConditionReady, unknown, v1alpha1.ReasonPending, "nothing was done yet")
-		s.set(v1alpha1.ConditionComplete, unknown, v1alpha1.ReasonPending, "nothing was done yet")
+		s.set(v1alpha1.ConditionReady, unknown, v1alpha1.ReasonPending, "the reset has not started yet")
+		s.set(v1alpha1.ConditionComplete, unknown, v1alpha1.ReasonPending, "the reset has not started yet")
 	}
 	if object.Status.BootID != "" || node == nil || node.Status.NodeInfo.BootID == "" {
 		return first
@@ -74,8 +74,8 @@ func noted(object *v1alpha1.GPUReset, services []reset.Service, now time.Time) {
 		object.Status.Services = append(object.Status.Services, was)
 	}
 	s.set(v1alpha1.ConditionReady, yes, v1alpha1.ReasonReadyForReset, "the node is claimed")
-	s.set(v1alpha1.ConditionServicesTornDown, unknown, v1alpha1.ReasonTearingDownServices, "the labels of the GPU services are about to be changed")
-	s.set(v1alpha1.ConditionComplete, unknown, v1alpha1.ReasonResettingGPU, "the reset is under way")
+	s.set(v1alpha1.ConditionServicesTornDown, unknown, v1alpha1.ReasonTearingDownServices, "the labels of the GPU services are being changed")
+	s.set(v1alpha1.ConditionComplete, unknown, v1alpha1.ReasonResettingGPU, "the reset is in progress")
 }
 
 // jobNoted notes that the Job is about to be created.
@@ -84,7 +84,7 @@ func jobNoted(object *v1alpha1.GPUReset, namespace string, now time.Time) {
 	object.Status.JobTime = s.time()
 	object.Status.JobRef = &v1alpha1.JobReference{Namespace: namespace, Name: object.JobName()}
 	s.set(v1alpha1.ConditionServicesTornDown, yes, v1alpha1.ReasonServiceTeardownSucceeded, "no pod of the GPU services is left on the node")
-	s.set(v1alpha1.ConditionResetJobCreated, unknown, v1alpha1.ReasonCreatingResetJob, "the job is about to be created")
+	s.set(v1alpha1.ConditionResetJobCreated, unknown, v1alpha1.ReasonCreatingResetJob, "the Job is being created")
 }
 
 // jobSeen notes that the Job exists.
@@ -127,7 +127,7 @@ func concluded(object *v1alpha1.GPUReset, r v1alpha1.GPUResetResult, job reset.J
 		s.set(v1alpha1.ConditionResetJobCompleted, no, r.Reason, r.Message)
 	}
 	if st.TeardownTime != nil {
-		s.set(v1alpha1.ConditionServicesRestored, unknown, v1alpha1.ReasonRestoringServices, "the labels of the GPU services are given back")
+		s.set(v1alpha1.ConditionServicesRestored, unknown, v1alpha1.ReasonRestoringServices, "the labels of the GPU services are being restored")
 	}
 }
 
@@ -139,9 +139,9 @@ func completed(object *v1alpha1.GPUReset, why repair.Reason, now time.Time) {
 		*st.Result = v1alpha1.GPUResetResult{
 			Reason: v1alpha1.ReasonRestoreTimeoutExceeded, Message: "the GPUs were reset, but GPU services were not Ready again in time: " + st.Result.Message,
 		}
-		s.set(v1alpha1.ConditionServicesRestored, no, v1alpha1.ReasonRestoreTimeoutExceeded, "the labels are as they were, but not all pods are Ready")
+		s.set(v1alpha1.ConditionServicesRestored, no, v1alpha1.ReasonRestoreTimeoutExceeded, "the labels are restored, but not all Pods are Ready")
 	} else if st.TeardownTime != nil {
-		s.set(v1alpha1.ConditionServicesRestored, yes, v1alpha1.ReasonServiceRestoreSucceeded, "the labels of the GPU services are as they were")
+		s.set(v1alpha1.ConditionServicesRestored, yes, v1alpha1.ReasonServiceRestoreSucceeded, "the labels of the GPU services are restored")
 	}
 	st.CompletionTime = s.time()
 	if st.Result.Succeeded {
@@ -157,7 +157,7 @@ func completed(object *v1alpha1.GPUReset, why repair.Reason, now time.Time) {
 func terminating(object *v1alpha1.GPUReset, now time.Time) bool {
 	s := status{object, now}
 	object.Status.Phase = v1alpha1.GPUResetTerminating
-	return s.set(v1alpha1.ConditionTerminating, yes, v1alpha1.ReasonFinalizerRestoringServices, "the object was deleted; the labels of the GPU services are given back")
+	return s.set(v1alpha1.ConditionTerminating, yes, v1alpha1.ReasonFinalizerRestoringServices, "the object was deleted, the labels of the GPU services are being restored")
 }
 
 // waiting shows what an object waits for and says whether that is news.
@@ -173,23 +173,23 @@ func waiting(object *v1alpha1.GPUReset, node *corev1.Node, v repair.Verdict, now
 	}
 	switch v.Reason { //nolint:exhaustive // the others need no words
 	case repair.Busy:
-		return s.set(at, unknown, v1alpha1.ReasonResourceContention, "node "+name+" is claimed by the repair object with uid "+reconciler.NodeFacts(node).Claim)
+		return s.set(at, unknown, v1alpha1.ReasonResourceContention, "node "+name+" is claimed by the maintenance object with uid "+reconciler.NodeFacts(node).Claim)
 	case reset.LeftDown:
-		return s.set(at, unknown, v1alpha1.ReasonResourceContention, "the GPUReset with uid "+downOf(node)+", which is gone, has left the GPU services of node "+name+
-			" down: set their labels as they should be and remove the annotation "+nodemark.ResetAnnotation)
+		return s.set(at, unknown, v1alpha1.ReasonResourceContention, "the GPUReset with uid "+downOf(node)+", which no longer exists, has left the GPU services of node "+name+
+			" stopped: restore their labels and remove the annotation "+nodemark.ResetAnnotation)
 	case repair.SessionUnknown:
 		return s.set(at, unknown, v1alpha1.ReasonSessionUnknown,
-			"nothing is done: the store cannot tell of all faults of the session of node "+name+", see its annotation "+nodemark.UnknownAnnotation)
+			"no action is taken: the store does not show the state of all faults in the quarantine session of node "+name+", see its annotation "+nodemark.UnknownAnnotation)
 	case repair.MarksLifted:
 		return s.set(at, unknown, v1alpha1.ReasonMarksLifted,
-			"nothing is done: somebody lifted the cordon or a taint of the session of node "+name+", and fault-quarantine has not restored it yet")
+			"no action is taken: another client removed the cordon or a taint of the quarantine session of node "+name+", and fault-quarantine has not restored it yet")
 	case repair.Manual:
 		return s.set(v1alpha1.ConditionManualMode, yes, v1alpha1.ReasonOutsideActorRequired,
 			"reset "+named(object)+" of node "+name+", then set the condition ResetJobCompleted to True")
 	case repair.NodeAbsent, repair.BootUnknown, repair.MachineUnknown, repair.NotReady:
 		return s.set(at, unknown, v1alpha1.ReasonPending, "waiting for node "+name+": "+string(v.Reason))
 	case reset.PodsLeft:
-		return s.set(v1alpha1.ConditionServicesTornDown, unknown, v1alpha1.ReasonTearingDownServices, "waiting for the pods of the GPU services to go")
+		return s.set(v1alpha1.ConditionServicesTornDown, unknown, v1alpha1.ReasonTearingDownServices, "waiting for the Pods of the GPU services to terminate")
 	case reset.PodsMissing:
 		return s.set(v1alpha1.ConditionServicesRestored, unknown, v1alpha1.ReasonRestoringServices, "waiting for the pods of the GPU services to be Ready")
 	}
@@ -216,7 +216,7 @@ func resultOf(why repair.Reason, object *v1alpha1.GPUReset, job *batchv1.Job) v1
 	case repair.BootChanged:
 		return good("node " + node + " was rebooted, which resets its GPUs")
 	case reset.ByHand:
-		return good("somebody has reset " + named(object) + " of node " + node)
+		return good("a user has reset " + named(object) + " of node " + node)
 	}
 	reason, message := failureOf(why, object, job)
 	return v1alpha1.GPUResetResult{Reason: reason, Message: message}
@@ -227,17 +227,17 @@ func failureOf(why repair.Reason, object *v1alpha1.GPUReset, job *batchv1.Job) (
 	node, name := object.Spec.NodeName, object.JobName()
 	switch why { //nolint:exhaustive // only these end a reset
 	case repair.NodeAbsent:
-		return v1alpha1.ReasonNodeNotFound, "node " + node + " is absent"
+		return v1alpha1.ReasonNodeNotFound, "node " + node + " does not exist"
 	case repair.Busy:
-		return v1alpha1.ReasonResourceContention, "another repair object claims node " + node + " while its GPU services are down"
+		return v1alpha1.ReasonResourceContention, "another maintenance object claims node " + node + " while its GPU services are down"
 	case reset.TeardownTimeUp:
-		return v1alpha1.ReasonServiceTeardownTimeoutExceeded, "pods of the GPU services were still on node " + node + " when the time was up"
+		return v1alpha1.ReasonServiceTeardownTimeoutExceeded, "pods of the GPU services were still on node " + node + " at the timeout"
 	case reset.NameTaken:
-		return v1alpha1.ReasonResetJobCreationFailed, "job " + name + " exists and is not this object's; rename or remove it"
+		return v1alpha1.ReasonResetJobCreationFailed, "job " + name + " exists and belongs to another object, rename or delete it"
 	case reset.JobLost:
-		return v1alpha1.ReasonResetJobNotFound, "job " + name + " is not there; whether it has run is not known"
+		return v1alpha1.ReasonResetJobNotFound, "job " + name + " does not exist, and it is unknown whether it has run"
 	case reset.JobTimeUp:
-		return v1alpha1.ReasonResetJobFailed, "job " + name + " did not end in time"
+		return v1alpha1.ReasonResetJobFailed, "job " + name + " did not complete in time"
 	case reset.JobFailure:
 		message := "job " + name + " failed"
 		if c := ended(job, batchv1.JobFailed); c != nil {

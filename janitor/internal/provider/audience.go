@@ -24,8 +24,8 @@ func (e Endpoint) unknownToken() string {
 	if len(audiences) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the token sent is meant for the audience %s: the plugin's TokenReview has to name it in spec.audiences; "+
-		"one that names none takes only tokens of the API server's own audience, such as %s", strings.Join(audiences, ", "), ownToken)
+	return fmt.Sprintf("the token has the audience %s, which the plugin's TokenReview must name in spec.audiences. "+
+		"A TokenReview without audiences accepts only tokens for the audience of the API server, such as %s", strings.Join(audiences, ", "), ownToken)
 }
 
 // audiencesOf reads the audiences of a token without verifying it.

@@ -56,19 +56,19 @@ func (e Endpoint) Validate() error {
 		problems = append(problems, errors.New("the host is empty"))
 	}
 	if (e.CertFile == "") != (e.KeyFile == "") {
-		problems = append(problems, errors.New("certFile and keyFile belong together"))
+		problems = append(problems, errors.New("certFile and keyFile must be set together"))
 	}
 	if e.Plaintext && (e.CAFile != "" || e.CertFile != "" || e.ServerName != "") {
 		problems = append(problems, errors.New("plaintext excludes caFile, certFile and serverName"))
 	}
 	if e.Plaintext && e.token() != "" && !e.local() {
-		problems = append(problems, fmt.Errorf("plaintext excludes tokenFile: a token is not sent to %s over a network in clear text. "+
-			"Have the plugin serve TLS, set caFile (--csp-plugin-ca-file) and leave plaintext out; or run it beside the janitor and name localhost:PORT or unix:///PATH; "+
-			"or, if it knows no callers, set tokenFile (--csp-plugin-token-file) to %s", e.Host, NoToken))
+		problems = append(problems, fmt.Errorf("plaintext excludes tokenFile: a token is not sent to %s over a network in plain text. "+
+			"Configure TLS in the plugin, set caFile (--csp-plugin-ca-file) and remove plaintext, or run the plugin in the janitor's Pod and use localhost:PORT or unix:///PATH, "+
+			"or, if the plugin does not authenticate callers, set tokenFile (--csp-plugin-token-file) to %s", e.Host, NoToken))
 	}
 	if !e.local() && own(e.TokenFile) {
-		problems = append(problems, fmt.Errorf("tokenFile %s is the pod's own token for the API server, which is not sent to %s over a network: "+
-			"project a token with an audience of its own, such as csp-plugin", e.TokenFile, e.Host))
+		problems = append(problems, fmt.Errorf("tokenFile %s is the Pod's token for the API server, which is not sent to %s over a network: "+
+			"project a token with a separate audience, such as csp-plugin", e.TokenFile, e.Host))
 	}
 	return errors.Join(problems...)
 }
@@ -175,7 +175,7 @@ func (r reloading) config() (*tls.Config, error) {
 	if file := r.endpoint.CAFile; file != "" {
 		authorities, err := config.ReadAuthorities(file)
 		if err != nil {
-			return nil, fmt.Errorf("reading the plugin's authorities: %w", err)
+			return nil, fmt.Errorf("reading the CA certificates of the plugin: %w", err)
 		}
 		c.RootCAs = authorities
 	}
@@ -197,7 +197,7 @@ func (r reloading) ClientHandshake(ctx context.Context, authority string, conn n
 	}
 	secured, info, err := credentials.NewTLS(config).ClientHandshake(ctx, authority, conn)
 	if _, plain := errors.AsType[tls.RecordHeaderError](err); plain || errors.Is(err, io.EOF) {
-		err = fmt.Errorf("%w: it seems that the plugin at %s speaks no TLS: give it a certificate, or run it beside the janitor and name localhost:PORT or unix:///PATH",
+		err = fmt.Errorf("%w: the plugin at %s probably serves without TLS: configure a certificate, or run it in the janitor's Pod and use localhost:PORT or unix:///PATH",
 			err, r.endpoint.Host)
 	}
 	return secured, info, err

@@ -236,7 +236,7 @@ func TestEndpointValidate(t *testing.T) {
 		{provider.Endpoint{Host: "plugin:1", CertFile: "c"}, "belong together"},
 		{provider.Endpoint{Host: "plugin:1", Plaintext: true, CAFile: "a"}, "excludes caFile"},
 		{provider.Endpoint{Host: "10.0.0.1:1", Plaintext: true, TokenFile: "t"}, "excludes tokenFile"},
-		{provider.Endpoint{Host: "10.0.0.1:1", Plaintext: true, TokenFile: "t"}, "Have the plugin serve TLS, set caFile (--csp-plugin-ca-file)"},
+		{provider.Endpoint{Host: "10.0.0.1:1", Plaintext: true, TokenFile: "t"}, "Configure TLS in the plugin, set caFile (--csp-plugin-ca-file)"},
 		{provider.Endpoint{Host: "10.0.0.1:1", Plaintext: true, TokenFile: "t"}, "unix:///PATH"},
 		{provider.Endpoint{Host: "10.0.0.1:1", Plaintext: true, TokenFile: provider.NoToken}, ""},
 	} {
@@ -264,7 +264,7 @@ func TestNetworkHopIsTLSByDefault(t *testing.T) {
 	// The name of the host is no loopback address, though it leads to one.
 	p := connect(t, provider.Endpoint{Host: "passthrough:///127.0.0.1:" + port})
 	_, err = p.Reboot(t.Context(), provider.Signal{Node: "n"})
-	if delivery(t, err) != provider.NotSent || !strings.Contains(err.Error(), "speaks no TLS: give it a certificate, or run it beside the janitor") || len(impl.asked) != 0 {
+	if delivery(t, err) != provider.NotSent || !strings.Contains(err.Error(), "probably serves without TLS: configure a certificate, or run it in the janitor's Pod") || len(impl.asked) != 0 {
 		t.Errorf("a server without TLS: %v, want NotSent by TLS, and what to do", err)
 	}
 }
@@ -320,7 +320,7 @@ func TestUnknownCallersSeeTheirAudience(t *testing.T) {
 	run(t, lis, &scripted{code: codes.Unauthenticated, message: "invalid token"}, nil)
 	token := "e30." + base64.RawURLEncoding.EncodeToString([]byte(`{"aud":["csp-plugin"],"sub":"x"}`)) + ".c2ln"
 	for file, want := range map[string]string{
-		write(t, t.TempDir(), "token", []byte(token)): "invalid token (the token sent is meant for the audience csp-plugin: the plugin's TokenReview has to name it in spec.audiences",
+		write(t, t.TempDir(), "token", []byte(token)): "invalid token (the token has the audience csp-plugin, which the plugin's TokenReview must name in spec.audiences",
 		provider.NoToken: "invalid token (no token was sent: set tokenFile (--csp-plugin-token-file))",
 		write(t, t.TempDir(), "opaque", []byte("opaque")): "invalid token",
 	} {

@@ -46,7 +46,7 @@ type Watch struct {
 
 // NewWatch makes the watch of a plugin and registers its metric.
 func NewWatch(p *Plugin, c clock.Clock, log *slog.Logger, r prometheus.Registerer) *Watch {
-	w := &Watch{plugin: p, clock: c, log: log, last: Health{Available: true, Detail: "not asked yet"}}
+	w := &Watch{plugin: p, clock: c, log: log, last: Health{Available: true, Detail: "not checked yet"}}
 	w.gauge = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "nvsentinel_janitor_plugin_available", Help: "1 while the provider plugin answers its health check, else 0.",
 		ConstLabels: prometheus.Labels{"plugin": p.endpoint.Host},
@@ -107,7 +107,7 @@ func (p *Plugin) Health(ctx context.Context) Health {
 		case code == codes.OK && answer.GetStatus() == healthv1.HealthCheckResponse_SERVING:
 			return Health{Available: true, Detail: "serving"}
 		case code == codes.OK && answer.GetStatus() != healthv1.HealthCheckResponse_SERVICE_UNKNOWN:
-			return Health{Detail: "it says " + answer.GetStatus().String(), declined: true}
+			return Health{Detail: "its status is " + answer.GetStatus().String(), declined: true}
 		case code == codes.Unimplemented:
 			return Health{Available: true, Detail: "reachable, without a health service"}
 		case code != codes.OK && code != codes.NotFound:

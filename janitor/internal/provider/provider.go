@@ -70,11 +70,11 @@ var reconnect = grpc.ConnectParams{
 func Dial(e Endpoint) (*Plugin, error) {
 	options, err := e.options()
 	if err != nil {
-		return nil, fmt.Errorf("making the client of the plugin at %q: %w", e.Host, err)
+		return nil, fmt.Errorf("creating the client of the plugin at %q: %w", e.Host, err)
 	}
 	conn, err := grpc.NewClient(e.Host, options...)
 	if err != nil {
-		return nil, fmt.Errorf("making the client of the plugin at %q: %w", e.Host, err)
+		return nil, fmt.Errorf("creating the client of the plugin at %q: %w", e.Host, err)
 	}
 	return &Plugin{conn: conn, endpoint: e}, nil
 }
@@ -106,7 +106,7 @@ func (p *Plugin) signal(ctx context.Context, method string, req, resp any) error
 	ctx, cancel := context.WithTimeout(ctx, p.endpoint.CallTimeout)
 	defer cancel()
 	if p.declined.Load() {
-		return &Error{Delivery: NotSent, Code: codes.Unavailable, Message: "the plugin says that it does not serve"}
+		return &Error{Delivery: NotSent, Code: codes.Unavailable, Message: "the plugin reports that it does not serve"}
 	}
 	left, err := p.call(ctx, method, req, resp)
 	if err == nil {
@@ -146,7 +146,7 @@ func (p *Plugin) State(ctx context.Context, node, requestID string) (State, erro
 	case status.Code(err) == codes.NotFound:
 		return Gone, nil
 	case err != nil:
-		return "", fmt.Errorf("asking the plugin about node %s: %w", node, err)
+		return "", fmt.Errorf("querying the plugin about node %s: %w", node, err)
 	case resp.GetIsReady():
 		return Up, nil
 	}
@@ -167,7 +167,7 @@ func (p *Plugin) call(ctx context.Context, method string, req, resp any) (bool, 
 	}
 	bareLeft, bare := p.invoke(ctx, strings.Replace(method, packageName, "", 1), req, resp)
 	if status.Code(bare) == codes.Unimplemented {
-		return left, status.Errorf(codes.Unimplemented, "%s; under the bare name: %s",
+		return left, status.Errorf(codes.Unimplemented, "%s, with the unqualified name: %s",
 			status.Convert(err).Message(), status.Convert(bare).Message())
 	}
 	return bareLeft, bare

@@ -30,7 +30,7 @@ func (f *Frame[O, F]) begin(ctx context.Context, p *Pass[O, F]) error {
 	}
 	if first {
 		f.Count(statusStarted)
-		p.Log.Info("repair was taken up", "key", p.Object.GetUID())
+		p.Log.Info("maintenance object accepted", "key", p.Object.GetUID())
 	}
 	f.Here("janitor/intent-written")
 	return nil
@@ -60,7 +60,7 @@ func (f *Frame[O, F]) wait(ctx context.Context, p *Pass[O, F], v repair.Verdict)
 	}
 	if v.Reason == repair.SessionUnknown {
 		f.Count(statusSessionUnknown)
-		p.Log.Warn("waiting", "why", "the store cannot tell of the node's session", "annotation", nodemark.UnknownAnnotation)
+		p.Log.Warn("maintenance postponed", "why", "the store does not show the state of all faults in the node's quarantine session", "annotation", nodemark.UnknownAnnotation)
 	}
 	return f.Write(ctx, p)
 }
@@ -82,7 +82,7 @@ func (f *Frame[O, F]) unclaim(ctx context.Context, p *Pass[O, F], v repair.Verdi
 	}
 	if v.Reason == repair.Deleted {
 		f.Count(statusDeleted)
-		p.Log.Info("object was deleted before its end")
+		p.Log.Info("object deleted before its completion")
 	}
 	return nil
 }
@@ -95,7 +95,7 @@ func (f *Frame[O, F]) expire(ctx context.Context, p *Pass[O, F]) error {
 		return err
 	}
 	f.Count(statusExpired)
-	p.Log.Info("object was removed at the end of its time to live")
+	p.Log.Info("object removed after its time to live")
 	return nil
 }
 

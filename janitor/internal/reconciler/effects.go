@@ -78,7 +78,7 @@ func (c *Reconciler) answered(p *pass, before *metav1.Time, r reply) error {
 	if r.err == nil {
 		c.kind.acknowledge(p.Object, now, r.id)
 		c.Metrics.signal(c.kind, resultAcknowledged)
-		p.Log.Info("signal was sent", "request", r.id)
+		p.Log.Info("signal sent", "request", r.id)
 		return nil
 	}
 	failure, known := errors.AsType[*provider.Error](r.err)
@@ -95,7 +95,7 @@ func (c *Reconciler) answered(p *pass, before *metav1.Time, r reply) error {
 		disarm(p.Object, now, before, failure)
 		c.Metrics.signal(c.kind, resultNotSent)
 		if failure.RetryAfter > 0 {
-			p.Log.Info("plugin asked to be left alone", "for", failure.RetryAfter, "error", failure)
+			p.Log.Info("delay requested by the plugin", "for", failure.RetryAfter, "error", failure)
 			return nil
 		}
 		return fmt.Errorf("sending the signal: %w", r.err)
@@ -103,18 +103,18 @@ func (c *Reconciler) answered(p *pass, before *metav1.Time, r reply) error {
 		c.kind.refuse(p.Object, now, failure)
 		c.Metrics.signal(c.kind, resultRefused)
 		c.Count(StatusFailed)
-		p.Log.Warn("plugin refused the signal", "error", failure)
+		p.Log.Warn("signal refused by the plugin", "error", failure)
 	case provider.Unknown:
 		unanswered(p.Object, now, failure)
 		c.Metrics.signal(c.kind, resultUnknown)
-		p.Log.Warn("signal got no answer; its effect decides", "error", failure)
+		p.Log.Warn("signal not answered, its effect decides", "error", failure)
 	}
 	return nil
 }
 
 // announcement says why a node is repaired.
 func (c *Reconciler) announcement(object v1alpha1.Repair) string {
-	return c.kind.Name + " " + object.GetName() + " asks the provider to " + c.kind.action + Asker(object)
+	return c.kind.Name + " " + object.GetName() + " requests a provider action: " + c.kind.action + Asker(object)
 }
 
 // Asker says what an object was created for: record, session and group, if it does.
@@ -124,7 +124,7 @@ func Asker(object metav1.Object) string {
 		{"record", v1alpha1.RecordAnnotation}, {"session", nodemark.SessionAnnotation}, {"group", v1alpha1.GroupAnnotation},
 	} {
 		if value := object.GetAnnotations()[mark.key]; value != "" {
-			text.WriteString("; " + mark.name + " " + value)
+			text.WriteString(", " + mark.name + " " + value)
 		}
 	}
 	return text.String()
@@ -145,7 +145,7 @@ func (c *Reconciler) complain(p *pass, failure *provider.Error) {
 func (c *Reconciler) ask(ctx context.Context, p *pass, _ repair.Verdict) error {
 	state, err := c.plugin.State(ctx, v1alpha1.NodeOf(p.Object), p.Object.Progress().RequestID)
 	if err != nil {
-		p.Log.Warn("plugin did not answer", "error", err)
+		p.Log.Warn("no answer received from the plugin", "error", err)
 	}
 	p.Facts = map[provider.State]repair.Plugin{
 		provider.Up: repair.SaysReady, provider.Gone: repair.SaysGone, provider.NoOpinion: repair.SaysNothing,
@@ -169,7 +169,7 @@ func (c *Reconciler) deleteNode(ctx context.Context, p *pass, _ repair.Verdict) 
 	case err != nil && !apierrors.IsNotFound(err):
 		return fmt.Errorf("removing node %s: %w", p.Node.Name, err)
 	}
-	p.Log.Info("node was removed: its machine is gone")
+	p.Log.Info("node removed, its machine no longer exists")
 	p.Node = nil
 	c.Here("janitor/node-deleted")
 	return nil

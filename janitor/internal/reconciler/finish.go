@@ -24,13 +24,13 @@ func (c *Reconciler) end(ctx context.Context, p *pass, v repair.Verdict) error {
 	case repair.Succeed:
 		c.Count(StatusSucceeded)
 		c.Metrics.Took(c.kind.action, since(p.Object, now))
-		p.Log.Info("repair succeeded")
+		p.Log.Info("maintenance succeeded")
 	case repair.SessionOver:
 		c.Count(StatusSessionOver)
-		p.Log.Info("repair was dropped", "why", message)
+		p.Log.Info("maintenance canceled", "why", message)
 	default:
 		c.Count(StatusFailed)
-		p.Log.Warn("repair failed", "reason", reason, "why", message)
+		p.Log.Warn("maintenance failed", "reason", reason, "why", message)
 	}
 	return nil
 }

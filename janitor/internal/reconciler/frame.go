@@ -114,7 +114,7 @@ type Pass[O client.Object, F any] struct {
 func (f *Frame[O, F]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	again, err := f.handle(ctx, req.Name)
 	if errors.Is(err, kube.ErrConflict) {
-		f.Log.Debug("lost a race, reading again", "object", req.Name, "error", err)
+		f.Log.Debug("write conflict detected, reading again", "object", req.Name, "error", err)
 		return ctrl.Result{RequeueAfter: raceWait}, nil
 	}
 	return ctrl.Result{RequeueAfter: again}, err
@@ -141,7 +141,7 @@ func (f *Frame[O, F]) handle(ctx context.Context, name string) (time.Duration, e
 			return again, nil
 		}
 	}
-	return 0, fmt.Errorf("object %s does not come to rest", name)
+	return 0, fmt.Errorf("object %s does not reach a stable state, retrying", name)
 }
 
 // observe reads what a decision depends on; nil when there is no object.
@@ -178,7 +178,7 @@ func (f *Frame[O, F]) NodeOfPass(p *Pass[O, F]) repair.Node {
 // act carries out one step; goOn asks for the next decision.
 func (f *Frame[O, F]) act(ctx context.Context, p *Pass[O, F], v repair.Verdict) (again time.Duration, goOn bool, err error) {
 	if why, on := f.Brake.On(); on && slices.Contains(f.Braked, v.Step) {
-		p.Log.Info("waiting", "why", why)
+		p.Log.Info("maintenance postponed", "why", why)
 		return f.Brake.Wait(), false, nil
 	}
 	if do, own := f.Steps[v.Step]; own {

@@ -55,7 +55,7 @@ type Kind struct {
 func RebootNode() Kind {
 	return Kind{
 		Name: "RebootNode", action: "reboot", announced: rebootReason, needsBoot: true,
-		goal: v1alpha1.ConditionNodeReady, hoped: "was Ready under another boot id", awaits: repair.BootUnchanged,
+		goal: v1alpha1.ConditionNodeReady, hoped: "was Ready with another boot ID", awaits: repair.BootUnchanged,
 		object: func() v1alpha1.Repair { return &v1alpha1.RebootNode{} },
 		list:   func() client.ObjectList { return &v1alpha1.RebootNodeList{} },
 		next:   repair.Reboot,
@@ -70,7 +70,7 @@ func RebootNode() Kind {
 func TerminateNode() Kind {
 	return Kind{
 		Name: "TerminateNode", action: "terminate", announced: terminateReason, forGood: true,
-		goal: v1alpha1.ConditionNodeTerminated, hoped: "and its machine were gone", awaits: repair.MachineThere,
+		goal: v1alpha1.ConditionNodeTerminated, hoped: "and its machine were removed", awaits: repair.MachineThere,
 		object: func() v1alpha1.Repair { return &v1alpha1.TerminateNode{} },
 		list:   func() client.ObjectList { return &v1alpha1.TerminateNodeList{} },
 		next:   repair.Termination,
@@ -88,7 +88,7 @@ func rebooted(object v1alpha1.Repair, node *corev1.Node, _ repair.Reason) (sent,
 	if r, ok := object.(*v1alpha1.RebootNode); ok {
 		r.Status.ObservedBootID = boot
 	}
-	sent = signal(metav1.ConditionTrue, v1alpha1.ReasonBootChanged, "no answer was seen, but the boot id changed")
+	sent = signal(metav1.ConditionTrue, v1alpha1.ReasonBootChanged, "no answer was received, but the boot ID changed")
 	if object.Progress().Signals == 0 {
 		sent = signal(metav1.ConditionUnknown, v1alpha1.ReasonNotNeeded, "the node was rebooted without a signal")
 	}
@@ -97,10 +97,10 @@ func rebooted(object v1alpha1.Repair, node *corev1.Node, _ repair.Reason) (sent,
 
 // terminated is the success of a termination.
 func terminated(object v1alpha1.Repair, _ *corev1.Node, why repair.Reason) (sent, goal metav1.Condition) {
-	sent = signal(metav1.ConditionTrue, v1alpha1.ReasonMachineGone, "no answer was seen, but the machine is gone")
-	goal = metav1.Condition{Reason: v1alpha1.ReasonSucceeded, Message: "the machine of node " + v1alpha1.NodeOf(object) + " is gone, and so is the node"}
+	sent = signal(metav1.ConditionTrue, v1alpha1.ReasonMachineGone, "no answer was received, but the machine no longer exists")
+	goal = metav1.Condition{Reason: v1alpha1.ReasonSucceeded, Message: "the machine of node " + v1alpha1.NodeOf(object) + " and the node no longer exist"}
 	if why == repair.Replaced {
-		goal.Reason, goal.Message = v1alpha1.ReasonReplaced, "another machine has the name "+v1alpha1.NodeOf(object)
+		goal.Reason, goal.Message = v1alpha1.ReasonReplaced, "another machine has the node name "+v1alpha1.NodeOf(object)
 	}
 	return sent, goal
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/nvidia/nvsentinel/janitor/internal/provider"
 )
 
-// TestScripts tells the life of repair objects, crashes included, against a real
+// TestScripts tells the life of maintenance objects, crashes included, against a real
 // API server: of RebootNodes, and in the scripts of that folder of TerminateNodes.
 //
 //	node N [boot=B] [session=S] [taint]  make a Node, quarantined if S is given

@@ -45,8 +45,8 @@ func (k Kind) begin(object v1alpha1.Repair, node *corev1.Node, now time.Time) (f
 	if first = s.StartTime == nil; first {
 		at := metav1.NewTime(now)
 		s.StartTime, s.NodeName = &at, v1alpha1.NodeOf(object)
-		condition(object, now, signal(metav1.ConditionUnknown, v1alpha1.ReasonInitializing, "nothing was sent yet"))
-		condition(object, now, k.reached(metav1.ConditionUnknown, v1alpha1.ReasonInitializing, "nothing was sent yet"))
+		condition(object, now, signal(metav1.ConditionUnknown, v1alpha1.ReasonInitializing, "no signal was sent yet"))
+		condition(object, now, k.reached(metav1.ConditionUnknown, v1alpha1.ReasonInitializing, "no signal was sent yet"))
 		medik8s(object, now, metav1.ConditionTrue, metav1.ConditionUnknown, v1alpha1.ReasonInitializing)
 	}
 	if s.IdempotencyKey != "" || node == nil || k.needsBoot && node.Status.NodeInfo.BootID == "" {

@@ -69,7 +69,7 @@ func NewWatch(config *rest.Config, workers int, now clock.PassiveClock, log *slo
 	}
 	refusals := controller.NewRefusals(now, watched...)
 	return &controller.Watch{
-		Objects: "repair objects", Log: log, Refusals: refusals,
+		Objects: "maintenance objects", Log: log, Refusals: refusals,
 		Unserved: func(ctx context.Context) string { return unserved(ctx, members) },
 		Manager: func(ctx context.Context) (ctrl.Manager, error) {
 			caches := map[client.Object]cache.ByObject{}
@@ -156,7 +156,7 @@ func (f *Frame[O, F]) objectsOf(ctx context.Context, cached client.Reader, node 
 		})
 	}
 	if err != nil {
-		f.Log.Warn("listing a node's objects failed; they are looked at by the clock", "node", node, "error", err)
+		f.Log.Warn("objects of the node not listed, polling them", "node", node, "error", err)
 	}
 	return out
 }

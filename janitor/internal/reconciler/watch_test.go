@@ -136,7 +136,7 @@ func TestARefusedWatchIsNotReady(t *testing.T) {
 	err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {
 		var ok bool
 		ok, why = watch.Synced()
-		return !ok && strings.Contains(why, "Node can not be watched"), nil
+		return !ok && strings.Contains(why, "Node cannot be watched"), nil
 	})
 	if err != nil {
 		t.Errorf("%v; the watch says %q", err, why)

@@ -19,14 +19,14 @@ func (k Kind) outcomeOf(v repair.Verdict, object v1alpha1.Repair) (reason, messa
 	case repair.NodeUnnamed:
 		return v1alpha1.ReasonNodeUnnamed, "spec.nodeName is empty, and no NodeHealthCheck names a node"
 	case repair.GivenUp:
-		return v1alpha1.ReasonTimedOutByNHC, "the object's NodeHealthCheck has given it up"
+		return v1alpha1.ReasonTimedOutByNHC, "the object's NodeHealthCheck has timed it out"
 	case repair.NodeGone:
-		return v1alpha1.ReasonNodeGone, "node " + node + " is absent"
+		return v1alpha1.ReasonNodeGone, "node " + node + " does not exist"
 	}
 	if reason, message := Ended(v.Reason, node); reason != v1alpha1.ReasonTimeout {
 		return reason, message
 	}
-	return v1alpha1.ReasonTimeout, "the time was up before node " + node + " " + k.hoped + lastWords(object)
+	return v1alpha1.ReasonTimeout, "the timeout expired before node " + node + " " + k.hoped + lastWords(object)
 }
 
 // lastWords are why nothing was sent until the end, such as what the provider said to
@@ -37,7 +37,7 @@ func lastWords(object v1alpha1.Repair) string {
 	if s.SignalSentAt != nil || last == nil || last.Status != metav1.ConditionUnknown || last.Message == "" {
 		return ""
 	}
-	return "; last: " + last.Message
+	return ", most recently: " + last.Message
 }
 
 // Ended translates a reason for which any kind of object ends: what is not said
@@ -45,9 +45,9 @@ func lastWords(object v1alpha1.Repair) string {
 func Ended(why repair.Reason, node string) (reason, message string) {
 	switch why { //nolint:exhaustive // only these reasons end an object
 	case repair.AnotherMachine:
-		return v1alpha1.ReasonAnotherMachine, "another machine has the name " + node
+		return v1alpha1.ReasonAnotherMachine, "another machine has the node name " + node
 	case repair.NoSession:
-		return v1alpha1.ReasonSessionOver, "the quarantine session of node " + node + " is over"
+		return v1alpha1.ReasonSessionOver, "the quarantine session of node " + node + " has ended"
 	case repair.OtherSession:
 		return v1alpha1.ReasonSessionOver, "node " + node + " is in another quarantine session"
 	case repair.NodeExcluded:
@@ -55,7 +55,7 @@ func Ended(why repair.Reason, node string) (reason, message string) {
 	case repair.NodeSchedulable:
 		return v1alpha1.ReasonSessionOver, "node " + node + " is schedulable again"
 	}
-	return v1alpha1.ReasonTimeout, "the time was up while node " + node + " was waited for"
+	return v1alpha1.ReasonTimeout, "the timeout expired while node " + node + " was pending"
 }
 
 // waiting shows in the conditions what an object waits for and says whether
@@ -65,13 +65,13 @@ func (k Kind) waiting(object v1alpha1.Repair, node *corev1.Node, v repair.Verdic
 	switch v.Reason { //nolint:exhaustive // the others need no words
 	case repair.Busy:
 		return condition(object, now, k.waits(object, v1alpha1.ReasonBusy,
-			"node "+name+" is claimed by the repair object with uid "+NodeFacts(node).Claim))
+			"node "+name+" is claimed by the maintenance object with uid "+NodeFacts(node).Claim))
 	case repair.SessionUnknown:
 		return condition(object, now, k.waits(object, v1alpha1.ReasonSessionUnknown,
-			"no signal is sent: the store cannot tell of all faults of the session of node "+name+", see its annotation "+nodemark.UnknownAnnotation))
+			"no signal is sent: the store does not show the state of all faults in the quarantine session of node "+name+", see its annotation "+nodemark.UnknownAnnotation))
 	case repair.MarksLifted:
 		return condition(object, now, k.waits(object, v1alpha1.ReasonMarksLifted,
-			"no signal is sent: somebody lifted the cordon or a taint of the session of node "+name+", and fault-quarantine has not restored it yet"))
+			"no signal is sent: another client removed the cordon or a taint of the quarantine session of node "+name+", and fault-quarantine has not restored it yet"))
 	case repair.Manual:
 		return condition(object, now, metav1.Condition{
 			Type: v1alpha1.ConditionManualMode, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonOutsideActorRequired,

@@ -34,7 +34,7 @@ func TestTimeoutKeepsTheLastWords(t *testing.T) {
 		tt.before(object)
 		kind := RebootNode()
 		reason, message := kind.outcomeOf(repair.Verdict{Step: repair.Fail, Reason: repair.TimeUp}, object)
-		if want := "the time was up before node gpu-1 " + kind.hoped + tt.want; reason != v1alpha1.ReasonTimeout || message != want {
+		if want := "the timeout expired before node gpu-1 " + kind.hoped + tt.want; reason != v1alpha1.ReasonTimeout || message != want {
 			t.Errorf("%s: %s %q, want %q", name, reason, message, want)
 		}
 	}

@@ -99,7 +99,7 @@ func TestAFinalizerHoldsAPod(t *testing.T) {
 	s.fault("r1", "r1")
 	s.mark("r1")
 	s.wantEviction("r1", record.EvictionSucceeded)
-	s.wantProgress("r1", "left to the repair: "+s.ns+"/held (still there after its grace period)")
+	s.wantProgress("r1", "left to the remediation: "+s.ns+"/held (not terminated after its grace period)")
 	s.wantEvent("Warning PodsLeftToRepair", s.ns+"/held")
 	if gone, going := s.leaving(s.ns, "held"); gone || !going {
 		t.Errorf("the pod is gone: %t, going: %t; want it held by its finalizer", gone, going)

@@ -97,7 +97,7 @@ func (c *Cluster) Synced() (ok bool, detail string) {
 		"nodes": c.nodeInformer, "pods": c.podInformer, "disruption budgets": c.budgetInformer,
 	} {
 		if !i.HasSynced() {
-			return false, "cache of " + name + " is not filled"
+			return false, "cache of " + name + " is not synced"
 		}
 	}
 	return true, ""

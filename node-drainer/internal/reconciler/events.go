@@ -42,7 +42,7 @@ const (
 func (rc *Reconciler) report(seen facts, step decision.Step) {
 	rc.metrics.stepped(step)
 	if len(step.Updates) > 0 || len(step.Pods) > 0 {
-		rc.log.Info("drain step", "node", seen.name, "session", step.Session, "step", string(step.Kind),
+		rc.log.Info("drain step completed", "node", seen.name, "session", step.Session, "step", string(step.Kind),
 			"reason", string(step.Why), "pods", len(step.Pods), "left", step.Left, "records", len(step.Updates))
 	}
 	if step.Kind == decision.Finish && step.Why == decision.PodsGone {
@@ -83,14 +83,14 @@ func (rc *Reconciler) warnings(step decision.Step) []event {
 	var out []event
 	if len(step.Lost) > 0 {
 		out = append(out, event{podsLost, fmt.Sprintf(
-			"pods that are not ready or do not end hold the drain no longer, a repair of the machine ends them: %s, session %s",
+			"Pods that are not ready or do not terminate no longer block the drain, the remediation of the machine terminates them: %s, quarantine session %s",
 			named(step.Lost), step.Session)})
 	}
 	for _, b := range step.Blocked {
-		e := event{drainBlocked, rc.blockedBy(b) + "; the drain status of the record names the pods, session " + step.Session}
+		e := event{drainBlocked, rc.blockedBy(b) + ". The drain status of the record lists the Pods, quarantine session " + step.Session}
 		if step.Kind == decision.LeaveAlone {
 			e = event{podsLeftAlone, fmt.Sprintf(
-				"pods that came back to the cordoned node after %d evictions are left alone, as those of DaemonSets: %s, session %s",
+				"Pods that returned to the cordoned node after %d evictions are ignored, as those of DaemonSets: %s, quarantine session %s",
 				rc.config.Policy.Returns, named(b.By), step.Session)}
 		}
 		out = append(out, e)
@@ -101,18 +101,18 @@ func (rc *Reconciler) warnings(step decision.Step) []event {
 func (rc *Reconciler) blockedBy(b decision.Blocked) string {
 	switch b.Why { //nolint:exhaustive // no other reason blocks a drain
 	case decision.BudgetBlocked:
-		return strings.TrimSuffix("disruption budgets refuse evictions: "+named(b.By), ": ")
+		return strings.TrimSuffix("Disruption budgets block evictions: "+named(b.By), ": ")
 	case decision.SeveralBudgets:
-		return "pods have several disruption budgets, which the eviction API does not support; all but one have to go: " +
+		return "Pods have several disruption budgets, which the eviction API does not support. Remove all but one: " +
 			named(b.By)
 	case decision.EvictionErrored:
-		return "evictions fail"
+		return "Evictions fail"
 	case decision.PodsReturn:
-		return "pods are put back on the node after every eviction, by controllers of kind " + named(b.By)
+		return "Pods are recreated on the node after every eviction, by controllers of kind " + named(b.By)
 	case decision.NeverCompletes:
-		return "the drain waits for the completion of pods whose controllers never let them complete, of kind " + named(b.By)
+		return "The drain waits for Pods that never complete, with controllers of kind " + named(b.By)
 	case decision.AwaitingCompletion:
-		return fmt.Sprintf("pods have not completed within %s of the fault", rc.config.Policy.Overdue)
+		return fmt.Sprintf("Pods have not completed within %s of the fault", rc.config.Policy.Overdue)
 	}
 	return string(b.Why)
 }
@@ -129,17 +129,17 @@ func named(names []string) string {
 func announcement(v decision.View, step decision.Step) event {
 	switch {
 	case step.Kind == decision.Start:
-		return event{drainStarted, "pods have to leave the node, session " + step.Session}
+		return event{drainStarted, "Started draining the node, quarantine session " + step.Session}
 	case step.Kind == decision.Finish && step.Why == decision.PodsGone && wasRunning(v, step):
-		return event{drainSucceeded, "no pod that had to leave the node is left, session " + step.Session}
+		return event{drainSucceeded, "Finished draining the node, quarantine session " + step.Session}
 	case step.Kind == decision.Cancel && wasRunning(v, step):
 		return event{drainCancelled, step.Updates[0].Status.Message + ", record " + step.Updates[0].ID}
 	case step.Kind == decision.Wait && step.Why == decision.NewerVersion:
-		return event{newerVersion, "a fault of the node is for a newer version of node-drainer to drain for, see docs/tasks/upgrade.md; session " + step.Session}
+		return event{newerVersion, "A fault of the node requires a newer version of node-drainer, see docs/tasks/upgrade.md, quarantine session " + step.Session}
 	case step.Kind == decision.Wait && step.Why == decision.AwaitingCompletion:
-		return event{awaitingCompletion, "pods may complete before the node is repaired, session " + step.Session}
+		return event{awaitingCompletion, "Pods can complete before the node is remediated, quarantine session " + step.Session}
 	case step.Kind == decision.Wait && step.Why == decision.AwaitingDeadline:
-		return event{awaitingDeadline, "pods may complete until they are deleted, session " + step.Session}
+		return event{awaitingDeadline, "Pods can complete until they are deleted, quarantine session " + step.Session}
 	}
 	return event{}
 }

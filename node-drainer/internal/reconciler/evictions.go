@@ -27,7 +27,7 @@ const callLimit = 30 * time.Second
 
 // errSessionOver means that the Node stopped bearing the session between two
 // evictions of one step.
-var errSessionOver = errors.New("the session is over")
+var errSessionOver = errors.New("the quarantine session has ended")
 
 // evictor takes pods away, several at once.
 type evictor struct {
@@ -59,7 +59,7 @@ func (e *evictor) takeAway(ctx context.Context, seen facts, step decision.Step) 
 		})
 	}
 	if err := group.Wait(); err != nil && !errors.Is(err, errSessionOver) {
-		return fmt.Errorf("taking pods off node %s: %w", seen.name, err)
+		return fmt.Errorf("removing Pods from node %s: %w", seen.name, err)
 	}
 	return nil
 }
@@ -71,7 +71,7 @@ func (e *evictor) one(ctx context.Context, seen facts, step decision.Step, pod *
 	fenced, release := lease.Fence(ctx)
 	defer release()
 	if err := fenced.Err(); err != nil {
-		return fmt.Errorf("leading no more: %w", err)
+		return fmt.Errorf("losing the leadership: %w", err)
 	}
 	if why, on := e.brake.On(); on {
 		return retry.Park(e.brake.Wait(), why)
@@ -93,7 +93,7 @@ func (e *evictor) one(ctx context.Context, seen facts, step decision.Step, pod *
 	t.At = now
 	seen.notes.note(pod, t)
 	e.metrics.tookAway(step.Kind, t.Result, now.Sub(began))
-	e.log.Debug("took a pod away", "node", seen.name, "namespace", pod.Namespace, "pod", pod.Name,
+	e.log.Debug("pod removal requested", "node", seen.name, "namespace", pod.Namespace, "pod", pod.Name,
 		"step", string(step.Kind), "result", string(t.Result), "message", t.Message)
 	return nil
 }

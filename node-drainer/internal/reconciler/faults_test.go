@@ -57,7 +57,7 @@ func TestANodeIsDeletedInMidDrainAndComesBack(t *testing.T) {
 	if err := s.cluster.DeleteNode(t.Context(), s.node); err != nil {
 		t.Fatal(err)
 	}
-	// An eviction that was under way at the deletion is nobody's fault: the
+	// An eviction that was in progress at the deletion is nobody's fault: the
 	// budget holds the pod until every later look finds the Node gone.
 	s.look()
 	s.dropBudget("web")
@@ -257,7 +257,7 @@ func TestAClockThatJumps(t *testing.T) {
 		return nil
 	})
 	if _, going := s.leaving(batch, "job"); going {
-		t.Error("the deadline came although the clock was set back")
+		t.Error("the deadline came although the clock was reset")
 	}
 	w.by.Store(int64(24 * time.Hour))
 	s.loop.Load().Enqueue(s.node)

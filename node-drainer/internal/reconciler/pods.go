@@ -27,7 +27,7 @@ func pack(pod *corev1.Pod) (*kube.Packed, error) {
 	facts.Namespace, facts.Name, facts.ResourceVersion, facts.Spec.NodeName = "", "", "", ""
 	raw, err := facts.Marshal()
 	if err != nil {
-		return nil, fmt.Errorf("packing pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		return nil, fmt.Errorf("encoding pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	p.Node, p.Raw = pod.Spec.NodeName, raw
 	return p, nil
@@ -37,7 +37,7 @@ func pack(pod *corev1.Pod) (*kube.Packed, error) {
 func unpack(p *kube.Packed) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
 	if err := pod.Unmarshal(p.Raw); err != nil {
-		return nil, fmt.Errorf("unpacking pod %s/%s: %w", p.Namespace, p.Name, err)
+		return nil, fmt.Errorf("decoding pod %s/%s: %w", p.Namespace, p.Name, err)
 	}
 	pod.Namespace, pod.Name, pod.ResourceVersion, pod.Spec.NodeName = p.Namespace, p.Name, p.Version, p.Node
 	return pod, nil

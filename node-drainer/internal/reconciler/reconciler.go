@@ -100,7 +100,7 @@ func (rc *Reconciler) Handle(ctx context.Context, node string) error {
 	}
 	notes := rc.tracker.open(node)
 	if !rc.config.DryRun && rc.cluster.session(node) != "" && rc.cordons.standBack(ctx, node, notes) {
-		return retry.Park(decision.StandBackFor, "the faults of other nodes are judged and marked first")
+		return retry.Park(decision.StandBackFor, "the faults of other nodes are evaluated and quarantined first")
 	}
 	for range maxSteps {
 		step, ends, err := rc.step(ctx, node, notes)
@@ -293,6 +293,6 @@ func (rc *Reconciler) logRehearsed(seen facts, step decision.Step) {
 		return
 	}
 	seen.notes.announced[key] = true
-	rc.log.Info("dry run: drain step not taken", "node", seen.name, "session", step.Session, "step", string(step.Kind),
+	rc.log.Info("drain step skipped in dry run", "node", seen.name, "session", step.Session, "step", string(step.Kind),
 		"reason", string(step.Why), "pods", len(step.Pods), "left", step.Left, "label", string(step.Label))
 }

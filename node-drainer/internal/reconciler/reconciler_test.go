@@ -134,7 +134,7 @@ func TestAManualReleaseStopsADrain(t *testing.T) {
 		n.Spec.Unschedulable = false
 		nodemark.Annotate(n, nodemark.LiftedByAnnotation, "alice")
 	})
-	// An eviction that was under way at the release is nobody's fault: the
+	// An eviction that was in progress at the release is nobody's fault: the
 	// budget holds the pod until every later look knows of the release.
 	s.look()
 	s.dropBudget("web")
@@ -252,7 +252,7 @@ func TestDryRunWritesNothing(t *testing.T) {
 		t.Errorf("a dry run wrote:\nbefore %s\nafter  %s", before, after)
 	}
 	if _, going := s.leaving(s.ns, "a"); going {
-		t.Error("a dry run took a pod away")
+		t.Error("a dry run pod removal requested")
 	}
 	s.restart(func(c *reconciler.Config) { c.DryRun = false })
 	s.wantEviction("r1", record.EvictionSucceeded)

@@ -114,7 +114,7 @@ func (c *Reconciler) step(ctx context.Context, o *v1alpha1.HealthEventRemediatio
 	case bridge.Guard:
 		o.Finalizers = append(o.Finalizers, v1alpha1.Finalizer)
 		if err := c.Live.Update(ctx, o); err != nil {
-			return false, fmt.Errorf("guarding HealthEventRemediation %s: %w", o.Name, err)
+			return false, fmt.Errorf("adding the finalizer to HealthEventRemediation %s: %w", o.Name, err)
 		}
 		c.here("node-health-check/guarded")
 		return true, nil
@@ -158,7 +158,7 @@ func (c *Reconciler) report(ctx context.Context, o *v1alpha1.HealthEventRemediat
 		return errors.Join(err, c.write(ctx, o, d))
 	}
 	c.here("node-health-check/reported")
-	c.Log.Info("node is reported as a health event", "node", fault.GetNodeName(), "remediation", o.Name, "event", fault.GetId(), "strategy", fault.GetProcessingStrategy())
+	c.Log.Info("health event of the node reported", "node", fault.GetNodeName(), "remediation", o.Name, "event", fault.GetId(), "strategy", fault.GetProcessingStrategy())
 	o.Status.EventID = fault.GetId()
 	return c.write(ctx, o, bridge.Decide(o, node))
 }
@@ -169,7 +169,7 @@ func (c *Reconciler) recover(ctx context.Context, o *v1alpha1.HealthEventRemedia
 	err := c.publish(ctx, bridge.Recovery(o))
 	var refused *report.Refused
 	if errors.As(err, &refused) && o.Status.EventID == "" {
-		c.Log.Warn("a recovery is refused, as its fault was: the object goes without", "remediation", o.Name, "error", err)
+		c.Log.Warn("recovery refused like its fault, object released without it", "remediation", o.Name, "error", err)
 		err = nil
 	}
 	if err != nil {
@@ -178,7 +178,7 @@ func (c *Reconciler) recover(ctx context.Context, o *v1alpha1.HealthEventRemedia
 	c.here("node-health-check/recovered")
 	o.Finalizers = slices.DeleteFunc(o.Finalizers, func(f string) bool { return f == v1alpha1.Finalizer })
 	if err := c.Live.Update(ctx, o); err != nil {
-		return fmt.Errorf("letting HealthEventRemediation %s go: %w", o.Name, err)
+		return fmt.Errorf("removing the finalizer from HealthEventRemediation %s: %w", o.Name, err)
 	}
 	return nil
 }
@@ -202,7 +202,7 @@ func (c *Reconciler) publish(ctx context.Context, e *protos.HealthEvent) error {
 	err := report.Sender{Connector: c.Connector}.One(ctx, e)
 	c.Metrics.count(e, err)
 	if err != nil {
-		err = fmt.Errorf("handing an event of node %s to the connector, to be tried again: %w", e.GetNodeName(), err)
+		err = fmt.Errorf("sending an event of node %s to the connector, with a retry: %w", e.GetNodeName(), err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

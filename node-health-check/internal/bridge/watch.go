@@ -46,7 +46,7 @@ func (c *Reconciler) Watch(mgr ctrl.Manager) error {
 func (c *Reconciler) ofNode(ctx context.Context, node client.Object) []reconcile.Request {
 	list := &v1alpha1.HealthEventRemediationList{}
 	if err := c.cached.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		c.Log.Warn("listing the HealthEventRemediations failed; their conditions are behind until the next change", "node", node.GetName(), "error", err)
+		c.Log.Warn("HealthEventRemediations not listed, their conditions are outdated until the next change", "node", node.GetName(), "error", err)
 		return nil
 	}
 	var out []reconcile.Request

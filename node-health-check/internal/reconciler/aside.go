@@ -25,7 +25,7 @@ const asideRetry = time.Minute
 // metric and its status, and in the log. Nothing is done for its nodes, and the other
 // checks do not wait for it.
 func (c *Reconciler) setAside(ctx context.Context, raw *unstructured.Unstructured, problem error) (ctrl.Result, error) {
-	message := fmt.Sprintf("%v; nothing is done for the check's nodes until the field is corrected", problem)
+	message := fmt.Sprintf("%v. No action is taken for the check's nodes until the field is corrected", problem)
 	c.mu.Lock()
 	c.tell(raw, []triage.Notice{{Key: message, Warning: true, Reason: triage.NoticeDisabled, Message: v1alpha1.ReasonSpecInvalid + ": " + message}})
 	c.Metrics.setAside(raw.GetName())
@@ -36,14 +36,14 @@ func (c *Reconciler) setAside(ctx context.Context, raw *unstructured.Unstructure
 	}
 	text, err := json.Marshal(map[string]any{"status": patch})
 	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("encoding the status of a check that can not be decoded: %w", err)
+		return ctrl.Result{}, fmt.Errorf("encoding the status of an undecodable check: %w", err)
 	}
 	err = c.Live.Status().Patch(ctx, raw, client.RawPatch(types.MergePatchType, text))
 	switch {
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsNotFound(err), apierrors.IsBadRequest(err):
 		// The status can not say it; the Event and the metric do.
 	case err != nil:
-		return ctrl.Result{}, fmt.Errorf("writing the status of a check that can not be decoded: %w", err)
+		return ctrl.Result{}, fmt.Errorf("writing the status of an undecodable check: %w", err)
 	}
 	return ctrl.Result{RequeueAfter: asideRetry}, nil
 }

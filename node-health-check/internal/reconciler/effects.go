@@ -107,9 +107,9 @@ func (c *Reconciler) absent(ctx context.Context, o *observation, node string) er
 		err := c.Live.Get(ctx, types.NamespacedName{Namespace: s.Template.Namespace, Name: s.Name(node)}, there)
 		switch {
 		case err == nil && factsOf(there, o.Check.UID).Owned:
-			return fmt.Errorf("the lease is kept: %s %s is there, and the cache does not show it yet", s.Kind.Kind, there.GetName())
+			return fmt.Errorf("keeping the lease: %s %s exists, but is not in the cache yet", s.Kind.Kind, there.GetName())
 		case err != nil && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err):
-			return fmt.Errorf("looking for %s %s before the lease is dropped: %w", s.Kind.Kind, s.Name(node), err)
+			return fmt.Errorf("reading %s %s before the release of the lease: %w", s.Kind.Kind, s.Name(node), err)
 		}
 	}
 	return nil
@@ -123,7 +123,7 @@ func (c *Reconciler) begin(ctx context.Context, o *observation, out *triage.Outc
 	err := c.Claims.Take(ctx, a.Of, triage.Holder(o.Check.Name), a.LeaseFor, o.leases[a.Node])
 	if taken, is := nodelease.Taken(err); is {
 		out.Skipped = string(triage.HoldLease)
-		c.Log.Info("lease is taken", "check", o.Check.Name, "node", a.Node, "holder", taken.Holder)
+		c.Log.Info("lease acquired", "check", o.Check.Name, "node", a.Node, "holder", taken.Holder)
 		return
 	}
 	if out.Err = err; err != nil {
@@ -143,7 +143,7 @@ func (c *Reconciler) begin(ctx context.Context, o *observation, out *triage.Outc
 		c.found(ctx, o, object, out)
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
 		// This object is refused, whatever is done for other nodes.
-		out.Hold, out.Skipped = triage.HoldRefused, "the API server refuses "+object.GetKind()+" "+object.GetName()+": "+err.Error()
+		out.Hold, out.Skipped = triage.HoldRefused, "the API server rejects "+object.GetKind()+" "+object.GetName()+": "+err.Error()
 	default:
 		out.Err = fmt.Errorf("creating %s %s: %w", object.GetKind(), object.GetName(), err)
 	}
@@ -154,14 +154,14 @@ func (c *Reconciler) begin(ctx context.Context, o *observation, out *triage.Outc
 func (c *Reconciler) changed(ctx context.Context, o *observation, name string) (string, error) {
 	n, err := kube.ReadNode(ctx, c.Claims.Client, name)
 	if errors.Is(err, kube.ErrGone) {
-		return "the node is gone", nil
+		return "the node no longer exists", nil
 	}
 	if err != nil {
 		return "", err
 	}
 	now := c.Clock.Now()
 	if found := triage.Classify(n.Status.Conditions, o.Check.Spec.UnhealthyConditions, now); found.Health != triage.Unhealthy {
-		return "the node is " + string(found.Health) + " by now", nil
+		return "the node is " + string(found.Health) + " now", nil
 	}
 	// The lease is ours by now, and of the control plane's nodes the pass has taken care.
 	unleased := o.View
@@ -174,12 +174,12 @@ func (c *Reconciler) found(ctx context.Context, o *observation, wanted *unstruct
 	there := &unstructured.Unstructured{}
 	there.SetGroupVersionKind(wanted.GroupVersionKind())
 	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(wanted), there); err != nil {
-		out.Err = fmt.Errorf("reading %s %s, which is there already: %w", wanted.GetKind(), wanted.GetName(), err)
+		out.Err = fmt.Errorf("reading the existing %s %s: %w", wanted.GetKind(), wanted.GetName(), err)
 		return
 	}
 	facts := factsOf(there, o.Check.UID)
 	if !facts.Owned {
-		out.Hold, out.Skipped = triage.HoldForeign, there.GetKind()+" "+there.GetName()+" was not made by this check, and is waited for until it is gone"
+		out.Hold, out.Skipped = triage.HoldForeign, there.GetKind()+" "+there.GetName()+" was not created by this check, waiting for its deletion"
 		return
 	}
 	out.Made, out.Found = &facts, true

@@ -21,7 +21,7 @@ import (
 func (w *world) failing(name, why string) v1alpha1.NodeHealthCheckStatus {
 	w.t.Helper()
 	s := w.settle(name, "the failure is reported", func(s v1alpha1.NodeHealthCheckStatus) bool {
-		return strings.Contains(s.Reason, "beginning a remediation failed for 1 nodes") && strings.Contains(s.Reason, why)
+		return strings.Contains(s.Reason, "starting a remediation failed for 1 nodes") && strings.Contains(s.Reason, why)
 	})
 	if c := s.Conditions[0]; c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, why) {
 		w.t.Errorf("condition %+v", c)
@@ -123,7 +123,7 @@ func TestAPassThatDecidesNothing(t *testing.T) {
 		})
 	}, nil)
 	w.settle(name, "it is reported", func(s v1alpha1.NodeHealthCheckStatus) bool {
-		return strings.HasPrefix(s.Reason, "Nothing could be decided in the last pass") && strings.Contains(s.Reason, "played by the test")
+		return strings.HasPrefix(s.Reason, "The last evaluation") && strings.Contains(s.Reason, "played by the test")
 	})
 	testkit.Until(t, patience, func() bool {
 		events := w.told(name)
@@ -155,7 +155,7 @@ func TestRefusedObjectsAreReportedOnce(t *testing.T) {
 		})
 	}, nil)
 	s := w.settle(name, "three are refused", func(s v1alpha1.NodeHealthCheckStatus) bool {
-		return strings.HasSuffix(s.Reason, "; 3 wait: the API server refuses the remediation object")
+		return strings.HasSuffix(s.Reason, "; 3 wait: the API server rejects the remediation object")
 	})
 	for _, u := range s.UnhealthyNodes {
 		if !strings.Contains(u.Waiting, "RebootNode "+u.Name) {

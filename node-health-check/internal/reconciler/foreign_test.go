@@ -60,7 +60,7 @@ func (w *world) move(node, pool string) {
 func waits(node string) func(v1alpha1.NodeHealthCheckStatus) bool {
 	return func(s v1alpha1.NodeHealthCheckStatus) bool {
 		return len(s.UnhealthyNodes) == 1 && s.UnhealthyNodes[0].Name == node && len(s.UnhealthyNodes[0].Remediations) == 0 &&
-			strings.Contains(s.UnhealthyNodes[0].Waiting, "RebootNode "+node+" ") && strings.Contains(s.Reason, "1 wait: a remediation object that is not the check's own")
+			strings.Contains(s.UnhealthyNodes[0].Waiting, "RebootNode "+node+" ") && strings.Contains(s.Reason, "1 pending: a remediation object of another owner exists")
 	}
 }
 
@@ -83,7 +83,7 @@ func (w *world) warned(name string) {
 	w.t.Helper()
 	testkit.Until(w.t, patience, func() bool {
 		for _, e := range w.told(name) {
-			if e.Type == corev1.EventTypeWarning && e.Reason == "RemediationSkipped" && strings.Contains(e.Message, "was not made by this check") {
+			if e.Type == corev1.EventTypeWarning && e.Reason == "RemediationSkipped" && strings.Contains(e.Message, "was not created by this check") {
 				return true
 			}
 		}

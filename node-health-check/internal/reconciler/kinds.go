@@ -48,7 +48,7 @@ func (k *kinds) namespaced(kind schema.GroupVersionKind) (bool, error) {
 		return false, fmt.Errorf("%s: %w", kind, errNoKind)
 	}
 	if err != nil {
-		return false, fmt.Errorf("asking what the API server serves of %s: %w", kind, err)
+		return false, fmt.Errorf("discovering the resource of %s: %w", kind, err)
 	}
 	return mapping.Scope.Name() == meta.RESTScopeNameNamespace, nil
 }
@@ -89,7 +89,7 @@ func (k *kinds) follow(ctx context.Context, kind schema.GroupVersionKind, templa
 		k.followed[kind] = true
 	}
 	if _, err := k.cache.GetInformer(ctx, object); err != nil {
-		return fmt.Errorf("filling the cache of %s objects: %w", kind.Kind, err)
+		return fmt.Errorf("syncing the cache of %s objects: %w", kind.Kind, err)
 	}
 	return nil
 }

@@ -107,7 +107,7 @@ func (c *Reconciler) remediations(ctx context.Context, o *observation) error {
 			o.Unread[kind] = true
 			o.Problem = &triage.Problem{
 				Reason: v1alpha1.ReasonTemplateNotFound, Retry: true,
-				Message: fmt.Sprintf("%s objects can not be read: %v", kind.Kind, err),
+				Message: fmt.Sprintf("%s objects cannot be read: %v", kind.Kind, err),
 			}
 			continue
 		}
@@ -154,7 +154,7 @@ func (c *Reconciler) recent(ctx context.Context, o *observation, kinds map[schem
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("reading %s %s, which was made a moment ago: %w", id.kind.Kind, id.name, err)
+			return fmt.Errorf("reading the recently created %s %s: %w", id.kind.Kind, id.name, err)
 		}
 		o.Remediations = append(o.Remediations, factsOf(now, o.Check.UID))
 	}

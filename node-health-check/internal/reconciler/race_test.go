@@ -131,7 +131,7 @@ func (r *races) claimed(lease string) {
 	}
 }
 
-// repair does what fault-remediation does before it creates a repair object, and
+// repair does what fault-remediation does before it creates a maintenance object, and
 // creates it. The node is not in quarantine, which would keep the checks off too.
 func (r *races) repair(node *corev1.Node) {
 	ctx := r.t.Context()

@@ -205,7 +205,7 @@ func failures(outcomes []triage.Outcome) error {
 		}
 	}
 	if len(all) > shownErrors {
-		return fmt.Errorf("%d of %d acts failed, to be decided about again: %w", len(all), len(outcomes), errors.Join(all[:shownErrors]...))
+		return fmt.Errorf("retrying %d of %d actions that failed: %w", len(all), len(outcomes), errors.Join(all[:shownErrors]...))
 	}
 	return errors.Join(all...)
 }

@@ -247,7 +247,7 @@ func TestTemplatesThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// An object that the API server refuses, and one whose name is taken, keep no other
+// An object that the API server rejects, and one whose name is taken, keep no other
 // node from its remediation; a foreign object is left as it is.
 func TestANodeThatFailsAlone(t *testing.T) {
 	w := newWorld(t, "alone")

@@ -34,7 +34,7 @@ func TestARefusedWatchIsNotReady(t *testing.T) {
 	}, nil)
 	testkit.Until(t, patience, func() bool {
 		ok, why := w.watch.Synced()
-		return !ok && strings.Contains(why, "Lease can not be watched")
+		return !ok && strings.Contains(why, "Lease cannot be watched")
 	})
 	w.fall(a)
 	w.settle(name, "it works on", remediations(1))

@@ -21,7 +21,7 @@ func rival(ctx context.Context, c kubernetes.Interface, now time.Time) (string, 
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, rivalLease).String(),
 	})
 	if err != nil {
-		return "", fmt.Errorf("looking for another operator of NodeHealthChecks: %w", err)
+		return "", fmt.Errorf("checking for another operator of NodeHealthChecks: %w", err)
 	}
 	for _, l := range leases.Items {
 		holder := ptr.Deref(l.Spec.HolderIdentity, "")

@@ -42,7 +42,7 @@ type mapper struct {
 func (m *mapper) enqueue(ctx context.Context, q queue, after time.Duration, matters func(*v1alpha1.NodeHealthCheck) bool) {
 	list := &v1alpha1.NodeHealthCheckList{}
 	if err := m.checks.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		m.log.Warn("listing the checks failed; they are looked at by the clock", "error", err)
+		m.log.Warn("checks not listed, polling them", "error", err)
 		return
 	}
 	for i := range list.Items {

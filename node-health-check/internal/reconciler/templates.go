@@ -92,11 +92,11 @@ func (c *Reconciler) step(ctx context.Context, ref v1alpha1.TemplateReference) (
 		namespaced, err := c.kinds.namespaced(needed)
 		switch {
 		case isNoKind(err):
-			return triage.Step{}, missing(ref, fmt.Sprintf("the API server serves no %s of %s", needed.Kind, needed.GroupVersion())), nil
+			return triage.Step{}, missing(ref, fmt.Sprintf("the API server does not serve %s of %s", needed.Kind, needed.GroupVersion())), nil
 		case err != nil:
 			return triage.Step{}, nil, err
 		case namespaced && ref.Namespace == "":
-			return triage.Step{}, missing(ref, "no namespace is provided, and "+needed.Kind+" objects have one"), nil
+			return triage.Step{}, missing(ref, "no namespace is set, but "+needed.Kind+" objects are namespaced"), nil
 		case !namespaced:
 			ref.Namespace = ""
 		}
@@ -144,7 +144,7 @@ func ambiguous(steps []triage.Step) *triage.Problem {
 		for _, b := range steps[i+1:] {
 			if a.Kind == b.Kind && (!a.Multiple || !b.Multiple) {
 				return &triage.Problem{Reason: v1alpha1.ReasonTemplateInvalid, Message: fmt.Sprintf(
-					"templates %s and %s are both of kind %s, whose remediator does not say that it supports several (annotation %s)",
+					"templates %s and %s are both of kind %s, whose remediator does not declare support for several templates (annotation %s)",
 					a.Template.Name, b.Template.Name, a.Template.Kind, v1alpha1.MultipleTemplatesAnnotation)}
 			}
 		}

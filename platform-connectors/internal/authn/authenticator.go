@@ -208,12 +208,12 @@ func Bearer(ctx context.Context, header string) (token string, given bool, err e
 	case len(values) == 0:
 		return "", false, nil
 	case len(values) > 1:
-		return "", false, denied(codes.Unauthenticated, reasonMalformed, "the request has %d authorization headers: send one", len(values))
+		return "", false, denied(codes.Unauthenticated, reasonMalformed, "the request has %d authorization headers: send exactly one", len(values))
 	}
 	scheme, token, ok := strings.Cut(values[0], " ")
 	if token = strings.TrimSpace(token); !ok || !strings.EqualFold(scheme, "bearer") || token == "" {
 		return "", false, denied(codes.Unauthenticated, reasonMalformed,
-			"the authorization header is not \"Bearer <token>\": is the publisher's token file empty?")
+			"the authorization header is not \"Bearer <token>\": check that the token file of the publisher is not empty")
 	}
 	return token, true, nil
 }
@@ -247,9 +247,9 @@ func OpenOwners(path string, log *slog.Logger) (*OwnersFile, error) {
 		return nil, err
 	}
 	if err != nil {
-		log.Error("the owners of checks cannot be read; they are learned again", "file", path, "error", err)
+		log.Error("check owners unreadable, owners are recorded again", "file", path, "error", err)
 		if err := os.Rename(path, path+".damaged"); err != nil {
-			return nil, fmt.Errorf("setting the damaged owners of checks aside: %w", err)
+			return nil, fmt.Errorf("moving the unreadable check owners to a backup file: %w", err)
 		}
 		return o, nil
 	}
@@ -268,7 +268,7 @@ func (o *OwnersFile) Change(ask func(*authz.Owners) (learned bool, err error)) e
 		return err
 	}
 	if _, err := durable.Save(o.path, ownersDocument{ownersVersion, next}); err != nil {
-		return denied(codes.Unavailable, reasonOwners, "the owner of a new check could not be kept on disk, send again: %v", err)
+		return denied(codes.Unavailable, reasonOwners, "storing the owner of a new check failed, retry the request: %v", err)
 	}
 	o.owners = next
 	return nil

@@ -31,16 +31,16 @@ type Peers struct{ Log *slog.Logger }
 func (p Peers) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	user, err := userOf(conn)
 	if err != nil {
-		p.Log.Warn("the kernel does not tell who connects", "error", err)
+		p.Log.Warn("peer credentials unavailable", "error", err)
 		return conn, anonymous{}, nil
 	}
-	p.Log.Debug("a publisher connects", "uid", user.UID, "gid", user.GID, "pid", user.PID)
+	p.Log.Debug("publisher connected", "uid", user.UID, "gid", user.GID, "pid", user.PID)
 	return conn, user, nil
 }
 
 // ClientHandshake is not for a server.
 func (Peers) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return nil, nil, errors.New("unix peer credentials are for servers")
+	return nil, nil, errors.New("unix peer credentials are available on servers only")
 }
 
 // Info describes the credentials.

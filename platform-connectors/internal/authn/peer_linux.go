@@ -19,17 +19,17 @@ func userOf(conn net.Conn) (User, error) {
 	}
 	raw, err := socket.SyscallConn()
 	if err != nil {
-		return User{}, fmt.Errorf("reaching the socket: %w", err)
+		return User{}, fmt.Errorf("accessing the socket: %w", err)
 	}
 	var cred *syscall.Ucred
 	var failure error
 	if err := raw.Control(func(fd uintptr) {
 		cred, failure = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
 	}); err != nil {
-		return User{}, fmt.Errorf("reaching the socket: %w", err)
+		return User{}, fmt.Errorf("accessing the socket: %w", err)
 	}
 	if failure != nil {
-		return User{}, fmt.Errorf("reading the peer's credentials: %w", failure)
+		return User{}, fmt.Errorf("reading the peer credentials: %w", failure)
 	}
 	local := credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}
 	return User{CommonAuthInfo: local, UID: cred.Uid, GID: cred.Gid, PID: cred.Pid}, nil

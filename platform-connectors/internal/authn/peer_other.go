@@ -9,5 +9,5 @@ import (
 
 // userOf knows no way on this system.
 func userOf(net.Conn) (User, error) {
-	return User{}, errors.New("peer credentials are read on Linux only")
+	return User{}, errors.New("peer credentials are available on Linux only")
 }

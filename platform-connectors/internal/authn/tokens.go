@@ -95,11 +95,11 @@ func NewReview(reviews nodeclient.TokenReviews, what Verification, c clock.Passi
 // that is refused, Unavailable when the API server could not be asked.
 func (v *Review) Identify(ctx context.Context, token string) (Identity, error) {
 	if len(token) > maxToken {
-		return Identity{}, denied(codes.Unauthenticated, reasonMalformed, "the token has %d bytes, at most %d", len(token), maxToken)
+		return Identity{}, denied(codes.Unauthenticated, reasonMalformed, "the token has %d bytes, the limit is %d", len(token), maxToken)
 	}
 	if v.reviews == nil {
 		return Identity{}, denied(codes.Unauthenticated, reasonUnverified,
-			"this connector runs without Kubernetes and cannot verify a token: send none, or set its publishers.tokens to off")
+			"this connector runs without Kubernetes and cannot verify tokens: send none, or set publishers.tokens of the connector to off")
 	}
 	key := sha256.Sum256([]byte(token))
 	if known, ok := v.verdicts.Get(key); ok {
@@ -116,7 +116,7 @@ func (v *Review) Identify(ctx context.Context, token string) (Identity, error) {
 	if err != nil {
 		v.asked.WithLabelValues(verdictUnknown).Inc()
 		return Identity{}, denied(codes.Unavailable, reasonUnverified,
-			"the API server could not be asked about the token, nothing was taken, send again: %v", err)
+			"the API server did not review the token, nothing was accepted, retry the request: %v", err)
 	}
 	if !status.Authenticated || !slices.Contains(status.Audiences, v.Audience) {
 		v.asked.WithLabelValues(verdictRefused).Inc()
@@ -137,7 +137,7 @@ func (v *Review) Known(token string) bool {
 
 func (v *Review) invalid(problem string) *Denied {
 	return denied(codes.Unauthenticated, reasonInvalid,
-		"the API server refuses the token for the audience %s: project a service account token with this audience and read its file again for each request: %s",
+		"the API server rejected the token for the audience %s: project a service account token with this audience, and read its file again for each request: %s",
 		v.Audience, problem)
 }
 

@@ -91,7 +91,7 @@ func (r *Clearing) clear(ctx context.Context, node *corev1.Node, c nodemark.Clea
 		rec, err = r.Records.Get(ctx, c.Record)
 	}
 	if errors.Is(err, store.ErrNotFound) {
-		r.Log.Warn("a person clears a record that the store does not have; nothing is done", "node", node.Name, "record", c.Record, "by", c.By)
+		r.Log.Warn("manual clear ignored: record not found", "node", node.Name, "record", c.Record, "by", c.By)
 		return nil
 	}
 	if err != nil {
@@ -99,7 +99,7 @@ func (r *Clearing) clear(ctx context.Context, node *corev1.Node, c nodemark.Clea
 	}
 	machine := kube.NodeIdentity(node)
 	if why := RefusedClearing(rec, node.Name, machine); why != "" {
-		r.Log.Warn("a record is not cleared", "node", node.Name, "record", rec.ID, "by", c.By, "why", why)
+		r.Log.Warn("manual clear rejected", "node", node.Name, "record", rec.ID, "by", c.By, "why", why)
 		return nil
 	}
 	recovery := fault.ClearedByHand(rec, c.By, c.Reason, machine, r.Clock.Now().UTC())
@@ -107,7 +107,7 @@ func (r *Clearing) clear(ctx context.Context, node *corev1.Node, c nodemark.Clea
 	if err != nil {
 		return err
 	}
-	r.Log.Info("a person cleared a fault", "node", node.Name, "record", rec.ID, "recovery", recovery.ID, "by", c.By, "reason", c.Reason, "stored", results[0] == store.Appended)
+	r.Log.Info("fault cleared manually", "node", node.Name, "record", rec.ID, "recovery", recovery.ID, "by", c.By, "reason", c.Reason, "stored", results[0] == store.Appended)
 	return nil
 }
 
@@ -115,13 +115,13 @@ func (r *Clearing) clear(ctx context.Context, node *corev1.Node, c nodemark.Clea
 func RefusedClearing(r record.Record, node string, machine record.NodeIdentity) string {
 	switch {
 	case r.Event.NodeName != node:
-		return "it is about node " + r.Event.NodeName
+		return "the record is about node " + r.Event.NodeName
 	case !r.IsFault():
-		return "it is no fault but a recovery"
+		return "the record is a recovery and not a fault"
 	case !r.Acts():
-		return "it is PERSIST_ONLY: nothing acts on it"
+		return "the record is PERSIST_ONLY and leads to no action"
 	case fault.Compare(fault.Of(r), machine) == fault.AnotherMachine:
-		return "it is about another machine, which bore this name before"
+		return "the record is about an earlier machine with the same node name"
 	}
 	return ""
 }

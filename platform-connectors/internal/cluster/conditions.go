@@ -101,7 +101,7 @@ func (r *Conditions) Handle(ctx context.Context, name string) error {
 	}
 	if len(changes) > 0 {
 		r.Metrics.Updated(nil)
-		r.Log.Info("the conditions of a node follow its cluster-wide faults", "node", name, "changed", len(changes))
+		r.Log.Info("node conditions updated from cluster-wide faults", "node", name, "changed", len(changes))
 	}
 	return r.tell(ctx, node, unsaid)
 }
@@ -183,7 +183,7 @@ func (n *news) take(r record.Record, machine record.NodeIdentity) {
 // ones the newest. What was written before a failure is not counted again.
 func (r *Conditions) tell(ctx context.Context, node *corev1.Node, n *news) error {
 	if over := len(n.order) - conditions.MaxNotices; over > 0 {
-		r.Log.Warn("a node has more faults than are told as Kubernetes Events; the oldest are left out", "node", node.Name, "left_out", over)
+		r.Log.Warn("Kubernetes Events limited: the oldest faults of the node have none", "node", node.Name, "left_out", over)
 		n.order = slices.Delete(n.order, 0, over)
 	}
 	for _, notice := range n.order {

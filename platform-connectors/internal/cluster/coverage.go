@@ -49,16 +49,16 @@ const (
 // CoverageConfig is what an operator can set.
 type CoverageConfig struct {
 	// Enabled looks for uncovered nodes.
-	Enabled bool `toml:"enabled" flag:"coverage" usage:"role cluster: look for GPU nodes without a Ready monitor or connector pod, and report them"`
+	Enabled bool `toml:"enabled" flag:"coverage" usage:"If true, role cluster reports GPU nodes without a Ready monitor or connector Pod."`
 	// After is how long a node may be without.
-	After time.Duration `toml:"after" bounds:"at least 1m" flag:"coverage-after" usage:"how long a GPU node may be without a live publisher until it is reported"`
+	After time.Duration `toml:"after" bounds:"at least 1m" flag:"coverage-after" usage:"Time that a GPU node may be without a Ready publisher before it is reported."`
 	// Strategy is that of the reports.
-	Strategy string `toml:"processingStrategy" bounds:"PROCESS, PERSIST_ONLY" flag:"coverage-processing-strategy" usage:"strategy of the reports: PERSIST_ONLY or PROCESS"`
+	Strategy string `toml:"processingStrategy" bounds:"PROCESS, PERSIST_ONLY" flag:"coverage-processing-strategy" usage:"Processing strategy of the reports: PERSIST_ONLY or PROCESS."`
 	// Namespace is where the pods are.
-	Namespace string `toml:"namespace" flag:"coverage-namespace" usage:"namespace of the monitors' and connectors' pods"`
+	Namespace string `toml:"namespace" flag:"coverage-namespace" usage:"Namespace of the Pods of the monitors and connectors."`
 	// Publishers and Connectors are values of app.kubernetes.io/name.
-	Publishers []string `toml:"publishers" flag:"coverage-publishers" usage:"monitors of which one has to be Ready on each GPU node, by the label app.kubernetes.io/name, with commas"`
-	Connectors []string `toml:"connectors" flag:"coverage-connectors" usage:"connectors of which one has to be Ready on each GPU node, by the label app.kubernetes.io/name, with commas"`
+	Publishers []string `toml:"publishers" flag:"coverage-publishers" usage:"Monitors of which at least one must be Ready on each GPU node, separated by commas, by the label app.kubernetes.io/name."`
+	Connectors []string `toml:"connectors" flag:"coverage-connectors" usage:"Connectors of which at least one must be Ready on each GPU node, separated by commas, by the label app.kubernetes.io/name."`
 }
 
 // DefaultCoverage is the configuration without a file: nothing is looked for.
@@ -73,17 +73,17 @@ func DefaultCoverage() CoverageConfig {
 func (c CoverageConfig) Validate() error {
 	var problems []error
 	if c.After < time.Minute {
-		problems = append(problems, fmt.Errorf("coverage.after (--coverage-after) %s is less than 1m: a pod that is restarted would be reported", c.After))
+		problems = append(problems, fmt.Errorf("coverage.after (--coverage-after) %s is less than 1m, which would report Pods that restart: set at least 1m", c.After))
 	}
 	if _, err := record.ParseStrategy(c.Strategy); err != nil {
 		problems = append(problems, fmt.Errorf("coverage.processingStrategy (--coverage-processing-strategy): %w", err))
 	}
 	if c.Namespace == "" || len(c.Publishers) == 0 || len(c.Connectors) == 0 {
-		problems = append(problems, errors.New("coverage.namespace, publishers or connectors (--coverage-namespace, -publishers, -connectors) is empty"))
+		problems = append(problems, errors.New("coverage.namespace, publishers or connectors (--coverage-namespace, -publishers, -connectors) is empty: set all of them"))
 	}
 	for _, name := range slices.Concat(c.Publishers, c.Connectors) {
 		if len(validation.IsValidLabelValue(name)) > 0 {
-			problems = append(problems, fmt.Errorf("coverage.publishers or connectors (--coverage-publishers, -connectors): no pod has %q as its label %s", name, nameLabel))
+			problems = append(problems, fmt.Errorf("coverage.publishers or connectors (--coverage-publishers, -connectors): %q is not a valid value of the Pod label %s", name, nameLabel))
 		}
 	}
 	return errors.Join(problems...)
@@ -196,7 +196,7 @@ func (w *Coverage) Run(ctx context.Context) error {
 	for {
 		err := w.look(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
-			w.log.Warn("looking for nodes without a live publisher failed; it is tried again", "error", err, "after", lookEvery)
+			w.log.Warn("coverage check failed, retrying", "error", err, "after", lookEvery)
 		}
 		failing = err != nil
 		select {
@@ -291,7 +291,7 @@ func (w *Coverage) recall(ctx context.Context) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("reading what was reported of uncovered nodes: %w", err)
+		return fmt.Errorf("reading the reports about uncovered nodes: %w", err)
 	}
 	w.last = last
 	return nil
@@ -305,7 +305,7 @@ func (w *Coverage) report(ctx context.Context, all []record.Record) error {
 		}
 		for _, r := range records {
 			w.last[r.Event.NodeName] = &r
-			w.log.Info("coverage of a node has changed", "node", r.Event.NodeName, "covered", r.Event.IsHealthy, "message", r.Event.Message, "record", r.ID)
+			w.log.Info("node coverage changed", "node", r.Event.NodeName, "covered", r.Event.IsHealthy, "message", r.Event.Message, "record", r.ID)
 		}
 	}
 	return nil

@@ -61,7 +61,7 @@ func (f *fleet) start(ctx context.Context) error {
 			}
 			node := f.name(i)
 			if err := f.connector(ctx, node); err != nil {
-				return fmt.Errorf("the connector of %s: %w", node, err)
+				return fmt.Errorf("running the connector of %s: %w", node, err)
 			}
 			return nil
 		})
@@ -100,7 +100,7 @@ func (f *fleet) connector(ctx context.Context, node string) error {
 	case err := <-built:
 		return err
 	case code := <-ended:
-		return fmt.Errorf("it ended with status %d", code)
+		return fmt.Errorf("connector exited with status %d", code)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -114,7 +114,7 @@ func (f *fleet) tellEnd(node string, code int) {
 		return
 	}
 	select {
-	case f.failed <- fmt.Errorf("the connector of %s ended with status %d", node, code):
+	case f.failed <- fmt.Errorf("the connector of %s exited with status %d", node, code):
 	default: // another one was first
 	}
 }

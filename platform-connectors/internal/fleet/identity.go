@@ -84,7 +84,7 @@ func (r *registrar) pod(ctx context.Context, node string) (*corev1.Pod, error) {
 		pod, err = pods.Get(ctx, "fleet-"+node, metav1.GetOptions{})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("making its pod: %w", err)
+		return nil, fmt.Errorf("creating its pod: %w", err)
 	}
 	return pod, nil
 }
@@ -99,7 +99,7 @@ func (r *registrar) token(ctx context.Context, pod *corev1.Pod, audiences ...str
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return "", fmt.Errorf("asking for a token: %w", err)
+		return "", fmt.Errorf("requesting a token: %w", err)
 	}
 	return got.Status.Token, nil
 }

@@ -73,20 +73,20 @@ func parse(args []string, out io.Writer) (settings, error) {
 	s := settings{gateway: upstream.Default()}
 	flags := flag.NewFlagSet("fleet", flag.ContinueOnError)
 	flags.SetOutput(out)
-	flags.IntVar(&s.nodes, "nodes", 1, "how many connectors run")
-	flags.IntVar(&s.first, "first", 0, "number of the first node")
-	flags.StringVar(&s.prefix, "prefix", "gpu-", "nodes are called by it and their number")
-	flags.StringVar(&s.dir, "dir", "", "absolute folder: the socket of a node is DIR/NODE.sock, its spool and files are below DIR/NODE; short, since the path of a socket has 108 bytes")
-	flags.StringVar(&s.kubeconfig, "kubeconfig", "", "path of a kubeconfig; "+nodeMark+" in it is the node's name; required unless -- --kubernetes=false")
-	flags.BoolVar(&s.identify, "identify", false, "the kubeconfig is an administrator's: give each node a pod of --account and let its connector act by tokens bound to that pod, at the API server and at gateways")
-	flags.StringVar(&s.namespace, "namespace", "nvsentinel", "with --identify: namespace of account and pods")
-	flags.StringVar(&s.account, "account", "platform-connectors", "with --identify: service account of the connectors")
-	flags.StringVar(&s.gateway.Address, "gateway", "", "host:port of the gateways, with commas; each connector has a connection of its own; required")
-	flags.StringVar(&s.gateway.CAFile, "gateway-ca-file", s.gateway.CAFile, "PEM file with the authority of the gateways' certificates")
-	flags.StringVar(&s.gateway.ServerName, "gateway-server-name", "", "name in the gateways' certificates; empty is the first host")
-	flags.StringVar(&s.gateway.TokenFile, "gateway-token-file", s.gateway.TokenFile, "file with the token for the gateways; "+nodeMark+" in it is the node's name; not used with --identify")
-	flags.IntVar(&s.atOnce, "at-once", 32, "how many connectors start at the same time")
-	flags.StringVar(&s.logLevel, "log-level", "warn", "of the connectors, on the standard error output")
+	flags.IntVar(&s.nodes, "nodes", 1, "Number of connectors to run.")
+	flags.IntVar(&s.first, "first", 0, "Number of the first node.")
+	flags.StringVar(&s.prefix, "prefix", "gpu-", "Prefix of the node names, followed by their number.")
+	flags.StringVar(&s.dir, "dir", "", "Absolute directory. The socket of a node is DIR/NODE.sock, its write-ahead log and files are in DIR/NODE. Keep it short, because a socket path is limited to 108 bytes.")
+	flags.StringVar(&s.kubeconfig, "kubeconfig", "", "Path of a kubeconfig. "+nodeMark+" is replaced by the name of the node. Required unless -- --kubernetes=false.")
+	flags.BoolVar(&s.identify, "identify", false, "Use the kubeconfig of an administrator: create a Pod of --account for each node, and let its connector authenticate to the API server and the gateways with tokens bound to that Pod.")
+	flags.StringVar(&s.namespace, "namespace", "nvsentinel", "Namespace of the account and the Pods, with --identify.")
+	flags.StringVar(&s.account, "account", "platform-connectors", "Service account of the connectors, with --identify.")
+	flags.StringVar(&s.gateway.Address, "gateway", "", "Addresses of the gateways, as host:port, separated by commas. Each connector opens its own connection. Required.")
+	flags.StringVar(&s.gateway.CAFile, "gateway-ca-file", s.gateway.CAFile, "PEM file with the CA certificates that verify the gateways.")
+	flags.StringVar(&s.gateway.ServerName, "gateway-server-name", "", "Server name in the certificates of the gateways. Empty uses the host of the first address.")
+	flags.StringVar(&s.gateway.TokenFile, "gateway-token-file", s.gateway.TokenFile, "File with the token for the gateways. "+nodeMark+" is replaced by the name of the node. Not used with --identify.")
+	flags.IntVar(&s.atOnce, "at-once", 32, "Maximum number of connectors that start concurrently.")
+	flags.StringVar(&s.logLevel, "log-level", "warn", "Log level of the connectors, which log to standard error.")
 	if err := flags.Parse(args); err != nil {
 		return s, err
 	}
@@ -107,10 +107,10 @@ func (s settings) check() error {
 		problems = append(problems, fmt.Errorf("--dir is too long: the path of the socket %s has more than 107 bytes", longest))
 	}
 	if s.gateway.Address == "" {
-		problems = append(problems, errors.New("--gateway is needed"))
+		problems = append(problems, errors.New("--gateway is required"))
 	}
 	if s.identify && (s.kubeconfig == "" || strings.Contains(s.kubeconfig, nodeMark)) {
-		problems = append(problems, errors.New("--identify needs --kubeconfig, one for all nodes"))
+		problems = append(problems, errors.New("--identify requires --kubeconfig, one for all nodes"))
 	}
 	return errors.Join(problems...)
 }

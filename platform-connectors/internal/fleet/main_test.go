@@ -44,7 +44,7 @@ func TestCommandLine(t *testing.T) {
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, want := range []string{"--nodes", "not an absolute path", "107 bytes", "--gateway is needed", "--identify needs"} {
+	for _, want := range []string{"--nodes", "not an absolute path", "107 bytes", "--gateway is required", "--identify requires"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%s is not in %v", want, err)
 		}

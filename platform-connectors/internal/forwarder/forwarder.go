@@ -202,9 +202,9 @@ func (r *Forwarder) note(err error) {
 	}
 	switch begins, ends := r.outage.Note(err); {
 	case begins:
-		r.Log.Warn("the store did not take records; the spool keeps them", "error", err)
+		r.Log.Warn("store append failed, records stay in the write-ahead log", "error", err)
 	case ends:
-		r.Log.Info("the store takes records again")
+		r.Log.Info("store append recovered")
 	}
 }
 

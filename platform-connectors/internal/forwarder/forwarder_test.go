@@ -220,12 +220,12 @@ func TestSmallBatchesWaitForEachOtherButNotTheFirst(t *testing.T) {
 func TestRefusedRecordIsADeadLetterAndPassed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &queue{entries: entries(4)}
-		b := &books{refuse: map[string]bool{"1": true, "2": true}, problem: map[string]string{"2": "it is about node gpu-8"}, deadFailures: 1}
+		b := &books{refuse: map[string]bool{"1": true, "2": true}, problem: map[string]string{"2": "the record is about node gpu-8"}, deadFailures: 1}
 		r := forward(t, q, b)
 		if diff := cmp.Diff([]string{"1", "2"}, b.dead); diff != "" {
 			t.Errorf("dead letters (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff([]string{places.OtherContent, "it is about node gpu-8"}, b.reasons); diff != "" {
+		if diff := cmp.Diff([]string{places.OtherContent, "the record is about node gpu-8"}, b.reasons); diff != "" {
 			t.Errorf("their reasons (-want +got):\n%s", diff)
 		}
 		if n := testutil.ToFloat64(r.Sender.Metrics.dead); n != 2 {
@@ -241,7 +241,7 @@ func TestRefusedRecordIsADeadLetterAndPassed(t *testing.T) {
 // rest is stored.
 func TestRefusedRecordIsToldPastTheSpool(t *testing.T) {
 	var log bytes.Buffer
-	b := &books{refuse: map[string]bool{"1": true}, problem: map[string]string{"1": "it is about node gpu-8"}}
+	b := &books{refuse: map[string]bool{"1": true}, problem: map[string]string{"1": "the record is about node gpu-8"}}
 	c := &Sender{
 		Sink: b, Transform: unchanged{}, Clock: clock.RealClock{}, Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Metrics: NewMetrics(prometheus.NewRegistry(), prometheus.NewCounter(prometheus.CounterOpts{Name: "dead"})),
@@ -256,7 +256,7 @@ func TestRefusedRecordIsToldPastTheSpool(t *testing.T) {
 		!strings.Contains(said, `msg="Skipping PERSIST_ONLY event - no node conditions or K8s events will be created" node=gpu-1 checkName=Check`) {
 		t.Errorf("of the one event for the record only it says %q", said)
 	}
-	if taken, ok := errors.AsType[*Taken](err); !ok || taken.ID != "1" || taken.Records != 1 || taken.Problem != "it is about node gpu-8" {
+	if taken, ok := errors.AsType[*Taken](err); !ok || taken.ID != "1" || taken.Records != 1 || taken.Problem != "the record is about node gpu-8" {
 		t.Errorf("answer %v", err)
 	}
 	if len(b.stored) != 2 || len(b.dead) != 0 {

@@ -53,11 +53,11 @@ const maxDetail = 768
 
 // noticeTexts are what the Events say; each is one Event, whose count rises.
 var noticeTexts = map[string]string{
-	EventsCounted: "this node has brought more events than its quota of a day: PERSIST_ONLY events and repeats of faults are counted and not stored; " +
-		"nvsentinel status tells how many",
-	EventsWaiting:      "events of this node do not reach the store and wait on the node; the condition EventDelivery says since when and why",
-	DeadLettersDropped: "this node has more dead letters than are kept: the oldest are gone",
-	EventsRejected:     "events of a publisher on this node were rejected for good: nothing acts on them, and their publisher keeps them as dead letters",
+	EventsCounted: "This node has exceeded its daily event quota: PERSIST_ONLY events and repeated faults are counted and not stored, " +
+		"run nvsentinel status to see how many",
+	EventsWaiting:      "Events of this node do not reach the store and are pending on the node: see the condition EventDelivery for the start and the cause",
+	DeadLettersDropped: "This node has more dead letters than the limit: the oldest were deleted",
+	EventsRejected:     "Events of a publisher on this node were rejected permanently: they lead to no action, and the publisher keeps them as dead letters",
 }
 
 // notice is one Event of the Node.
@@ -124,7 +124,7 @@ func (x *Notices) tell(ctx context.Context) {
 	for one, n := range untold {
 		x.Log.Warn(one.text(), "reason", one.reason, "times", n)
 		if err := x.event(ctx, one, n); err != nil {
-			x.Log.Warn("writing the Event failed, trying again", "reason", one.reason, "error", err)
+			x.Log.Warn("Event write failed, retrying", "reason", one.reason, "error", err)
 			x.AddDetail(one.reason, one.detail, n)
 		}
 	}
@@ -136,7 +136,7 @@ func (x *Notices) event(ctx context.Context, one notice, n int) error {
 	}
 	node := x.Node()
 	if node == nil {
-		return errors.New("the Node was not seen yet")
+		return errors.New("the Node has not been read yet")
 	}
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
@@ -179,7 +179,7 @@ func (f *Fatal) Run(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		f.Log.Warn("telling of events that killed the process failed, trying again", "error", err, "after", tellAgain)
+		f.Log.Warn("report of process-killing events failed, retrying", "error", err, "after", tellAgain)
 		retry.Sleep(ctx, f.Clock, tellAgain)
 	}
 	return nil
@@ -193,8 +193,8 @@ func (f *Fatal) tell(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("encoding a dead letter: %w", err)
 		}
-		text := fmt.Sprintf("event %s killed the connector of node %s each time it was looked at, alone: it was not stored and is passed over; "+
-			"its bytes are in dead-letters.jsonl of the node's spool, entry %d", e.ID, f.NodeName, e.Index)
+		text := fmt.Sprintf("Event %s killed the connector of node %s each time it was processed on its own, so it was not stored and is skipped: "+
+			"its content is in dead-letters.jsonl of the write-ahead log of the node, entry %d", e.ID, f.NodeName, e.Index)
 		deadLetter := store.DeadLetter{ID: e.ID, Source: DeadLettersOf(f.NodeName), Reason: text, Body: body, At: f.Clock.Now().UTC()}
 		if err := errors.Join(f.Sink.Dead(ctx, deadLetter), f.event(ctx, text)); err != nil {
 			return err
@@ -212,7 +212,7 @@ func (f *Fatal) event(ctx context.Context, text string) error {
 	}
 	node := f.Node()
 	if node == nil {
-		return errors.New("the Node was not seen yet")
+		return errors.New("the Node has not been read yet")
 	}
 	return nodeclient.CountFault(ctx, f.Client.Events, node, nodeclient.FaultEvent{
 		Component: Component, Reason: setAsideReason, Message: text, Times: 1, Last: f.Clock.Now(),

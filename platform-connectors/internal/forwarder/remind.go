@@ -110,7 +110,7 @@ func (r *Reminder) look(ctx context.Context) bool {
 	defer cancel()
 	results, err := r.Sink.Append(ctx, records)
 	if err != nil {
-		r.Log.Warn("faults that the store has lost are not appended, trying again", "node", node.Name, "faults", len(records), "error", err)
+		r.Log.Warn("replay of faults lost by the store failed, retrying", "node", node.Name, "faults", len(records), "error", err)
 		return true
 	}
 	stored := 0
@@ -124,12 +124,12 @@ func (r *Reminder) look(ctx context.Context) bool {
 			continue
 		}
 		if err := r.report(ctx, node, f); err != nil {
-			r.Log.Warn("a fault that the store refuses is not reported yet, trying again", "node", node.Name, "id", f.ID, "error", err)
+			r.Log.Warn("report of a rejected fault failed, retrying", "node", node.Name, "id", f.ID, "error", err)
 		}
 	}
 	if stored > 0 {
 		r.appended.Add(float64(stored))
-		r.Log.Info("faults that the store had lost are appended again", "node", node.Name, "faults", stored)
+		r.Log.Info("faults lost by the store appended again", "node", node.Name, "faults", stored)
 	}
 	return true
 }
@@ -141,11 +141,11 @@ func (r *Reminder) report(ctx context.Context, node *corev1.Node, f record.Recor
 	if err != nil {
 		return fmt.Errorf("encoding record %s: %w", f.ID, err)
 	}
-	text := "the store lost fault " + f.ID + " of check " + f.Event.CheckName + " and refuses it now: its id is stored with other content. " +
-		"The fault stands, and the node stays out of service until a person looks at it: see docs/tasks/back-up-and-restore.md"
+	text := "The store lost fault " + f.ID + " of check " + f.Event.CheckName + " and rejects it now because its id is stored with other content. " +
+		"The fault is still open, and the node stays in quarantine until manual intervention: see docs/tasks/back-up-and-restore.md"
 	deadLetter := store.DeadLetter{ID: f.ID, Source: DeadLettersOf(node.Name), Reason: text, Body: body, At: r.Clock.Now().UTC()}
 	if err := r.Sink.Dead(ctx, deadLetter); err != nil {
-		return fmt.Errorf("keeping the dead letter of record %s: %w", f.ID, err)
+		return fmt.Errorf("storing the dead letter of record %s: %w", f.ID, err)
 	}
 	if r.Client != nil {
 		err := nodeclient.CountFault(ctx, r.Client.Events, node, nodeclient.FaultEvent{
@@ -157,6 +157,6 @@ func (r *Reminder) report(ctx context.Context, node *corev1.Node, f record.Recor
 	}
 	r.done[f.ID] = true
 	r.refused.Inc()
-	r.Log.Error("a fault that the store had lost is refused; it is a dead letter now", "node", node.Name, "id", f.ID, "check", f.Event.CheckName)
+	r.Log.Error("fault lost by the store rejected and dead-lettered", "node", node.Name, "id", f.ID, "check", f.Event.CheckName)
 	return nil
 }

@@ -107,7 +107,7 @@ func TestARefusalIsReportedOnce(t *testing.T) {
 		t.Error(err)
 	}
 	letters, err := s.DeadLetters(t.Context(), forwarder.DeadLettersOf("n1"))
-	if err != nil || len(letters) != 1 || letters[0].ID != lost.ID || !strings.Contains(letters[0].Reason, "stays out of service until a person") {
+	if err != nil || len(letters) != 1 || letters[0].ID != lost.ID || !strings.Contains(letters[0].Reason, "stays in quarantine until manual intervention:") {
 		t.Errorf("dead letters %+v, %v", letters, err)
 	}
 	if appended, refused := value(t, registry, "nvsentinel_connector_fault_resyncs_total"), value(t, registry, "nvsentinel_connector_fault_resyncs_refused_total"); appended != 0 || refused != 1 {

@@ -30,7 +30,7 @@ type Taken struct {
 
 // Error names the first id.
 func (t *Taken) Error() string {
-	return fmt.Sprintf("%d of the events are refused for good, the first is %s: %s", t.Records, t.ID, t.Problem)
+	return fmt.Sprintf("%d of the events were rejected permanently, the first is %s: %s", t.Records, t.ID, t.Problem)
 }
 
 // Sink is where records go: the store, or what stands before it. Append is
@@ -167,7 +167,7 @@ func (c *Sender) append(ctx context.Context, records []record.Record) ([]store.A
 		return nil, fmt.Errorf("appending %d records: %w", len(records), err)
 	}
 	if len(results) != len(records) {
-		return nil, fmt.Errorf("appending %d records: the store answered for %d", len(records), len(results))
+		return nil, fmt.Errorf("appending %d records: the store returned %d results", len(records), len(results))
 	}
 	for _, result := range results {
 		c.Metrics.appended.WithLabelValues(result.String()).Inc()
@@ -195,9 +195,9 @@ func (c *Sender) bury(ctx context.Context, r refusal) error {
 	}
 	ctx = places.ListenDropped(ctx, func(n int) { c.Notices.Add(DeadLettersDropped, n) })
 	if err := c.Sink.Dead(ctx, deadLetter); err != nil {
-		return fmt.Errorf("keeping the dead letter of record %s: %w", rec.ID, err)
+		return fmt.Errorf("storing the dead letter of record %s: %w", rec.ID, err)
 	}
-	c.Log.Error("an event was refused for good; the event is a dead letter now",
+	c.Log.Error("event rejected permanently and dead-lettered",
 		"id", rec.ID, "agent", rec.Event.Agent, "check", rec.Event.CheckName, "problem", r.problem)
 	return nil
 }

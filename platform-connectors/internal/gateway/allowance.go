@@ -117,8 +117,8 @@ func (a *allowance) decide(r record.Record, size int64) (record.Record, passage.
 	if level == passage.Spent {
 		if wait, ok := a.quotas.trickle.Spend(a.node, 0); !ok {
 			a.known.stored.Forget()
-			return r, verdict, later(wait, "node %s has brought more than twice a day's %d records or %d bytes: its new faults and recoveries are stored at %d bytes a second, "+
-				"nothing was taken, send again later", a.node, a.quotas.Limits.Records, a.quotas.Limits.Bytes, trickle)
+			return r, verdict, later(wait, "node %s has sent more than twice the daily limit of %d records or %d bytes: its new faults and recoveries are stored at %d bytes per second, "+
+				"nothing was accepted, retry later", a.node, a.quotas.Limits.Records, a.quotas.Limits.Bytes, trickle)
 		}
 		a.tardy += max(size, leastRecord)
 	}
@@ -160,7 +160,7 @@ func (a *allowance) settle(results []store.AppendResult, server string) error {
 		s := &a.known.stored
 		if s.Server != "" && s.Server != server && a.verdicts[passage.Repeat] > 0 {
 			*s = passage.Stored{Server: server}
-			return status.Error(codes.Unavailable, "another store has taken the place of the one before, send again")
+			return status.Error(codes.Unavailable, "another store server has taken over, retry")
 		}
 		s.Server = server
 	}

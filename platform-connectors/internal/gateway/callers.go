@@ -86,9 +86,9 @@ func (c *Callers) Enter(ctx context.Context) (passage.Caller, error) {
 	}
 	switch {
 	case !allowed:
-		return passage.Caller{}, status.Errorf(codes.PermissionDenied, "%s is no account of connectors: name it in gateway.accounts", id.Account)
+		return passage.Caller{}, status.Errorf(codes.PermissionDenied, "%s is not an account of connectors: add it to gateway.accounts", id.Account)
 	case id.Node == "" || id.Pod == "":
-		return passage.Caller{}, status.Error(codes.PermissionDenied, "the token is not bound to a pod of a node: use a projected token")
+		return passage.Caller{}, status.Error(codes.PermissionDenied, "the token is not bound to a Pod of a node: use a projected token")
 	}
 	caller := passage.Caller{Node: id.Node}
 	publisher, err := c.identify(ctx, c.Publishers, PublisherHeader, false)
@@ -113,7 +113,7 @@ func (c *Callers) identify(ctx context.Context, tokens Tokens, header string, re
 	}
 	if !given {
 		if required {
-			return authn.Identity{}, status.Error(codes.Unauthenticated, "there is no token: a connector shows the one of its pod")
+			return authn.Identity{}, status.Error(codes.Unauthenticated, "the token is missing: send the service account token of the connector Pod")
 		}
 		return authn.Identity{}, nil
 	}
@@ -142,10 +142,10 @@ func told(err error) error {
 }
 
 // errPaused is the answer to an address whose tokens were refused.
-var errPaused = later(firstPause, "tokens from this address were refused: it has to wait before another one is looked at")
+var errPaused = later(firstPause, "tokens from this address were rejected, retry after a pause")
 
 // errAsking is the answer when too many calls wait for a verdict about their token.
-var errAsking = later(firstPause, "too many calls wait until their tokens are verified, send again")
+var errAsking = later(firstPause, "too many tokens are waiting for verification, retry")
 
 // begin waits until a token of an address may be asked about: one at a time, and
 // after a refused one not at once. Whoever has no valid token can so cause few

@@ -61,7 +61,7 @@ func handler[Q any, P interface {
 	return func(srv any, stream grpc.ServerStream) error {
 		g, ok := srv.(*Gateway)
 		if !ok {
-			return status.Errorf(codes.Internal, "the service is a %T", srv)
+			return status.Errorf(codes.Internal, "unexpected service type %T", srv)
 		}
 		err := g.serve(stream, func(c *call) (proto.Message, error) {
 			request := P(new(Q))
@@ -99,7 +99,7 @@ type busyNode struct {
 func (g *Gateway) serve(stream grpc.ServerStream, answer func(*call) (proto.Message, error)) error {
 	if underWay := g.underWay.Add(1); underWay > int64(g.MaxCalls) {
 		g.underWay.Add(-1)
-		return later(time.Second, "%d calls are under way, nothing was taken, send again", g.MaxCalls)
+		return later(time.Second, "%d calls are in progress, nothing was accepted, retry", g.MaxCalls)
 	}
 	defer g.underWay.Add(-1)
 	ctx, cancel := context.WithTimeout(stream.Context(), 2*patience)
@@ -110,7 +110,7 @@ func (g *Gateway) serve(stream grpc.ServerStream, answer func(*call) (proto.Mess
 	}
 	node := g.begin(caller.Node)
 	if node == nil {
-		return status.Errorf(codes.Unavailable, "node %s has %d calls under way, nothing was taken, send again", caller.Node, g.PerNode)
+		return status.Errorf(codes.Unavailable, "node %s has %d calls in progress, nothing was accepted, retry", caller.Node, g.PerNode)
 	}
 	defer g.end(caller.Node)
 	c := &call{ctx: ctx, caller: caller, node: node, stream: stream, release: func() {}}
@@ -143,14 +143,14 @@ type wire interface {
 func (g *Gateway) receive(c *call, into proto.Message) error {
 	from, ok := grpc.ServerTransportStreamFromContext(c.stream.Context()).(wire)
 	if !ok {
-		return status.Error(codes.Internal, "this release of gRPC does not let a request be read in pieces")
+		return status.Error(codes.Internal, "this version of gRPC cannot read a request in chunks")
 	}
 	size, err := g.announced(from)
 	if err != nil {
 		return err
 	}
 	if wait, ok := g.Shares.Spend(c.caller.Node, 0); !ok {
-		return later(wait, "node %s sends more than %d bytes a second, nothing was taken, send again later", c.caller.Node, g.Shares.PerSecond)
+		return later(wait, "node %s sends more than %d bytes per second, nothing was accepted, retry later", c.caller.Node, g.Shares.PerSecond)
 	}
 	received, err := g.acquire(c, size)
 	if err != nil {
@@ -177,9 +177,9 @@ func (g *Gateway) announced(from wire) (size int64, err error) {
 	size = int64(binary.BigEndian.Uint32(head[1:]))
 	switch {
 	case head[0] != 0:
-		return 0, status.Error(codes.Unimplemented, "compressed requests are not read")
+		return 0, status.Error(codes.Unimplemented, "compressed requests are not supported")
 	case size > MaxMessage:
-		return 0, status.Errorf(codes.ResourceExhausted, "a request of %d bytes, at most %d", size, MaxMessage)
+		return 0, status.Errorf(codes.ResourceExhausted, "the request has %d bytes, at most %d are allowed", size, MaxMessage)
 	}
 	return size, nil
 }
@@ -209,12 +209,12 @@ func (g *Gateway) acquire(c *call, n int64) (received func(), err error) {
 	defer g.Metrics.waiting.Dec()
 	ofNode := min(n, nodeReceives)
 	if err := c.node.receiving.Acquire(ctx, ofNode); err != nil {
-		return nil, later(time.Second, "other requests of node %s are still received, nothing was taken, send again", c.caller.Node)
+		return nil, later(time.Second, "other requests of node %s are still being received, nothing was accepted, retry", c.caller.Node)
 	}
 	release, err := g.Memory.Acquire(ctx, n)
 	if err != nil {
 		c.node.receiving.Release(ofNode)
-		return nil, later(time.Second, "the gateway has too much before it, nothing was taken, send again")
+		return nil, later(time.Second, "the gateway is overloaded, nothing was accepted, retry")
 	}
 	g.Metrics.held.Add(float64(n))
 	c.release = func() {
@@ -254,7 +254,7 @@ func ofCaller(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return status.Error(codes.InvalidArgument, "the request ends before its end")
+		return status.Error(codes.InvalidArgument, "the request is truncated")
 	}
 	return status.Convert(err).Err()
 }

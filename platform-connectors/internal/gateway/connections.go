@@ -130,7 +130,7 @@ func (s *connections) admit(raw net.Conn) (conn, left *connection) {
 	conn = &connection{Conn: raw, of: s, address: host, until: s.clock.Now().Add(introduction)}
 	if s.strangers[host] >= s.limits.PerAddress {
 		s.refuse(ManyOfAddress, "connections", s.strangers[host], "address", host)
-		conn.refused = fmt.Sprintf("%d connections from %s have not shown a valid token yet, at most %d; "+
+		conn.refused = fmt.Sprintf("%d connections from %s have not sent a valid token yet, at most %d are allowed: "+
 			"if the nodes share an address, raise gateway.perAddress (--gateway-connections-per-address)", s.strangers[host], host, s.limits.PerAddress)
 	}
 	s.total++
@@ -160,7 +160,7 @@ func (s *connections) refuse(why Refused, facts ...any) {
 		return
 	}
 	s.logged[why] = now
-	s.log.Warn("a connection was refused; more of the same reason are only counted for a while", append([]any{"reason", why}, facts...)...)
+	s.log.Warn("connection rejected, further ones with the same reason are only counted for a while", append([]any{"reason", why}, facts...)...)
 }
 
 // connection is one that is counted. Fields other than the unread bytes are guarded by
@@ -193,7 +193,7 @@ func (c *connection) identify(node string) error {
 	case c.refused != "":
 	case s.nodes[node] >= s.limits.PerNode:
 		s.refuse(ManyOfNode, "connections", s.nodes[node], "node", node)
-		c.refused = fmt.Sprintf("node %s has %d connections, at most %d", node, s.nodes[node], s.limits.PerNode)
+		c.refused = fmt.Sprintf("node %s has %d connections, at most %d are allowed", node, s.nodes[node], s.limits.PerNode)
 	default:
 		s.known(c)
 		c.node = node
@@ -204,7 +204,7 @@ func (c *connection) identify(node string) error {
 		c.told = true
 		c.until = s.clock.Now().Add(lastWords)
 	}
-	return later(time.Minute, "the gateway closes this connection: %s", c.refused)
+	return later(time.Minute, "the gateway is closing this connection: %s", c.refused)
 }
 
 // origin is who is held responsible for a token that is refused: the node whose
@@ -264,7 +264,7 @@ func (c *connection) answer(n int) error {
 	c.of.refuse(Unread, "node", c.node, "address", c.address)
 	c.of.mu.Unlock()
 	_ = c.Close()
-	return status.Error(codes.ResourceExhausted, "earlier answers on this connection were not read")
+	return status.Error(codes.ResourceExhausted, "earlier responses on this connection were not read")
 }
 
 // Write sends bytes, among them those of answers.

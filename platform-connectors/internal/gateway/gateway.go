@@ -96,7 +96,7 @@ func (g *Gateway) enter(ctx context.Context) (passage.Caller, error) {
 // append passes on what may be passed on, in one call of the store.
 func (g *Gateway) append(c *call, q *protos.AppendRequest) (*protos.AppendResponse, error) {
 	if n := len(q.GetRecords()); n > maxRecords {
-		return nil, status.Errorf(codes.InvalidArgument, "%d records in one call, at most %d", n, maxRecords)
+		return nil, status.Errorf(codes.InvalidArgument, "%d records in one call, at most %d are allowed", n, maxRecords)
 	}
 	crashpoint.Here("platform-connectors/gateway-received")
 	ctx, cancel := context.WithTimeout(c.ctx, patience)
@@ -121,7 +121,7 @@ func (g *Gateway) append(c *call, q *protos.AppendRequest) (*protos.AppendRespon
 		return s.answer, nil
 	}
 	if err == nil && len(results) != len(s.passed) {
-		err = fmt.Errorf("the store answered for %d of %d records", len(results), len(s.passed))
+		err = fmt.Errorf("the store returned results for %d of %d records", len(results), len(s.passed))
 	}
 	if err != nil {
 		allowed.failed()
@@ -189,7 +189,7 @@ func (r *refusals) add(refusal *passage.Refusal) {
 
 func (r *refusals) log(log *slog.Logger, node string) {
 	if r.n > 0 {
-		log.Warn("records were refused", "node", node, "records", r.n, "first_reason", r.first.Reason, "first_problem", r.first.Problem)
+		log.Warn("records rejected", "node", node, "records", r.n, "first_reason", r.first.Reason, "first_problem", r.first.Problem)
 	}
 }
 
@@ -215,7 +215,7 @@ func (g *Gateway) name(ctx context.Context, known string) (*protos.AppendRespons
 func (g *Gateway) pass(caller passage.Caller, doc []byte, now time.Time) (record.Record, *passage.Refusal) {
 	r, err := record.Decode(doc)
 	if err != nil {
-		return r, &passage.Refusal{Reason: passage.Malformed, Problem: fmt.Sprintf("it is no record: %v", err)}
+		return r, &passage.Refusal{Reason: passage.Malformed, Problem: fmt.Sprintf("the record is malformed: %v", err)}
 	}
 	return g.Callers.Policy.Pass(caller, r, now)
 }
@@ -236,7 +236,7 @@ func outcomeOf(r store.AppendResult) protos.Outcome {
 func (g *Gateway) dead(c *call, q *protos.DeadRequest) (*protos.DeadResponse, error) {
 	size := int64(len(q.GetBody()))
 	if size > MaxDead {
-		return nil, status.Errorf(codes.InvalidArgument, "a letter of %d bytes, at most %d", size, MaxDead)
+		return nil, status.Errorf(codes.InvalidArgument, "the dead letter has %d bytes, at most %d are allowed", size, MaxDead)
 	}
 	if g.Quotas.spent(c.caller.Node) {
 		g.Metrics.overQuota.WithLabelValues(droppedLetter).Inc()
@@ -289,8 +289,8 @@ func (g *Gateway) history(c *call, q *protos.HistoryRequest) (*protos.HistoryRes
 // away is the answer when the store did not do what it was asked: its error is
 // ours to log, and none of the caller's business.
 func (g *Gateway) away(err error) error {
-	g.Log.Warn("the store did not answer a connector; it sends again", "error", err)
-	return status.Error(codes.Unavailable, "the record store did not answer, nothing is known to be stored, send again")
+	g.Log.Warn("store request of a connector failed, the connector retries", "error", err)
+	return status.Error(codes.Unavailable, "the record store did not respond, storage is not confirmed, retry")
 }
 
 func asDenied(err error) (*authn.Denied, bool) { return errors.AsType[*authn.Denied](err) }

@@ -169,7 +169,7 @@ func TestARefusedRecordIsToldWithItsProblem(t *testing.T) {
 		t.Fatalf("results (-want +got), %v:\n%s", err, diff)
 	}
 	if diff := cmp.Diff(map[string]string{
-		foreign.ID: `the record is about node "gpu-8", and its connector is that of "gpu-7"`,
+		foreign.ID: `the record is about node "gpu-8", and its connector is the one of node "gpu-7"`,
 		other.ID:   upstream.OtherContent,
 	}, told); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
@@ -238,7 +238,7 @@ func TestTheAuthorityMayComeLater(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := c.History(ctx, 0)
-		return err != nil && strings.Contains(err.Error(), "reading the authority of the gateways")
+		return err != nil && strings.Contains(err.Error(), "reading the CA certificates of the gateways")
 	})
 	pem, err := os.ReadFile(known)
 	if err != nil {

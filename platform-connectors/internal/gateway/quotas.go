@@ -140,7 +140,7 @@ func (q *Quotas) Run(ctx context.Context) error {
 	for {
 		err := q.exchange(ctx)
 		if begins, _ := q.outage.Note(err); begins {
-			q.Log.Warn("what nodes have brought is not known of other gateways; it is bounded by what this one knows", "error", err)
+			q.Log.Warn("usage of nodes through other gateways unknown, limits use the counts of this gateway only", "error", err)
 		}
 		retry.Sleep(ctx, q.Clock, exchangeLeast)
 		select {
@@ -149,7 +149,7 @@ func (q *Quotas) Run(ctx context.Context) error {
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), exchangeLeast)
 			defer cancel()
 			if err := q.exchange(last); err != nil {
-				q.Log.Warn("the last of what nodes have brought is not noted", "error", err)
+				q.Log.Warn("final usage counts of nodes not saved", "error", err)
 			}
 			return nil
 		case <-ticker.C():
@@ -227,6 +227,6 @@ func (q *Quotas) measure() {
 
 // problem is what a connector is told of a record that is counted.
 func (q *Quotas) problem(node string) string {
-	return fmt.Sprintf("node %s has brought more than a day's %d records or %d bytes: what is for the record only, and repeats, are counted and not stored",
+	return fmt.Sprintf("node %s has sent more than the daily limit of %d records or %d bytes: PERSIST_ONLY events and repeats are counted and not stored",
 		node, q.Limits.Records, q.Limits.Bytes)
 }

@@ -46,7 +46,7 @@ func (c Certificates) config() (*tls.Config, error) {
 	load := func() (*tls.Config, error) {
 		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
 		if err != nil {
-			return nil, fmt.Errorf("reading the gateway's certificate: %w", err)
+			return nil, fmt.Errorf("reading the gateway certificate: %w", err)
 		}
 		conf := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}}
 		if c.ClientCA == "" {
@@ -54,7 +54,7 @@ func (c Certificates) config() (*tls.Config, error) {
 		}
 		authorities, err := config.ReadAuthorities(c.ClientCA)
 		if err != nil {
-			return nil, fmt.Errorf("reading the authority of the connectors' certificates: %w", err)
+			return nil, fmt.Errorf("reading the CA certificates of the connectors: %w", err)
 		}
 		conf.ClientCAs, conf.ClientAuth = authorities, tls.RequireAndVerifyClientCert
 		return conf, nil

@@ -175,7 +175,7 @@ func (d *Server) records(ctx context.Context, admitted []admission.Admitted, wid
 func newID(now time.Time) (string, error) {
 	var id uuid.UUID
 	if _, err := rand.Read(id[:]); err != nil {
-		return "", fmt.Errorf("making an id: %w", err)
+		return "", fmt.Errorf("creating an id: %w", err)
 	}
 	random := [2]byte{id[6], id[7]}
 	binary.BigEndian.PutUint64(id[:8], uint64(now.UnixMilli())<<16)

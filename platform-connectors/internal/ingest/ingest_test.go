@@ -132,12 +132,12 @@ func TestAnswers(t *testing.T) {
 		},
 		"a foreign node": {
 			[]*protos.HealthEvent{foreign}, nil, codes.PermissionDenied,
-			`events[0].nodeName: is "gpu-8", this is the connector of "gpu-7"`, "foreign-node",
+			`events[0].nodeName: is "gpu-8", and this is the connector of node "gpu-7"`, "foreign-node",
 		},
-		"spool full":   {[]*protos.HealthEvent{event()}, spool.ErrFull, codes.ResourceExhausted, "spool is full", "spool-full"},
-		"spool closed": {[]*protos.HealthEvent{event()}, spool.ErrClosed, codes.Unavailable, "spool is closed", "unavailable"},
+		"spool full":   {[]*protos.HealthEvent{event()}, spool.ErrFull, codes.ResourceExhausted, "write-ahead log is full", "spool-full"},
+		"spool closed": {[]*protos.HealthEvent{event()}, spool.ErrClosed, codes.Unavailable, "write-ahead log is closed", "unavailable"},
 		"disk refuses": {
-			[]*protos.HealthEvent{event()}, spool.ErrNotDurable, codes.Unavailable, "spool could not make the records durable", "unavailable",
+			[]*protos.HealthEvent{event()}, spool.ErrNotDurable, codes.Unavailable, "write-ahead log could not make the records durable", "unavailable",
 		},
 		"too late": {[]*protos.HealthEvent{event()}, context.DeadlineExceeded, codes.DeadlineExceeded, "context deadline exceeded", "unavailable"},
 		"too large": {

@@ -89,7 +89,7 @@ func message(stream grpc.ServerStream, late <-chan time.Time) (request, error) {
 	case g := <-came:
 		return g.request, g.err
 	case <-late:
-		return request{}, status.Errorf(codes.DeadlineExceeded, "the request did not come within %s", patience)
+		return request{}, status.Errorf(codes.DeadlineExceeded, "the request did not arrive within %s", patience)
 	}
 }
 
@@ -176,7 +176,7 @@ var service = grpc.ServiceDesc{
 func occurred(srv any, stream grpc.ServerStream, take func(d *Server, from sender, batch *protos.HealthEvents) (any, error)) error {
 	d, ok := srv.(*Server)
 	if !ok {
-		return status.Errorf(codes.Internal, "the service is a %T", srv)
+		return status.Errorf(codes.Internal, "unexpected service type %T", srv)
 	}
 	ctx := stream.Context()
 	caller, wide, err := d.Authenticator.Enter(ctx)

@@ -128,7 +128,7 @@ func (n *numbers) tell(log *slog.Logger, events []*protos.HealthEvent) {
 		if number == protos.ProcessingStrategy_PROCESS || e.GetId() != "" || n.of[agent] || !n.first(agent) {
 			continue
 		}
-		log.Warn("an agent's faults are for the record only: nothing acts on them. If it is a monitor of the earlier NVSentinel, where this number acts, "+
+		log.Warn("faults of an agent are PERSIST_ONLY and lead to no action: if it is a monitor of the earlier NVSentinel, where this strategy number means PROCESS, "+
 			"set earlierStrategyNumbers = true in its publishers.agent (docs/tasks/migrate-from-nvsentinel.md)",
 			"agent", agent, "processingStrategy", int32(number))
 	}

@@ -44,9 +44,9 @@ func Listen(ctx context.Context, path string, mode fs.FileMode) (net.Listener, e
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		return nil, fmt.Errorf("looking at socket %s: %w", path, err)
+		return nil, fmt.Errorf("inspecting socket %s: %w", path, err)
 	case info.Mode()&fs.ModeSocket == 0:
-		return nil, fmt.Errorf("taking socket %s: a file that is no socket is there", path)
+		return nil, fmt.Errorf("opening socket %s: the path exists and is not a socket, remove it", path)
 	default:
 		if err := removeStale(ctx, path); err != nil {
 			return nil, err
@@ -55,7 +55,7 @@ func Listen(ctx context.Context, path string, mode fs.FileMode) (net.Listener, e
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "unix", path)
 	if err != nil {
-		return nil, fmt.Errorf("listening: %w", err)
+		return nil, fmt.Errorf("listening on the socket: %w", err)
 	}
 	if err := os.Chmod(path, mode); err != nil {
 		return nil, errors.Join(fmt.Errorf("setting the socket's permissions: %w", err), l.Close())
@@ -70,13 +70,13 @@ func removeStale(ctx context.Context, path string) error {
 	var dialer net.Dialer
 	c, err := dialer.DialContext(ctx, "unix", path)
 	if err == nil {
-		return errors.Join(fmt.Errorf("taking socket %s: another process answers there", path), c.Close())
+		return errors.Join(fmt.Errorf("opening socket %s: another process is listening there", path), c.Close())
 	}
 	if !errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("asking whether another process listens at socket %s: %w", path, err)
+		return fmt.Errorf("checking for another process that listens at socket %s: %w", path, err)
 	}
 	if err := os.Remove(path); err != nil {
-		return fmt.Errorf("removing a stale socket: %w", err)
+		return fmt.Errorf("removing an abandoned socket: %w", err)
 	}
 	return nil
 }

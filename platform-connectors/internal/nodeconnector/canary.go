@@ -71,10 +71,10 @@ func (c *Canary) Run(ctx context.Context) error {
 		}
 		c.sent = id
 		if err := c.send(ctx, id); err != nil {
-			c.Log.Warn("a canary was not accepted", "event", id, "error", err)
+			c.Log.Warn("canary rejected", "event", id, "error", err)
 			continue
 		}
-		c.Log.Info("a canary was accepted", "event", id)
+		c.Log.Info("canary accepted", "event", id)
 	}
 }
 
@@ -102,7 +102,7 @@ func (c *Canary) send(ctx context.Context, id string) error {
 	defer conn.Close()
 	_, err = protos.NewPlatformConnectorClient(conn).HealthEventOccurredV1(ctx, &protos.HealthEvents{Version: 1, Events: []*protos.HealthEvent{{
 		Version: 1, Id: id, Agent: canaryAgent, CheckName: canaryCheck, ComponentClass: "Node", NodeName: c.NodeName, IsHealthy: true,
-		Message: "canary: a person asked whether the way of an event is open", RecommendedAction: protos.RecommendedAction_NONE,
+		Message: "canary: manual test of event delivery", RecommendedAction: protos.RecommendedAction_NONE,
 		ProcessingStrategy: protos.ProcessingStrategy_PERSIST_ONLY, GeneratedTimestamp: timestamppb.New(c.Clock.Now()),
 	}}}, grpc.WaitForReady(true))
 	return err

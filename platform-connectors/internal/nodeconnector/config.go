@@ -21,12 +21,12 @@ const minSpool = 16 << 20
 
 // Shared is what an operator can set about every connector, of a node or not.
 type Shared struct {
-	_ struct{} `block:"Publishers" usage:"Who may send events to a connector, and what connectors show in Kubernetes ([platform-connectors](../connector.md))"`
+	_ struct{} `block:"Publishers" usage:"Publishers that may send events to a connector, and the status that connectors write to Kubernetes ([connector](../connector.md))"`
 
 	// Kubernetes switches what needs the API server on or off.
-	Kubernetes bool `toml:"kubernetes" flag:"kubernetes" usage:"show faults as conditions and Events of Nodes, and bind a node's events to the machine of its Node object"`
+	Kubernetes bool `toml:"kubernetes" flag:"kubernetes" usage:"If true, writes faults as conditions and Events of Nodes, and binds the events of a node to the machine of its Node object."`
 	// HeapGrowth trades memory for processor time under load.
-	HeapGrowth int `toml:"heapGrowth" bounds:"100 to 1000" flag:"heap-growth" usage:"percent of what lives in the heap by which it may grow under load before garbage is collected; at rest it is Go's own 100, and GOGC in the environment goes before it"`
+	HeapGrowth int `toml:"heapGrowth" bounds:"100 to 1000" flag:"heap-growth" usage:"Garbage collection percentage under load, as in GOGC. At rest it is 100, the default of Go. The environment variable GOGC takes precedence."`
 	// Publishers is who may send what.
 	Publishers Publishers `toml:"publishers"`
 
@@ -56,24 +56,24 @@ func (s Shared) Validate() error {
 // Config is what an operator can set about the front door of a node.
 type Config struct {
 	// NodeName is the node whose events are accepted; required.
-	NodeName string `toml:"nodeName" flag:"node-name" usage:"the connector's node; events of other nodes are refused"`
+	NodeName string `toml:"nodeName" flag:"node-name" usage:"Name of the node that runs this connector. Events of other nodes are rejected."`
 	// Socket is the path of the Unix socket.
-	Socket string `toml:"socket" flag:"socket" usage:"path of the Unix socket that accepts health events"`
+	Socket string `toml:"socket" flag:"socket" usage:"Path of the Unix socket that accepts health events."`
 	// SocketMode is the socket's permissions.
-	SocketMode Mode `toml:"socketMode" flag:"socket-mode" usage:"permissions of the socket, octal"`
+	SocketMode Mode `toml:"socketMode" flag:"socket-mode" usage:"Permissions of the socket, in octal."`
 	// SpoolDir is a folder on the node's own disk.
-	SpoolDir string `toml:"spoolDir" flag:"spool-dir" usage:"folder of the durable spool, on the node's own disk"`
+	SpoolDir string `toml:"spoolDir" flag:"spool-dir" usage:"Directory of the write-ahead log, on the local disk of the node."`
 	// SpoolMaxBytes bounds what is accepted and not stored yet.
-	SpoolMaxBytes int64 `toml:"spoolMaxBytes" bounds:"at least 16777216 bytes" flag:"spool-max-bytes" usage:"bytes of accepted events that are not stored yet, at most, each with 256 more for what it takes in memory; then publishers have to wait"`
+	SpoolMaxBytes int64 `toml:"spoolMaxBytes" bounds:"at least 16777216 bytes" flag:"spool-max-bytes" usage:"Maximum size in bytes of accepted events that are not stored yet. Each event counts 256 more bytes for its memory. When the log is full, publishers must wait."`
 
 	// Pipeline names the stages that change events on their way to the store;
 	// empty changes nothing. It is read again when it changes.
-	Pipeline string `toml:"pipelineConfig" flag:"pipeline-config" usage:"TOML file that names the stages which change events on their way to the store; empty changes nothing; read again when it changes"`
+	Pipeline string `toml:"pipelineConfig" flag:"pipeline-config" usage:"TOML file that names the pipeline stages which transform events before they are stored, read again when it changes. Empty transforms nothing."`
 	// PersistOnlyToProcess permits the pipeline's rules to make PROCESS of PERSIST_ONLY.
-	PersistOnlyToProcess bool `toml:"allowPersistOnlyToProcess" flag:"allow-persist-only-to-process" usage:"permit rules of the pipeline to make PROCESS of an event that its publisher reports as PERSIST_ONLY, so that it is acted upon"`
+	PersistOnlyToProcess bool `toml:"allowPersistOnlyToProcess" flag:"allow-persist-only-to-process" usage:"If true, permits pipeline rules to change the strategy of an event from PERSIST_ONLY to PROCESS, so that it leads to actions."`
 	// RepeatWindow is how long identical events are counted in one record; 0 stores
 	// each of them.
-	RepeatWindow time.Duration `toml:"repeatWindow" bounds:"0s to 1m" flag:"repeat-window" usage:"how long events that repeat a stored one in everything but id, time and order are counted, and then stored as one record that says how many it stands for; at most 1m; 0s stores each of them"`
+	RepeatWindow time.Duration `toml:"repeatWindow" bounds:"0s to 1m" flag:"repeat-window" usage:"Time that repeated events are counted before they are stored as one record with their count, at most 1m. An event is repeated if it equals a stored event in everything but ID, time and order. 0s stores every event."`
 	// Gateway says how to reach the gateways.
 	Gateway upstream.Config `toml:"gateway"`
 	Shared
@@ -105,7 +105,7 @@ func (c Config) Validate() error {
 		problems = append(problems, fmt.Errorf("pipelineConfig (--pipeline-config) %q is not an absolute path", c.Pipeline))
 	}
 	if c.RepeatWindow < 0 || c.RepeatWindow > pipeline.MaxWindow {
-		problems = append(problems, fmt.Errorf("repeatWindow (--repeat-window) %s must be between 0s and %s", c.RepeatWindow, pipeline.MaxWindow))
+		problems = append(problems, fmt.Errorf("repeatWindow (--repeat-window) %s is not in the range of 0s to %s", c.RepeatWindow, pipeline.MaxWindow))
 	}
 	if c.SpoolMaxBytes < minSpool {
 		problems = append(problems, fmt.Errorf("spoolMaxBytes (--spool-max-bytes) %d is less than %d", c.SpoolMaxBytes, minSpool))
@@ -120,7 +120,7 @@ type Mode fs.FileMode
 func (m *Mode) UnmarshalText(text []byte) error {
 	n, err := strconv.ParseUint(string(text), 8, 32)
 	if err != nil || n > 0o777 {
-		return fmt.Errorf("%q is not permissions such as 0660", text)
+		return fmt.Errorf("%q is not a file mode such as 0660", text)
 	}
 	*m = Mode(n)
 	return nil
@@ -136,11 +136,11 @@ const maxVerdictLife = 10 * time.Minute
 // Publishers is who may send what.
 type Publishers struct {
 	// Tokens is off, optional or required.
-	Tokens string `toml:"tokens" bounds:"off, optional, required" flag:"publisher-tokens" usage:"service account tokens of publishers: off (ignored), optional (checked when given) or required"`
+	Tokens string `toml:"tokens" bounds:"off, optional, required" flag:"publisher-tokens" usage:"Service account tokens of publishers: off (ignored), optional (verified if sent) or required."`
 	// Audience is the one that tokens must be for.
-	Audience string `toml:"audience" flag:"publisher-token-audience" usage:"audience of the publishers' tokens"`
+	Audience string `toml:"audience" flag:"publisher-token-audience" usage:"Audience that the tokens of publishers must contain."`
 	// VerdictLife is how long a positive verdict about a token is remembered.
-	VerdictLife time.Duration `toml:"verdictLife" flag:"publisher-token-verdict-life" usage:"how long a token that was found valid is not asked about again"`
+	VerdictLife time.Duration `toml:"verdictLife" flag:"publisher-token-verdict-life" usage:"Time that a valid token is cached before the next TokenReview."`
 	// UIDs are the users that may use the socket; empty is whoever its
 	// permissions let in.
 	UIDs []uint32 `toml:"uids"`
@@ -161,13 +161,13 @@ func (p Publishers) Validate(kubernetes bool) error {
 		problems = append(problems, fmt.Errorf("publishers.tokens (--publisher-tokens) %q is not off, optional or required", p.Tokens))
 	}
 	if p.Tokens == authn.TokensRequired && !kubernetes {
-		problems = append(problems, errors.New("publishers.tokens (--publisher-tokens) is required, but without kubernetes (--kubernetes) none can be verified"))
+		problems = append(problems, errors.New("publishers.tokens (--publisher-tokens) is required, but tokens cannot be verified without kubernetes (--kubernetes): enable it"))
 	}
 	if p.Audience == "" {
 		problems = append(problems, errors.New("publishers.audience (--publisher-token-audience) is empty"))
 	}
 	if p.VerdictLife <= 0 || p.VerdictLife > maxVerdictLife {
-		problems = append(problems, fmt.Errorf("publishers.verdictLife (--publisher-token-verdict-life) %s is not between 0 and %s", p.VerdictLife, maxVerdictLife))
+		problems = append(problems, fmt.Errorf("publishers.verdictLife (--publisher-token-verdict-life) %s is not in the range of 0 to %s", p.VerdictLife, maxVerdictLife))
 	}
 	if err := authz.ValidateAgents(p.Agents); err != nil {
 		problems = append(problems, fmt.Errorf("publishers: %w", err))

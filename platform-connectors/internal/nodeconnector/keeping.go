@@ -54,7 +54,7 @@ func keeping(d *daemon.Daemon, cfg Config, dest destination, q queue) destinatio
 	}}
 	k, err := retained.Open(retained.Options{Dir: filepath.Join(cfg.SpoolDir, "acknowledged"), Policy: policy, Clock: d.Clock, Log: d.Log}, dest, d.Registry)
 	if err != nil {
-		d.Log.Error("what the store acknowledges is not kept for a failover; events go on", "error", err)
+		d.Log.Error("acknowledged records not kept for a failover, event delivery continues", "error", err)
 		return dest
 	}
 	return keeper{dest, k}
@@ -66,7 +66,7 @@ func newFollower(d *daemon.Daemon, cfg Config, q queue, node *nodeclient.OwnNode
 	path := filepath.Join(cfg.SpoolDir, "unconfirmed.json")
 	if cfg.Pipeline == "" {
 		if err := transform.Discard(path); err != nil {
-			d.Log.Error("what waited to be confirmed is still there", "error", err)
+			d.Log.Error("removal of unconfirmed faults failed", "error", err)
 		}
 		return nil
 	}

@@ -55,7 +55,7 @@ func openSpool(d *daemon.Daemon, cfg Config) (queue, error) {
 	d.Ready("spool", func() (bool, string) {
 		oldest, waiting := s.Oldest(), s.Bytes()
 		return oldest < late && waiting < s.MaxBytes()/100*nearlyFull,
-			fmt.Sprintf("%d of %d bytes wait, the oldest event for %s", waiting, s.MaxBytes(), oldest.Round(time.Second))
+			fmt.Sprintf("%d of %d bytes pending, the oldest event for %s", waiting, s.MaxBytes(), oldest.Round(time.Second))
 	})
 	return queue{s, s.Reader("store"), metrics}, nil
 }
@@ -182,7 +182,7 @@ func identityOf(client *nodeclient.Client, log *slog.Logger) func(context.Contex
 		defer cancel()
 		object, err := client.Nodes.Get(ctx, node, metav1.GetOptions{})
 		if err != nil {
-			log.Warn("a cluster-wide publisher's event is stored without its node's machine", "node", node, "error", err)
+			log.Warn("event of a cluster-wide publisher stored without the machine of its node", "node", node, "error", err)
 			return record.NodeIdentity{}
 		}
 		return nodeclient.Identity(object)

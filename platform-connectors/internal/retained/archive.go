@@ -50,11 +50,11 @@ type heading struct {
 // openArchive finds what an earlier process has kept.
 func openArchive(dir string, log *slog.Logger) (*archive, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return nil, fmt.Errorf("making the folder of acknowledged records: %w", err)
+		return nil, fmt.Errorf("creating the directory of acknowledged records: %w", err)
 	}
 	names, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, fmt.Errorf("reading the folder of acknowledged records: %w", err)
+		return nil, fmt.Errorf("reading the directory of acknowledged records: %w", err)
 	}
 	s := &archive{dir: dir, next: 1}
 	for _, entry := range names { // sorted by name
@@ -65,7 +65,7 @@ func openArchive(dir string, log *slog.Logger) (*archive, error) {
 		s.next = n + 1
 		found, err := findSegment(filepath.Join(dir, entry.Name()))
 		if err != nil {
-			log.Warn("a file of acknowledged records is not used", "file", entry.Name(), "error", err)
+			log.Warn("invalid file of acknowledged records removed", "file", entry.Name(), "error", err)
 			if err := os.Remove(filepath.Join(dir, entry.Name())); err != nil {
 				return nil, fmt.Errorf("removing a file of acknowledged records: %w", err)
 			}
@@ -92,7 +92,7 @@ func findSegment(path string) (*segment, error) {
 		err = json.Unmarshal(line, &h)
 	}
 	if err == nil && h.Server == "" {
-		err = errors.New("it names no server")
+		err = errors.New("server name is missing")
 	}
 	return &segment{path: path, server: h.Server, bytes: info.Size(), begun: info.ModTime(), at: info.ModTime()}, err
 }
@@ -117,7 +117,7 @@ func (s *segment) read() (out []record.Record, err error) {
 		}
 	}
 	if damaged > 0 {
-		err = fmt.Errorf("%d of its lines are no records", damaged)
+		err = fmt.Errorf("%d of its lines are not valid records", damaged)
 	}
 	return out, err
 }
@@ -191,16 +191,16 @@ func (a *archive) begin(server string, now time.Time) error {
 	}
 	line, err := json.Marshal(heading{server})
 	if err != nil {
-		return fmt.Errorf("encoding the server's name: %w", err)
+		return fmt.Errorf("encoding the server name: %w", err)
 	}
 	path := filepath.Join(a.dir, fmt.Sprintf("%0*d", digits, a.next))
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o640)
 	if err != nil {
-		return fmt.Errorf("beginning a file of acknowledged records: %w", err)
+		return fmt.Errorf("creating a file of acknowledged records: %w", err)
 	}
 	a.next++
 	if _, err := f.Write(append(line, '\n')); err != nil {
-		return errors.Join(fmt.Errorf("beginning a file of acknowledged records: %w", err), f.Close(), os.Remove(path))
+		return errors.Join(fmt.Errorf("creating a file of acknowledged records: %w", err), f.Close(), os.Remove(path))
 	}
 	a.open = f
 	a.segments = append(a.segments, &segment{path: path, server: server, bytes: int64(len(line)) + 1, begun: now, at: now})

@@ -87,7 +87,7 @@ func (k *Keeper) appendClusterWideAgain(ctx context.Context) {
 		first, records, later := together(owed)
 		results, _, err := k.ask(first[0].ctx, server, records)
 		if err != nil {
-			k.log.Warn("records of a cluster-wide publisher that another server had acknowledged are not appended again yet", "records", len(records), "error", err)
+			k.log.Warn("cluster-wide records acknowledged by another server not appended again yet, retrying", "records", len(records), "error", err)
 		} else {
 			k.count(results, counts)
 			k.settle(first, server)

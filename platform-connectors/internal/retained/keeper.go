@@ -171,7 +171,7 @@ func (k *Keeper) move(now string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.server != now {
-		k.log.Warn("another server took the store's place: what the one before had acknowledged is appended again", "server", now, "before", k.server)
+		k.log.Warn("store server changed, appending records acknowledged by the previous one again", "server", now, "before", k.server)
 	}
 	k.server = now
 }
@@ -205,7 +205,7 @@ func (k *Keeper) put(ctx context.Context, server string, records []record.Record
 		k.clusterWide = append(k.clusterWide, c)
 	} else if err := k.archive.put(server, now, stored); err != nil {
 		k.metrics.dropped.Add(float64(len(stored)))
-		k.log.Warn("records that the store has acknowledged are not kept for a failover", "records", len(stored), "error", err)
+		k.log.Warn("acknowledged records not kept for a failover", "records", len(stored), "error", err)
 	}
 }
 
@@ -214,7 +214,7 @@ func (k *Keeper) put(ctx context.Context, server string, records []record.Record
 func (k *Keeper) shed(before time.Time) {
 	dropped, err := k.archive.shed(k.server, before, k.policy.Bytes())
 	if err != nil {
-		k.log.Warn("what was kept for a failover is not let go", "error", err)
+		k.log.Warn("release of records kept for a failover failed", "error", err)
 	}
 	k.metrics.dropped.Add(float64(dropped + k.shedClusterWide(before)))
 	k.metrics.bytes.Set(float64(k.archive.bytes() + bytesOf(k.clusterWide)))
@@ -240,7 +240,7 @@ func (k *Keeper) wait(err error, again bool) {
 	defer k.mu.Unlock()
 	k.shed(time.Time{})
 	if !again {
-		k.log.Warn("records that the store acknowledged are kept until it can be asked whether it still has them", "error", err)
+		k.log.Warn("store server check failed, acknowledged records are kept", "error", err)
 	}
 }
 
@@ -290,10 +290,10 @@ func (k *Keeper) again(ctx context.Context) error {
 		}
 		err := k.resend(ctx, owed, counts)
 		if err != nil && !errors.Is(err, store.ErrMoved) {
-			return fmt.Errorf("appending again what another server had acknowledged: %w", err)
+			return fmt.Errorf("appending records that another server acknowledged: %w", err)
 		}
 	}
-	k.log.Warn("what the server before had acknowledged was appended again",
+	k.log.Warn("records acknowledged by the previous server appended again",
 		"lost_before", counts[store.Appended], "there", counts[store.Duplicate], "refused", counts[store.Refused])
 	return nil
 }
@@ -311,7 +311,7 @@ func (k *Keeper) resend(ctx context.Context, owed []*segment, counts map[store.A
 	for _, s := range owed {
 		read, err := s.read()
 		if err != nil {
-			k.log.Error("records that were kept for a failover cannot be read back; they are left out", "file", s.path, "error", err)
+			k.log.Error("unreadable records kept for a failover skipped", "file", s.path, "error", err)
 		}
 		records = append(records, read...)
 	}

@@ -61,7 +61,7 @@ func (w *DeliveryWatch) Run(ctx context.Context) error {
 	retry.Every(ctx, w.Clock, deliveryEvery, func() {
 		err := w.look(ctx)
 		if begins, _ := w.outage.Note(err); begins {
-			w.Log.Warn("writing the condition EventDelivery of the Node failed, trying again", "error", err)
+			w.Log.Warn("condition EventDelivery update failed, retrying", "error", err)
 		}
 	})
 	return nil
@@ -96,10 +96,10 @@ func (w *DeliveryWatch) look(ctx context.Context) error {
 func (w *DeliveryWatch) tell(late bool, text string) {
 	switch {
 	case late && !w.late:
-		w.Log.Warn("events do not reach the store", "detail", text)
+		w.Log.Warn("event delivery failing", "detail", text)
 		w.Tell()
 	case !late && w.late:
-		w.Log.Info("events reach the store again")
+		w.Log.Info("event delivery recovered")
 	}
 	w.late = late
 }

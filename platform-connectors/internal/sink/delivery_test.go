@@ -64,7 +64,7 @@ func TestTheNodeSaysThatEventsWait(t *testing.T) {
 	look(0, "", 0, 0)
 	backlog = conditions.Backlog{Since: clk.Now(), Fatal: true, Problem: "no connection"}
 	look(10*time.Second, "", 10, 0)
-	const waits = "True events wait on this node since 2026-01-02T03:04:05Z, a fatal fault among them: no connection"
+	const waits = "True events have been pending on this node since 2026-01-02T03:04:05Z, including a fatal fault: no connection"
 	look(20*time.Second, waits, 30, 1)
 	look(5*time.Second, waits, 35, 1)
 	backlog = conditions.Backlog{Delivered: true}

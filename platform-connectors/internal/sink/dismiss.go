@@ -57,10 +57,10 @@ func (d *Dismissals) Run(ctx context.Context) error {
 			ids[c.Record] = true
 		}
 		if err := d.tell(slices.Sorted(maps.Keys(ids))); err != nil {
-			d.Fold.Log.Error("telling the monitors what a person cleared failed; it is tried again", "error", err)
+			d.Fold.Log.Error("report of manually cleared faults to the monitors failed, retrying", "error", err)
 		}
 		if err := d.Fold.dismiss(ids); err != nil {
-			d.Fold.Log.Error("keeping the fault set failed; it is tried again", "error", err)
+			d.Fold.Log.Error("fault set save failed, retrying", "error", err)
 		}
 	}
 }
@@ -77,7 +77,7 @@ func (d *Dismissals) tell(ids []string) error {
 	}
 	have, err := record.ParseCleared(data)
 	if err != nil {
-		d.Fold.Log.Warn("the file of cleared records is begun anew", "file", d.Path, "error", err)
+		d.Fold.Log.Warn("file of cleared records created again", "file", d.Path, "error", err)
 	}
 	now, added := have.With(ids)
 	if !added {
@@ -99,7 +99,7 @@ func (f *Fold) dismiss(ids map[string]bool) error {
 	if !state.Set.Dismiss(ids) {
 		return nil
 	}
-	f.Log.Info("a person cleared faults of this node", "records", len(ids))
+	f.Log.Info("faults cleared manually", "records", len(ids))
 	return f.publish(state)
 }
 
@@ -133,7 +133,7 @@ func (f *Fold) rebuild(ctx context.Context) error {
 	if err := f.publish(now); err != nil {
 		return err
 	}
-	f.Log.Info("the fault set is rebuilt from the store", "checks", len(set.Checks), "faults", set.Faults())
+	f.Log.Info("fault set rebuilt from the store", "checks", len(set.Checks), "faults", set.Faults())
 	return nil
 }
 
@@ -143,7 +143,7 @@ func (f *Fold) foldHistory(ctx context.Context, set *conditions.Set) error {
 	for after := int64(0); ; {
 		page, err := f.Store.History(ctx, after)
 		if err != nil {
-			return fmt.Errorf("reading the node's history from the store: %w", err)
+			return fmt.Errorf("reading the history of the node from the store: %w", err)
 		}
 		if len(page) == 0 {
 			return nil

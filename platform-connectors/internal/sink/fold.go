@@ -88,9 +88,9 @@ func (f *Fold) Load() {
 	_, err := os.Stat(f.Path)
 	switch {
 	case problem != "" && errors.Is(err, fs.ErrNotExist) && committed == 0:
-		f.Log.Info("this node has no fault set yet; it is made from the store", "file", f.Path)
+		f.Log.Info("fault set not found, rebuilding it from the store", "file", f.Path)
 	case problem != "":
-		f.Log.Warn("the fault set is incomplete until it is rebuilt from the store",
+		f.Log.Warn("fault set incomplete until it is rebuilt from the store",
 			"file", f.Path, "problem", problem)
 	}
 	f.state = state
@@ -120,7 +120,7 @@ func (f *Fold) Run(ctx context.Context) error {
 			continue
 		}
 		if !failing {
-			f.Log.Error("keeping the fault set failed; it is tried again", "error", err)
+			f.Log.Error("fault set save failed, retrying", "error", err)
 		}
 		failing = true
 		retry.Sleep(ctx, f.Clock, retryAfter)
@@ -270,22 +270,22 @@ func loadState(path, epoch string, released, committed uint64) (s state, problem
 	case err != nil:
 		return fresh, err.Error()
 	case !found:
-		return fresh, "there is none"
+		return fresh, "file not found"
 	case s.Set == nil:
-		return fresh, "it has no fault set"
+		return fresh, "the file has no fault set"
 	}
 	former := s.Version < stateVersion
 	s.Version = stateVersion
 	switch {
 	case former && s.Set.UnpairedNames():
 		// What is fault and what is healthy of it only the events say.
-		return fresh, "its faults are those of an older version"
+		return fresh, "the faults are from an older version"
 	case s.Epoch != epoch:
 		// Another spool: what the old one still held is lost, what was folded stands.
 		s.Epoch, s.Index = epoch, released
 	case s.Index < released || s.Index > committed:
 		s.Index, s.Complete = released, false
-		return s, "the spool does not continue where it ended"
+		return s, "the write-ahead log does not continue at the saved position"
 	}
 	return s, ""
 }

@@ -116,9 +116,9 @@ func (p *Push) Run(ctx context.Context) error {
 func (p *Push) note(err error) {
 	switch begins, ends := p.outage.Note(err); {
 	case begins:
-		p.Log.Warn("showing the node's faults in Kubernetes failed", "error", err)
+		p.Log.Warn("node fault update in Kubernetes failed, retrying", "error", err)
 	case ends:
-		p.Log.Info("the node's faults are shown in Kubernetes again")
+		p.Log.Info("node fault update in Kubernetes recovered")
 	}
 }
 

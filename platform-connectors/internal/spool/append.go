@@ -80,7 +80,7 @@ func (s *Spool) submit(ctx context.Context, r *request) error {
 func newFrame(rec record.Record) (frame, error) {
 	id, err := uuid.Parse(rec.ID)
 	if err != nil || id == uuid.Nil {
-		return frame{}, fmt.Errorf("spooling record %q: its id is not a UUID", rec.ID)
+		return frame{}, fmt.Errorf("appending record %q to the write-ahead log: its id is not a UUID", rec.ID)
 	}
 	body, sum, err := encodeRecord(rec, id)
 	if err != nil {
@@ -135,7 +135,7 @@ func (s *Spool) commit(group []*request) {
 		s.accept(b)
 	} else {
 		s.o.Metrics.failures.Inc()
-		s.o.Log.Error("making spool records durable failed", "records", len(b.frames), "error", err)
+		s.o.Log.Error("write-ahead log sync failed", "records", len(b.frames), "error", err)
 		err = fmt.Errorf("%w: %w", ErrNotDurable, err)
 	}
 	for _, r := range b.joined {
@@ -255,7 +255,7 @@ func (s *Spool) flush(ends []uint32) error {
 		return err
 	}
 	if err := s.sync(s.wal.tail); err != nil {
-		return fmt.Errorf("syncing the spool: %w", err)
+		return fmt.Errorf("syncing the write-ahead log: %w", err)
 	}
 	s.files.Lock()
 	defer s.files.Unlock()
@@ -306,7 +306,7 @@ func (s *Spool) heal() error {
 	s.files.Lock()
 	defer s.files.Unlock()
 	if err := s.wal.tail.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
-		s.o.Log.Warn("closing the spool after a failure failed", "error", err)
+		s.o.Log.Warn("close of the failed write-ahead log failed", "error", err)
 	}
 	damage, err := s.openWAL(func(frame) {})
 	if err != nil {
@@ -317,11 +317,11 @@ func (s *Spool) heal() error {
 	if last < committed {
 		// The disk has lost them; those that come next must not take their places.
 		if err := s.wal.fillUp(committed); err != nil {
-			return fmt.Errorf("healing the spool, which ends at entry %d of %d: %w", last, committed, err)
+			return fmt.Errorf("repairing the write-ahead log, which ends at entry %d of %d: %w", last, committed, err)
 		}
 	}
 	if err := s.wal.cutBack(committed); err != nil {
-		return fmt.Errorf("cutting the spool back to entry %d: %w", committed, err)
+		return fmt.Errorf("truncating the write-ahead log to entry %d: %w", committed, err)
 	}
 	for _, d := range damage {
 		if d.Index > committed {

@@ -92,7 +92,7 @@ func (v *crashLoop) Load(context.Context) (crashloop.Past, error) {
 	var a account
 	_, err := durable.Load(filepath.Join(s.dir, livesFile), durable.Versions{Newest: livesVersion}, &a)
 	if err != nil {
-		s.o.Log.Warn("what the process died of before is not known", "error", err)
+		s.o.Log.Warn("crash history unreadable, starting a new one", "error", err)
 	}
 	if err != nil || a.Epoch != s.epoch {
 		a = account{Epoch: s.epoch}
@@ -147,7 +147,7 @@ func (v *crashLoop) write(a account) error {
 	v.account = a
 	if v.earlier {
 		if err := os.Remove(filepath.Join(v.spool.dir, earlierFlightFile)); err != nil {
-			v.spool.o.Log.Warn("a file of an earlier version is left", "error", err)
+			v.spool.o.Log.Warn("removal of a file of an earlier version failed", "error", err)
 		}
 		v.earlier = false
 	}
@@ -171,7 +171,7 @@ func (v *crashLoop) SetAside(_ context.Context, w crashloop.Work) error {
 		return nil
 	}
 	s.bury(DeadFatal, Damage{Index: index, Count: 1, Bytes: f.body})
-	s.o.Log.Error("an event killed the connector each time it was tried, alone", "index", index, "event", f.id)
+	s.o.Log.Error("event dead-lettered: it killed the connector each time it was processed on its own", "index", index, "event", f.id)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.Fatal = append(v.Fatal, Fatal{Index: index, ID: f.id.String()})

@@ -41,11 +41,11 @@ func (s *Spool) bury(reason string, d Damage) {
 		s.o.Metrics.torn.Add(float64(len(d.Bytes)))
 	}
 	s.o.Metrics.DeadLetters.WithLabelValues(reason).Add(float64(d.Count))
-	s.o.Log.Error("spool entries could not be read back and are dead letters now",
+	s.o.Log.Error("unreadable write-ahead log entries dead-lettered",
 		"reason", reason, "index", d.Index, "entries", d.Count, "bytes", len(d.Bytes))
 	err := s.writeDeadLetter(deadLetter{s.o.Clock.Now().UTC(), reason, s.epoch, d.Index, d.Count, d.Bytes})
 	if err != nil {
-		s.o.Log.Error("keeping a dead letter failed", "index", d.Index, "error", err)
+		s.o.Log.Error("dead letter write failed", "index", d.Index, "error", err)
 	}
 }
 
@@ -63,7 +63,7 @@ func (s *Spool) writeDeadLetter(l deadLetter) error {
 			s.o.Metrics.overwritten.Add(float64(bytes.Count(old, []byte{'\n'})))
 		}
 		if err := os.Rename(path, path+".old"); err != nil {
-			return fmt.Errorf("moving the dead letters aside: %w", err)
+			return fmt.Errorf("rotating the dead letters: %w", err)
 		}
 	}
 	line, err := json.Marshal(l)

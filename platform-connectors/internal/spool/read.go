@@ -219,7 +219,7 @@ func (s *Spool) truncate() error {
 	defer s.files.Unlock()
 	if err := s.wal.cutFront(released); err != nil {
 		s.broken = true
-		return fmt.Errorf("truncating the spool: %w", err)
+		return fmt.Errorf("truncating the write-ahead log: %w", err)
 	}
 	return nil
 }
@@ -230,11 +230,11 @@ func (s *Spool) truncate() error {
 func (s *Spool) writeReleased(index uint64) error {
 	f, err := os.OpenFile(filepath.Join(s.dir, releasedFile), os.O_CREATE|os.O_WRONLY, 0o640)
 	if err != nil {
-		return fmt.Errorf("opening the spool's cursor: %w", err)
+		return fmt.Errorf("opening the cursor of the write-ahead log: %w", err)
 	}
 	_, err = fmt.Fprintf(f, "%020d\n", index)
 	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("writing the spool's cursor: %w", err)
+		return fmt.Errorf("writing the cursor of the write-ahead log: %w", err)
 	}
 	return nil
 }

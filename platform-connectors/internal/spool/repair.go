@@ -44,7 +44,7 @@ func repair(dir string, read pread, see func(f frame)) ([]*segment, []Damage, er
 	for i, s := range segments {
 		data, lost, err := read.file(s.path)
 		if err != nil {
-			return nil, nil, fmt.Errorf("reading a spool segment: %w", err)
+			return nil, nil, fmt.Errorf("reading a write-ahead log segment: %w", err)
 		}
 		c := &checker{data: data, next: s.first, see: see, lost: lost}
 		if i+1 < len(segments) {
@@ -56,7 +56,7 @@ func repair(dir string, read pread, see func(f frame)) ([]*segment, []Damage, er
 			continue
 		}
 		if err := durable.Replace(s.path, c.good, 0o640); err != nil {
-			return nil, nil, fmt.Errorf("repairing a spool segment: %w", err)
+			return nil, nil, fmt.Errorf("repairing a write-ahead log segment: %w", err)
 		}
 		all = append(all, c.damage...)
 	}
@@ -181,14 +181,14 @@ const segmentDigits = 20
 func listSegments(dir string) ([]*segment, error) {
 	files, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, fmt.Errorf("listing the spool: %w", err)
+		return nil, fmt.Errorf("listing the write-ahead log segments: %w", err)
 	}
 	var out []*segment
 	for _, f := range files {
 		path := filepath.Join(dir, f.Name())
 		if strings.HasSuffix(path, ".TEMP") { // a repair that was interrupted
 			if err := os.Remove(path); err != nil {
-				return nil, fmt.Errorf("removing an unfinished spool segment: %w", err)
+				return nil, fmt.Errorf("removing an unfinished write-ahead log segment: %w", err)
 			}
 			continue
 		}

@@ -25,13 +25,13 @@ import (
 )
 
 // ErrFull means the spool has no room for the records until the store takes some.
-var ErrFull = errors.New("spool is full")
+var ErrFull = errors.New("write-ahead log is full")
 
 // ErrClosed means the spool is shutting down and took nothing.
-var ErrClosed = errors.New("spool is closed")
+var ErrClosed = errors.New("write-ahead log is closed")
 
 // ErrNotDurable means the disk refused; nothing of the group is acknowledged.
-var ErrNotDurable = errors.New("spool could not make the records durable")
+var ErrNotDurable = errors.New("write-ahead log could not make the records durable")
 
 // Options of a spool.
 type Options struct {
@@ -120,7 +120,7 @@ func Open(o Options) (*Spool, error) {
 	}
 	s.calm = sync.NewCond(&s.turn)
 	if err := os.MkdirAll(filepath.Join(s.dir, logDir), 0o750); err != nil {
-		return nil, fmt.Errorf("creating the spool: %w", err)
+		return nil, fmt.Errorf("creating the write-ahead log: %w", err)
 	}
 	if err := s.takeLock(); err != nil {
 		return nil, err
@@ -137,10 +137,10 @@ func Open(o Options) (*Spool, error) {
 func (s *Spool) takeLock() error {
 	f, err := os.OpenFile(filepath.Join(s.dir, lockFile), os.O_CREATE|os.O_RDWR, 0o640)
 	if err != nil {
-		return fmt.Errorf("opening the spool's lock: %w", err)
+		return fmt.Errorf("opening the lock of the write-ahead log: %w", err)
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return errors.Join(fmt.Errorf("locking the spool in %s, is another connector running: %w", s.dir, err), f.Close())
+		return errors.Join(fmt.Errorf("locking the write-ahead log in %s, stop any other connector that uses it: %w", s.dir, err), f.Close())
 	}
 	s.lock = f
 	return nil
@@ -217,11 +217,11 @@ func (s *Spool) loadEpoch(begin bool) error {
 		return nil
 	}
 	if err != nil && !os.IsNotExist(err) && !unreadable(err) {
-		return fmt.Errorf("reading the spool's epoch: %w", err)
+		return fmt.Errorf("reading the epoch of the write-ahead log: %w", err)
 	}
 	s.epoch = uuid.NewString()
 	if err := durable.Replace(path, []byte(s.epoch+"\n"), 0o640); err != nil {
-		return fmt.Errorf("writing the spool's epoch: %w", err)
+		return fmt.Errorf("writing the epoch of the write-ahead log: %w", err)
 	}
 	return nil
 }
@@ -296,7 +296,7 @@ func (s *Spool) Close() error {
 	s.files.Lock()
 	defer s.files.Unlock()
 	if err := errors.Join(s.wal.close(), s.lock.Close()); err != nil {
-		return fmt.Errorf("closing the spool: %w", err)
+		return fmt.Errorf("closing the write-ahead log: %w", err)
 	}
 	return nil
 }

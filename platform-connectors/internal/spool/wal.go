@@ -76,11 +76,11 @@ func openWAL(dir string, full int64, segments []*segment, read pread) (*wal, err
 func (w *wal) open() error {
 	f, err := os.OpenFile(w.last().path, os.O_RDWR, 0)
 	if err != nil {
-		return fmt.Errorf("opening a spool segment: %w", err)
+		return fmt.Errorf("opening a write-ahead log segment: %w", err)
 	}
 	info, err := f.Stat()
 	if err != nil {
-		return errors.Join(fmt.Errorf("measuring a spool segment: %w", err), f.Close())
+		return errors.Join(fmt.Errorf("reading the size of a write-ahead log segment: %w", err), f.Close())
 	}
 	w.tail, w.filled = f, info.Size()
 	return nil
@@ -91,7 +91,7 @@ func (w *wal) begin(first uint64) error {
 	s := &segment{first: first, path: filepath.Join(w.dir, fmt.Sprintf("%0*d", segmentDigits, first))}
 	f, err := os.OpenFile(s.path, os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o640)
 	if err != nil {
-		return fmt.Errorf("beginning a spool segment: %w", err)
+		return fmt.Errorf("creating a write-ahead log segment: %w", err)
 	}
 	if w.tail != nil {
 		err = w.tail.Close()
@@ -113,7 +113,7 @@ func (w *wal) bounds() (first, last uint64) {
 func (w *wal) put(data []byte) error {
 	at := w.last().size()
 	if _, err := w.tail.WriteAt(data, at); err != nil {
-		return fmt.Errorf("writing the spool: %w", err)
+		return fmt.Errorf("writing the write-ahead log: %w", err)
 	}
 	end := at + int64(len(data))
 	if end <= w.filled {
@@ -134,7 +134,7 @@ func (w *wal) put(data []byte) error {
 func (w *wal) read(from uint64, limit int, most int64, buffer []byte) (frames [][]byte, _ []byte, err error) {
 	i := sort.Search(len(w.segments), func(i int) bool { return w.segments[i].next() > from })
 	if i == len(w.segments) || from < w.segments[i].first {
-		return nil, buffer, fmt.Errorf("reading spool entry %d: it is not there", from)
+		return nil, buffer, fmt.Errorf("reading write-ahead log entry %d: not found", from)
 	}
 	s := w.segments[i]
 	at := int(from - s.first)
@@ -151,7 +151,7 @@ func (w *wal) read(from uint64, limit int, most int64, buffer []byte) (frames []
 	}
 	buffer = buffer[:size]
 	if err := w.pread.piece(s.path, buffer, start); err != nil {
-		return nil, buffer, fmt.Errorf("reading spool entry %d: %w", from, err)
+		return nil, buffer, fmt.Errorf("reading write-ahead log entry %d: %w", from, err)
 	}
 	whole := buffer
 	for _, end := range ends {
@@ -188,7 +188,7 @@ func (w *wal) trim() error {
 		err = w.tail.Sync()
 	}
 	if err != nil {
-		return fmt.Errorf("cutting a spool segment: %w", err)
+		return fmt.Errorf("truncating a write-ahead log segment: %w", err)
 	}
 	w.filled = size
 	return nil
@@ -198,7 +198,7 @@ func (w *wal) trim() error {
 func (w *wal) cutBack(index uint64) error {
 	for len(w.segments) > 1 && w.last().first > index+1 {
 		if err := errors.Join(os.Remove(w.last().path), w.tail.Close()); err != nil {
-			return fmt.Errorf("removing a spool segment: %w", err)
+			return fmt.Errorf("removing a write-ahead log segment: %w", err)
 		}
 		w.segments = w.segments[:len(w.segments)-1]
 		if err := w.open(); err != nil {
@@ -207,7 +207,7 @@ func (w *wal) cutBack(index uint64) error {
 	}
 	last := w.last()
 	if last.first > index+1 {
-		return fmt.Errorf("the spool begins at entry %d", last.first)
+		return fmt.Errorf("the write-ahead log begins at entry %d", last.first)
 	}
 	last.ends = last.ends[:index+1-last.first]
 	w.filled = -1 // whatever is behind them goes
@@ -252,7 +252,7 @@ func (w *wal) cutFront(index uint64) error {
 	n := min(w.stale(index), len(w.segments)-1)
 	for _, s := range w.segments[:n] {
 		if err := os.Remove(s.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("removing a spool segment: %w", err)
+			return fmt.Errorf("removing a write-ahead log segment: %w", err)
 		}
 	}
 	w.segments = append([]*segment(nil), w.segments[n:]...)

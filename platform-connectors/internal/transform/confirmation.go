@@ -123,7 +123,7 @@ func standingOf(w pipeline.WaitingFault) standing { return standing{w.Key, w.Sin
 func (f *Confirmation) Load() {
 	state, problem := loadState(f.Path)
 	if problem != "" {
-		f.Log.Error("what waits to be confirmed is lost: such a fault is confirmed only by signals that come from now on",
+		f.Log.Error("pending confirmations lost: such faults are confirmed only by new signals",
 			"file", f.Path, "problem", problem)
 	}
 	state.Index, _ = f.Spool.Bounds()
@@ -149,7 +149,7 @@ func (f *Confirmation) Ready() (bool, string) {
 	if ok, detail := f.outage.Ready(); !ok {
 		return false, detail
 	}
-	return true, "following the spool"
+	return true, "following the write-ahead log"
 }
 
 // Run follows the spool until ctx ends.
@@ -174,7 +174,7 @@ func (f *Confirmation) Run(ctx context.Context) error {
 // note logs the first failure of a row.
 func (f *Confirmation) note(err error) {
 	if begins, _ := f.outage.Note(err); begins {
-		f.Log.Error("confirming faults failed; it is tried again and nothing is lost", "error", err)
+		f.Log.Error("fault confirmation failed, retrying without data loss", "error", err)
 	}
 }
 
@@ -192,7 +192,7 @@ func (f *Confirmation) step(ctx context.Context) error {
 	}
 	crashpoint.Here("platform-connectors/confirmation-spooled")
 	for _, r := range f.state.Set.Outbox {
-		f.Log.Info("a fault is confirmed and acted upon", "event", r.Event.Confirms(), "confirmation", r.ID, "check", r.Event.CheckName,
+		f.Log.Info("fault confirmed and processed", "event", r.Event.Confirms(), "confirmation", r.ID, "check", r.Event.CheckName,
 			"rule", r.Event.Metadata[record.MetadataConfirmedRule], "by", r.Event.Metadata[record.MetadataConfirmedBy],
 			"how", r.Event.Metadata[record.MetadataConfirmedHow])
 	}

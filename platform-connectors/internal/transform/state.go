@@ -33,7 +33,7 @@ func loadState(path string) (s state, problem string) {
 	case !found:
 		return fresh, ""
 	case s.Set == nil:
-		return fresh, "it has no set of faults"
+		return fresh, "the file has no set of faults"
 	}
 	return s, ""
 }
@@ -42,7 +42,7 @@ func loadState(path string) (s state, problem string) {
 // a later life would confirm it.
 func Discard(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing what waits to be confirmed: %w", err)
+		return fmt.Errorf("removing pending confirmations: %w", err)
 	}
 	return nil
 }

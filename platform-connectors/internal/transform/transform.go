@@ -97,7 +97,7 @@ func (r *Runner) take() error {
 		return fmt.Errorf("%s: %w", r.file, err)
 	}
 	for _, text := range next.Warnings() {
-		r.log.Warn("the pipeline's configuration is valid and questionable", "file", r.file, "warning", text)
+		r.log.Warn("pipeline configuration has warnings", "file", r.file, "warning", text)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,16 +112,16 @@ func (r *Runner) take() error {
 func (r *Runner) told(err error) {
 	r.metrics.reloaded(err)
 	if err != nil {
-		r.log.Error("the pipeline's new configuration is bad; the one before it stays", "file", r.file, "error", err)
+		r.log.Error("invalid pipeline configuration rejected, the previous one stays active", "file", r.file, "error", err)
 		return
 	}
-	r.log.Info("the pipeline's configuration is new", "file", r.file, "stages", r.pipeline().Config().Stages)
+	r.log.Info("pipeline configuration loaded", "file", r.file, "stages", r.pipeline().Config().Stages)
 }
 
 // Ready says whether the files on disk are what runs.
 func (r *Runner) Ready() (bool, string) {
 	if trouble := r.follows.Trouble(); trouble != "" {
-		return false, "the configuration on disk is bad, the one before it runs: " + trouble
+		return false, "the configuration on disk is invalid and the previous one is active: " + trouble
 	}
 	return true, fmt.Sprintf("stages %v", r.pipeline().Config().Stages)
 }
@@ -190,7 +190,7 @@ func (r *Runner) settle(decided []done) {
 		for _, f := range d.notes.Failed {
 			if !r.warned[f.Rule] {
 				r.warned[f.Rule] = true
-				r.log.Warn("a rule of the pipeline could not be evaluated and did not match; this is said once",
+				r.log.Warn("pipeline rule evaluation failed, treated as no match (logged once per rule)",
 					"rule", f.Rule, "event", d.record.ID, "error", f.Err)
 			}
 		}
@@ -303,7 +303,7 @@ func (c *Cluster) Node(ctx context.Context, name string, limits pipeline.Metadat
 	defer cancel()
 	object, err := c.Client.Nodes.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		c.Log.Warn("an event goes on without the metadata of its node", "node", name, "error", err)
+		c.Log.Warn("event processed without node metadata", "node", name, "error", err)
 		return nil
 	}
 	n := known(object)

@@ -83,7 +83,7 @@ func TestLoadIsStrict(t *testing.T) {
 			map[string]string{"pipeline.toml": nodesOnly, "metadata.toml": "cache = 3\n"}, `metadata.toml: line 1: unknown key "cache"`,
 		},
 		"a reference": {
-			map[string]string{"pipeline.toml": rulesOnly, "overrides.toml": rule("event.message == \"${file:/etc/hostname}\"", "isFatal = false")}, "overrides.toml: key \"rules[0].when\": ${file:/etc/hostname}: a reference is for secrets only",
+			map[string]string{"pipeline.toml": rulesOnly, "overrides.toml": rule("event.message == \"${file:/etc/hostname}\"", "isFatal = false")}, "overrides.toml: key \"rules[0].when\": ${file:/etc/hostname}: a reference is allowed only in keys of type secret",
 		},
 		"a wrong type": {
 			map[string]string{"pipeline.toml": nodesOnly, "metadata.toml": "cacheTTL = true\n"}, "metadata.toml",
@@ -148,7 +148,7 @@ func TestABadFileKeepsThePipelineBeforeIt(t *testing.T) {
 			if n := testutil.ToFloat64(r.metrics.reloads.WithLabelValues(refused)); n != s.refused {
 				t.Errorf("%s: %v refused", s.what, n)
 			}
-			if n := strings.Count(log.String(), "is bad; the one before it stays"); n != s.logged {
+			if n := strings.Count(log.String(), "rejected, the previous one stays active"); n != s.logged {
 				t.Errorf("%s: said %d times", s.what, n)
 			}
 			if stale := testutil.ToFloat64(r.metrics.stale) == 1; stale == s.ready {
@@ -199,7 +199,7 @@ func TestAStageOfEarlierVersionsIsNoError(t *testing.T) {
 	})
 	var log bytes.Buffer
 	r := open(t, file, &log)
-	if n := strings.Count(log.String(), "stage Deduplicator has no effect any more"); n != 1 {
+	if n := strings.Count(log.String(), "stage Deduplicator no longer has an effect"); n != 1 {
 		t.Errorf("said %d times:\n%s", n, &log)
 	}
 	want := []string{"1:PROCESS 2:PROCESS"}

@@ -17,16 +17,16 @@ import (
 type Config struct {
 	// Address is one or several host:port with commas; every address that a host
 	// has is a gateway. Required.
-	Address string `toml:"address" flag:"gateway" usage:"host:port of the gateways; several with commas, and all addresses that a name has"`
+	Address string `toml:"address" flag:"gateway" usage:"Addresses of the gateways, as host:port, separated by commas. All addresses of a DNS name are used."`
 	// TokenFile holds the projected token of the connector's pod. Required.
-	TokenFile string `toml:"tokenFile" flag:"gateway-token-file" usage:"file with the pod's projected token for the gateway; read again for each call"`
+	TokenFile string `toml:"tokenFile" flag:"gateway-token-file" usage:"File with the projected token of the Pod for the gateway, read again for each call."`
 	// CAFile signs the gateways' certificates. Required.
-	CAFile string `toml:"caFile" flag:"gateway-ca-file" usage:"PEM file with the authority of the gateways' certificates; read again for each connection"`
+	CAFile string `toml:"caFile" flag:"gateway-ca-file" usage:"PEM file with the CA certificates that verify the gateways, read again for each connection."`
 	// ServerName is what their certificates are for; empty is the first host.
-	ServerName string `toml:"serverName" flag:"gateway-server-name" usage:"name in the gateways' certificates; empty is the first host"`
+	ServerName string `toml:"serverName" flag:"gateway-server-name" usage:"Server name in the certificates of the gateways. Empty uses the host of the first address."`
 	// CertFile and KeyFile are the connector's own, where gateways ask for one.
-	CertFile string `toml:"certFile" flag:"gateway-cert-file" usage:"PEM file with the connector's own certificate, where the gateways ask for one"`
-	KeyFile  string `toml:"keyFile" flag:"gateway-key-file" usage:"PEM file with the key of that certificate"`
+	CertFile string `toml:"certFile" flag:"gateway-cert-file" usage:"PEM file with the client certificate of the connector, for gateways that request one."`
+	KeyFile  string `toml:"keyFile" flag:"gateway-key-file" usage:"PEM file with the private key of the client certificate."`
 }
 
 // Default is where the chart mounts the files.
@@ -41,7 +41,7 @@ func (c Config) Validate() error {
 	var problems []error
 	for _, address := range c.addresses() {
 		if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
-			problems = append(problems, fmt.Errorf("gateway.address (--gateway) %q is not host:port", address))
+			problems = append(problems, fmt.Errorf("gateway.address (--gateway) %q is not of the form host:port", address))
 		}
 	}
 	for key, value := range map[string]string{
@@ -52,7 +52,7 @@ func (c Config) Validate() error {
 		}
 	}
 	if (c.CertFile == "") != (c.KeyFile == "") {
-		problems = append(problems, errors.New("gateway.certFile (--gateway-cert-file) and gateway.keyFile (--gateway-key-file) go together"))
+		problems = append(problems, errors.New("gateway.certFile (--gateway-cert-file) and gateway.keyFile (--gateway-key-file) must be set together"))
 	}
 	return errors.Join(problems...)
 }
@@ -80,13 +80,13 @@ func (c Config) name() string {
 func (c Config) tls() (*tls.Config, error) {
 	authorities, err := config.ReadAuthorities(c.CAFile)
 	if err != nil {
-		return nil, fmt.Errorf("reading the authority of the gateways: %w", err)
+		return nil, fmt.Errorf("reading the CA certificates of the gateways: %w", err)
 	}
 	conf := &tls.Config{RootCAs: authorities, ServerName: c.name(), MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}}
 	if c.CertFile != "" {
 		pair, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
 		if err != nil {
-			return nil, fmt.Errorf("reading the connector's certificate: %w", err)
+			return nil, fmt.Errorf("reading the connector certificate: %w", err)
 		}
 		conf.Certificates = []tls.Certificate{pair}
 	}

@@ -60,7 +60,7 @@ type Gateway struct {
 // a gateway are read for each connection, so they may come later.
 func Open(cfg Config, log *slog.Logger) (*Gateway, error) {
 	if _, err := cfg.tls(); err != nil {
-		log.Error("no gateway can be proven yet; the spool keeps the events", "error", err)
+		log.Error("gateway verification not possible yet, events stay in the write-ahead log", "error", err)
 	}
 	target, options := "dns:///"+cfg.addresses()[0], []grpc.DialOption{
 		grpc.WithTransportCredentials(renewed{cfg}),
@@ -137,14 +137,14 @@ func (g *Gateway) append(ctx context.Context, q *protos.AppendRequest, batch []r
 	defer cancel()
 	reply, err := g.api.Append(ctx, q)
 	if err != nil {
-		return nil, "", fmt.Errorf("asking the gateway: %w", err)
+		return nil, "", fmt.Errorf("sending to the gateway: %w", err)
 	}
 	now := reply.GetServer()
 	if q.GetServer() != "" && now != "" && now != q.GetServer() {
-		return nil, now, fmt.Errorf("asking the gateway: %w", store.ErrMoved)
+		return nil, now, fmt.Errorf("sending to the gateway: %w", store.ErrMoved)
 	}
 	if len(reply.GetResults()) != len(q.GetRecords()) {
-		return nil, "", fmt.Errorf("the gateway answered for %d of %d records", len(reply.GetResults()), len(q.GetRecords()))
+		return nil, "", fmt.Errorf("the gateway returned results for %d of %d records", len(reply.GetResults()), len(q.GetRecords()))
 	}
 	out := make([]store.AppendResult, len(reply.GetResults()))
 	for i, result := range reply.GetResults() {
@@ -156,12 +156,12 @@ func (g *Gateway) append(ctx context.Context, q *protos.AppendRequest, batch []r
 		case protos.Outcome_OUTCOME_REFUSED:
 			out[i] = store.Refused
 			Tell(ctx, batch[i].ID, result.GetProblem())
-			g.log.Error("the gateway refused a record", "id", batch[i].ID, "problem", result.GetProblem())
+			g.log.Error("record rejected by the gateway", "id", batch[i].ID, "problem", result.GetProblem())
 		case protos.Outcome_OUTCOME_COUNTED:
 			out[i] = store.Counted
 			Tell(ctx, batch[i].ID, result.GetProblem())
 		case protos.Outcome_OUTCOME_UNSPECIFIED:
-			return nil, "", fmt.Errorf("the gateway does not say what became of record %d", i)
+			return nil, "", fmt.Errorf("the gateway returned no result for record %d", i)
 		}
 	}
 	return out, now, nil
@@ -173,7 +173,7 @@ func (g *Gateway) Dead(ctx context.Context, deadLetter store.DeadLetter) error {
 	defer cancel()
 	reply, err := g.api.Dead(ctx, &protos.DeadRequest{Id: deadLetter.ID, Reason: deadLetter.Reason, Body: deadLetter.Body})
 	if err != nil {
-		return fmt.Errorf("asking the gateway to keep dead letter %q: %w", deadLetter.ID, err)
+		return fmt.Errorf("sending dead letter %q to the gateway: %w", deadLetter.ID, err)
 	}
 	TellDropped(ctx, int(reply.GetDropped()))
 	return nil
@@ -185,7 +185,7 @@ func (g *Gateway) History(ctx context.Context, after int64) ([]record.Record, er
 	defer cancel()
 	reply, err := g.api.History(ctx, &protos.HistoryRequest{After: after})
 	if err != nil {
-		return nil, fmt.Errorf("asking the gateway for the node's history: %w", err)
+		return nil, fmt.Errorf("reading the history of the node from the gateway: %w", err)
 	}
 	out := make([]record.Record, len(reply.GetRecords()))
 	for i, doc := range reply.GetRecords() {
@@ -245,7 +245,7 @@ func (r renewed) ClientHandshake(ctx context.Context, _ string, conn net.Conn) (
 
 // ServerHandshake is not for a client.
 func (renewed) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return nil, nil, errors.New("these credentials are for connectors")
+	return nil, nil, errors.New("these credentials are for connectors only")
 }
 
 // Info describes the credentials.
@@ -274,7 +274,7 @@ func History(ctx context.Context, s interface {
 }
 
 // OtherContent is why a store refuses a record.
-const OtherContent = "its id is stored with other content, or no store can hold it"
+const OtherContent = "its id is stored with other content, or the store cannot hold it"
 
 type listenerKey struct{}
 

@@ -50,7 +50,7 @@ func (c templateController) Reconcile(ctx context.Context, req ctrl.Request) (ct
 		return ctrl.Result{}, nil
 	}
 	if err := c.Live.Status().Update(ctx, t); err != nil {
-		return ctrl.Result{}, fmt.Errorf("telling RepairTemplate %s what it is: %w", t.Name, err)
+		return ctrl.Result{}, fmt.Errorf("writing the status of RepairTemplate %s: %w", t.Name, err)
 	}
 	return ctrl.Result{}, nil
 }
@@ -71,7 +71,7 @@ func (c chainController) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		return ctrl.Result{}, nil
 	}
 	if err := c.Live.Status().Update(ctx, definition); err != nil {
-		return ctrl.Result{}, fmt.Errorf("telling RepairChain %s what it is: %w", definition.Name, err)
+		return ctrl.Result{}, fmt.Errorf("writing the status of RepairChain %s: %w", definition.Name, err)
 	}
 	return ctrl.Result{}, nil
 }
@@ -92,7 +92,7 @@ const maxMessage = 8 << 10
 func (c *Reconciler) accepted(o client.Object, conditions *[]metav1.Condition, wrong error, warnings []string) bool {
 	made := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: reasonAccepted, ObservedGeneration: o.GetGeneration()}
 	if len(warnings) > 0 {
-		made.Message = "warning: " + strings.Join(warnings, "; ")
+		made.Message = "warning: " + strings.Join(warnings, ", ")
 	}
 	if wrong != nil {
 		made.Status, made.Reason, made.Message = metav1.ConditionFalse, reasonWrong, wrong.Error()
@@ -102,7 +102,7 @@ func (c *Reconciler) accepted(o client.Object, conditions *[]metav1.Condition, w
 		return false
 	}
 	if note := made.Message; note != "" {
-		c.Log.Warn("what a chain or template says is wrong or probably not meant", "object", o.GetName(), "accepted", made.Status, "message", note)
+		c.Log.Warn("invalid or questionable definition found", "object", o.GetName(), "accepted", made.Status, "message", note)
 		c.events.Eventf(o, nil, corev1.EventTypeWarning, map[bool]string{true: notAcceptedReason, false: warningsReason}[wrong != nil], "Accept",
 			"%s", strings.ToValidUTF8(note[:min(len(note), maxNote)], ""))
 	}

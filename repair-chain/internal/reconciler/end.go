@@ -45,7 +45,7 @@ func (c *Reconciler) remove(ctx context.Context, run *v1alpha1.RepairRun) (ctrl.
 	if err := c.unclaim(ctx, run); err != nil {
 		return again(err)
 	}
-	c.Log.Info("run was deleted before its end, and the objects of its steps are gone", "run", run.Name, "node", v1alpha1.NodeOf(run))
+	c.Log.Info("run deleted before its completion, objects of its steps removed", "run", run.Name, "node", v1alpha1.NodeOf(run))
 	return again(client.IgnoreNotFound(c.hold(ctx, run, false)))
 }
 

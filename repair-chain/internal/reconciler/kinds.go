@@ -81,7 +81,7 @@ func (k *kinds) cacheOf(namespace string) (cache.Cache, error) {
 	if k.spaces[namespace] == nil {
 		made, err := k.open(namespace)
 		if err != nil {
-			return nil, fmt.Errorf("opening the cache of namespace %s: %w", namespace, err)
+			return nil, fmt.Errorf("creating the cache of namespace %s: %w", namespace, err)
 		}
 		k.spaces[namespace] = made
 	}

@@ -31,7 +31,7 @@ func (c *Reconciler) claim(ctx context.Context, run *v1alpha1.RepairRun, node *c
 	}
 	if err := c.Leases.Take(ctx, node, chain.Holder(run), leaseLife, nil); err != nil {
 		if _, is := nodelease.Taken(err); !is {
-			c.Log.Warn("the lease of a node could not be taken; nothing begins", "run", run.Name, "node", node.Name, "error", err)
+			c.Log.Warn("node lease not acquired, no step started", "run", run.Name, "node", node.Name, "error", err)
 		}
 		return err.Error()
 	}

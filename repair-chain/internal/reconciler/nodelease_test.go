@@ -53,7 +53,7 @@ func TestTwoRunsOnOneNode(t *testing.T) {
 	one := o.task(first, "one")
 	o.make(second)
 	o.says(second, func() []metav1.Condition { return second.Status.Conditions }, v1alpha1.ConditionSucceeded, metav1.ConditionUnknown,
-		"step one: NodeLease: the lease of node serial-node is taken by RepairRun-serial-first")
+		"step one: NodeLease: the lease of node serial-node is held by RepairRun-serial-first")
 	o.done(one, "True")
 	two := o.task(first, "two")
 	if _, err := o.tasks().Get(t.Context(), chain.ObjectName(second, "one"), metav1.GetOptions{}); !apierrors.IsNotFound(err) {

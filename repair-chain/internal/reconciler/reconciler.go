@@ -133,7 +133,7 @@ func (c *Reconciler) pass(ctx context.Context, run *v1alpha1.RepairRun, save wor
 	facts := chain.Facts{Now: now}
 	found, err := c.look(ctx, node, &facts)
 	if err != nil {
-		c.Log.Warn("the node of a run could not be read; nothing begins", "run", run.Name, "node", node, "error", err)
+		c.Log.Warn("node of the run not read, no step started", "run", run.Name, "node", node, "error", err)
 		facts.Unread = true
 	}
 	if !facts.Unread && found == nil && chain.Untouched(run) {
@@ -253,13 +253,13 @@ func (c *Reconciler) resources(ctx context.Context) work.Resources {
 	return func(kind schema.GroupVersionKind, namespace string) (work.Resource, error) {
 		mapping, err := c.Live.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
 		if err != nil {
-			return nil, fmt.Errorf("asking what the API server serves of %s: %w", kind, err)
+			return nil, fmt.Errorf("discovering the resource of %s: %w", kind, err)
 		}
 		if namespaced := mapping.Scope.Name() == meta.RESTScopeNameNamespace; namespaced != (namespace != "") {
 			return nil, fmt.Errorf("namespace of the template is %q, and objects of %s are namespaced: %v", namespace, kind, namespaced)
 		}
 		if err := c.kinds.follow(ctx, scope{kind, namespace}); err != nil {
-			c.Log.Warn("objects of a kind are not watched; they are looked at by the clock", "kind", kind, "namespace", namespace, "error", err)
+			c.Log.Warn("objects of a kind not watched, polling them", "kind", kind, "namespace", namespace, "error", err)
 		}
 		all := c.Objects.Resource(mapping.Resource)
 		if namespace == "" {
@@ -272,7 +272,7 @@ func (c *Reconciler) resources(ctx context.Context) work.Resources {
 // save keeps the status of a run.
 func (c *Reconciler) save(ctx context.Context, run *v1alpha1.RepairRun) error {
 	if err := c.Live.Status().Update(ctx, run); err != nil {
-		return fmt.Errorf("keeping the status of run %s: %w", run.Name, err)
+		return fmt.Errorf("storing the status of run %s: %w", run.Name, err)
 	}
 	c.here("repair-chain/kept")
 	return nil
@@ -290,7 +290,7 @@ func (c *Reconciler) tell(before, run *v1alpha1.RepairRun) {
 	for _, s := range run.Status.Steps {
 		for _, o := range s.Outputs {
 			if name := s.Name + "." + o.Name; read[name] != o.Digest {
-				c.events.Eventf(run, nil, corev1.EventTypeNormal, outputReason, "Repair", "%s is %s, of inputs %s", name, o.Digest, o.InputDigest)
+				c.events.Eventf(run, nil, corev1.EventTypeNormal, outputReason, "Repair", "Output %s has the digest %s, its inputs have the digest %s", name, o.Digest, o.InputDigest)
 			}
 		}
 		if s.State == was[s.Name] || s.State == v1alpha1.StepWaiting {
@@ -300,8 +300,8 @@ func (c *Reconciler) tell(before, run *v1alpha1.RepairRun) {
 		if s.State == v1alpha1.StepFailed {
 			kind = corev1.EventTypeWarning
 		}
-		c.events.Eventf(run, nil, kind, "Step"+string(s.State), "Repair", "step %s: %s %s", s.Name, s.Reason, s.Message)
-		c.Log.Info("step", "run", run.Name, "node", v1alpha1.NodeOf(run), "step", s.Name, "state", s.State, "reason", s.Reason, "message", s.Message)
+		c.events.Eventf(run, nil, kind, "Step"+string(s.State), "Repair", "Step %s: %s %s", s.Name, s.Reason, s.Message)
+		c.Log.Info("step changed", "run", run.Name, "node", v1alpha1.NodeOf(run), "step", s.Name, "state", s.State, "reason", s.Reason, "message", s.Message)
 		c.Metrics.step(run, s)
 	}
 	if chain.Ended(run) {

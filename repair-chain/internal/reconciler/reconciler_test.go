@@ -181,7 +181,7 @@ func TestATemplateOfAnotherScope(t *testing.T) {
 	missing := template("scope-missing", `{"apiVersion":"example.com/v1","kind":"Nothing"}`)
 	one, two := chainOf("scope", v1alpha1.Step{Name: "one", Template: scope.Name}), chainOf("scope-missing", v1alpha1.Step{Name: "one", Template: missing.Name})
 	o.make(scope, missing, one, two)
-	for chain, says := range map[string]string{one.Name: "objects of /v1, Kind=ConfigMap are namespaced: true", two.Name: "asking what the API server serves of example.com/v1, Kind=Nothing"} {
+	for chain, says := range map[string]string{one.Name: "objects of /v1, Kind=ConfigMap are namespaced: true", two.Name: "discovering the resource of example.com/v1, Kind=Nothing"} {
 		run := runOfChain("run-of-"+chain, chain)
 		o.make(run)
 		o.says(run, func() []metav1.Condition { return run.Status.Conditions }, v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, says)

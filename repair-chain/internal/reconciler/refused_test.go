@@ -52,7 +52,7 @@ func TestARefusedWatchIsNotReady(t *testing.T) {
 			o.start(watch)
 			testkit.Until(t, patience, func() bool {
 				ok, why := watch.Synced()
-				return !ok && strings.Contains(why, kind+" can not be watched")
+				return !ok && strings.Contains(why, kind+" cannot be watched")
 			})
 			run := runOfChain("refused-"+resource, o.twoTasks("refused-"+resource))
 			o.make(run)

@@ -64,7 +64,7 @@ func New(config *rest.Config, d Deps) *Watch {
 func (w *Watch) manager(ctx context.Context) (ctrl.Manager, error) {
 	ofRuns, err := labels.NewRequirement(chain.RunLabel, selection.Exists, nil)
 	if err != nil {
-		return nil, fmt.Errorf("making the selector of steps' objects: %w", err)
+		return nil, fmt.Errorf("creating the selector of step objects: %w", err)
 	}
 	all := cache.ByObject{Label: labels.Everything()}
 	steps := cache.Options{DefaultTransform: kube.Strip, DefaultLabelSelector: labels.NewSelector().Add(*ofRuns)}
@@ -126,7 +126,7 @@ func (w *Watch) builder(mgr ctrl.Manager, name string) *builder.Builder {
 func (c *Reconciler) chainsOf(ctx context.Context, t client.Object) []reconcile.Request {
 	list := &v1alpha1.RepairChainList{}
 	if err := c.kinds.cache.List(ctx, list); err != nil {
-		c.Log.Warn("listing the chains failed; what they say of a template is behind until they change", "template", t.GetName(), "error", err)
+		c.Log.Warn("chains not listed, their status about the template is outdated until they change", "template", t.GetName(), "error", err)
 		return nil
 	}
 	var out []reconcile.Request

@@ -64,7 +64,7 @@ func (w Worker) giveUp(ctx context.Context, run *v1alpha1.RepairRun, facts chain
 			_, err = resource.Patch(ctx, o.GetName(), artifact.PatchType, patch, metav1.PatchOptions{FieldManager: artifact.FieldManager})
 		}
 		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("telling %s %s of step %s that it is given up: %w", o.GetKind(), o.GetName(), st.Name, err)
+			return fmt.Errorf("reporting the timeout to %s %s of step %s: %w", o.GetKind(), o.GetName(), st.Name, err)
 		}
 	}
 	chain.GiveUp(run, facts.Now)
@@ -88,7 +88,7 @@ func (w Worker) find(ctx context.Context, run *v1alpha1.RepairRun, st v1alpha1.S
 	case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
 		return nil, nil, nil
 	case err != nil:
-		return nil, nil, fmt.Errorf("looking for %s %s of step %s: %w", st.Object.Kind, st.Object.Name, st.Name, err)
+		return nil, nil, fmt.Errorf("reading %s %s of step %s: %w", st.Object.Kind, st.Object.Name, st.Name, err)
 	case o.GetAnnotations()[artifact.SlotAnnotation] != chain.SlotID(run, st.Name):
 		return nil, nil, nil // somebody else's, whatever its name
 	}

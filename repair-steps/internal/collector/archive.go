@@ -23,7 +23,7 @@ type archive struct {
 func newArchive(path string, at time.Time) (*archive, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("making the archive: %w", err)
+		return nil, fmt.Errorf("creating the archive: %w", err)
 	}
 	gz := gzip.NewWriter(f)
 	return &archive{file: f, gz: gz, tar: tar.NewWriter(gz), at: at}, nil

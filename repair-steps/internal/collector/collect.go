@@ -40,7 +40,7 @@ func (c *Collector) Collect(ctx context.Context) (string, Manifest, error) {
 	m := Manifest{Node: c.Node, Created: c.Clock.Now().UTC(), Version: c.Version}
 	host, err := os.OpenRoot(c.HostRoot)
 	if err != nil {
-		return "", m, fmt.Errorf("opening the host's root (--host-root): %w", err)
+		return "", m, fmt.Errorf("opening the root directory of the host (--host-root): %w", err)
 	}
 	defer host.Close()
 	c.host = host
@@ -57,7 +57,7 @@ func (c *Collector) Collect(ctx context.Context) (string, Manifest, error) {
 		if err != nil {
 			return "", m, errors.Join(err, c.out.file.Close())
 		}
-		c.Log.Info("part was collected", "part", e.Name, "state", e.State, "bytes", e.Bytes, "error", e.Error)
+		c.Log.Info("part collected", "part", e.Name, "state", e.State, "bytes", e.Bytes, "error", e.Error)
 		m.Bytes += e.Bytes
 		m.Parts = append(m.Parts, e)
 	}
@@ -72,10 +72,10 @@ func (c *Collector) collect(ctx context.Context, p part, room int64) (e Entry, e
 	e = Entry{Name: p.name, File: p.file, State: LeftOut}
 	switch {
 	case room <= 0:
-		e.Error = fmt.Sprintf("the archive has its %d bytes (--max-total-bytes)", c.MaxTotal)
+		e.Error = fmt.Sprintf("the archive has reached its limit of %d bytes (--max-total-bytes)", c.MaxTotal)
 		return e, nil
 	case ctx.Err() != nil:
-		e.Error = fmt.Sprintf("the %s of all parts were over (--timeout)", c.Timeout)
+		e.Error = fmt.Sprintf("the time limit of %s for all parts was reached (--timeout)", c.Timeout)
 		return e, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.limit)

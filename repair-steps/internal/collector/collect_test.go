@@ -150,13 +150,13 @@ func TestAPartThatFailsCostsNoOther(t *testing.T) {
 	}{
 		"a tool that fails":        {func(n *node) { n.tool("nvidia-smi", `echo half; echo "no device, token=hunter2" >&2; exit 9`) }, "nvidia-smi.txt", Entry{State: Failed, Bytes: 5, Error: "status 9: no device, token=[redacted]"}, 9},
 		"a tool that says nothing": {func(n *node) { n.tool("nvidia-smi", `exit 0`) }, "nvidia-smi.txt", Entry{State: Collected}, 0},
-		"no tool":                  {func(n *node) { _ = os.Remove(filepath.Join(n.bin, "nvidia-smi")) }, "nvidia-smi.txt", Entry{State: Missing, Error: "looking for nvidia-smi"}, -1},
+		"no tool":                  {func(n *node) { _ = os.Remove(filepath.Join(n.bin, "nvidia-smi")) }, "nvidia-smi.txt", Entry{State: Missing, Error: "finding nvidia-smi"}, -1},
 		"what is no program":       {func(n *node) { _ = os.Chmod(filepath.Join(n.bin, "nvidia-smi"), 0o600) }, "nvidia-smi.txt", Entry{State: Missing}, -1},
 		"a tool of another machine": {func(n *node) {
 			_ = os.WriteFile(filepath.Join(n.bin, "nvidia-smi"), []byte("\x7fELF"), 0o700)
-		}, "nvidia-smi.txt", Entry{State: Failed, Error: "starting it"}, -1},
+		}, "nvidia-smi.txt", Entry{State: Failed, Error: "starting the command"}, -1},
 		"a tool that kills itself": {func(n *node) { n.tool("nvidia-smi", `echo x; kill -9 $$`) }, "nvidia-smi.txt", Entry{State: Failed, Bytes: 2, Error: "killed"}, -1},
-		"a report that is none":    {func(n *node) { n.tool("nvidia-bug-report.sh", `echo no > "$2.gz"`) }, "nvidia-bug-report.log", Entry{State: Failed, Error: "unpacking the report"}, 0},
+		"a report that is none":    {func(n *node) { n.tool("nvidia-bug-report.sh", `echo no > "$2.gz"`) }, "nvidia-bug-report.log", Entry{State: Failed, Error: "decompressing the report"}, 0},
 		"a report not packed":      {func(n *node) { n.tool("nvidia-bug-report.sh", `echo plain > "$2"`) }, "nvidia-bug-report.log", Entry{State: Collected, Bytes: 6}, 0},
 		"no report":                {func(n *node) { n.tool("nvidia-bug-report.sh", `exit 1`) }, "nvidia-bug-report.log", Entry{State: Failed, Error: "status 1"}, 1},
 		"a report that is a link": {func(n *node) {
@@ -165,11 +165,11 @@ func TestAPartThatFailsCostsNoOther(t *testing.T) {
 		"a link out of the host": {func(n *node) {
 			_ = os.Remove(filepath.Join(n.host, "var/log/kern.log"))
 			_ = os.Symlink("/etc/passwd", filepath.Join(n.host, "var/log/kern.log"))
-		}, "files/var/log/kern.log", Entry{State: Failed, Error: "opening it"}, -1},
+		}, "files/var/log/kern.log", Entry{State: Failed, Error: "opening the file"}, -1},
 		"a pipe": {func(n *node) {
 			_ = os.Remove(filepath.Join(n.host, "var/log/kern.log"))
 			_ = syscall.Mkfifo(filepath.Join(n.host, "var/log/kern.log"), 0o600)
-		}, "files/var/log/kern.log", Entry{State: Failed, Error: "it is no file"}, -1},
+		}, "files/var/log/kern.log", Entry{State: Failed, Error: "opening the file: not a regular file"}, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
@@ -197,7 +197,7 @@ func TestAReportThatHangsIsKilled(t *testing.T) {
 	n.tool("nvidia-bug-report.sh", `sleep 10000 & sleep 10000`)
 	_, entries, m := n.collected()
 	e := entries["nvidia-bug-report.log"]
-	if e.State != Failed || !strings.Contains(e.Error, "it took too long and was killed") || e.Exit != nil || m.Counts()[Collected] != 5 {
+	if e.State != Failed || !strings.Contains(e.Error, "the command timed out and was killed") || e.Exit != nil || m.Counts()[Collected] != 5 {
 		t.Errorf("%+v", e)
 	}
 }
@@ -348,7 +348,7 @@ func TestNoArchive(t *testing.T) {
 	}
 	n = newNode(t)
 	n.WorkDir = "/nowhere"
-	if _, _, err := n.Collect(t.Context()); err == nil || !strings.Contains(err.Error(), "making the archive") {
+	if _, _, err := n.Collect(t.Context()); err == nil || !strings.Contains(err.Error(), "creating the archive") {
 		t.Errorf("no work folder: %v", err)
 	}
 }

@@ -36,7 +36,7 @@ var past = time.Unix(1, 0)
 func run(ctx context.Context, t tool, args []string, out io.Writer, c clock.Clock) (exit *int, err error) {
 	read, write, err := os.Pipe()
 	if err != nil {
-		return nil, fmt.Errorf("making a pipe: %w", err)
+		return nil, fmt.Errorf("creating a pipe: %w", err)
 	}
 	defer read.Close()
 	words := &firstWords{}
@@ -48,7 +48,7 @@ func run(ctx context.Context, t tool, args []string, out io.Writer, c clock.Cloc
 	err = cmd.Start()
 	_ = write.Close()
 	if err != nil {
-		return nil, fmt.Errorf("starting it: %w", err)
+		return nil, fmt.Errorf("starting the command: %w", err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
@@ -60,7 +60,7 @@ func run(ctx context.Context, t tool, args []string, out io.Writer, c clock.Cloc
 	_, err = io.Copy(out, read)
 	if err != nil && ctx.Err() == nil { // nobody takes its output
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		return nil, fmt.Errorf("keeping its output: %w", err)
+		return nil, fmt.Errorf("storing the output: %w", err)
 	}
 	return outcome(ctx, ended, words, c)
 }
@@ -74,11 +74,11 @@ func outcome(ctx context.Context, ended <-chan error, words *firstWords, c clock
 		select {
 		case err = <-ended:
 		case <-c.After(killGrace):
-			return nil, errors.New("it took too long and can't be killed: it hangs in the kernel")
+			return nil, errors.New("the command timed out and cannot be killed because it hangs in the kernel")
 		}
 	}
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("it took too long and was killed%s", words.told())
+		return nil, fmt.Errorf("the command timed out and was killed%s", words.told())
 	}
 	if err == nil {
 		return new(int), nil
@@ -88,7 +88,7 @@ func outcome(ctx context.Context, ended <-chan error, words *firstWords, c clock
 		return nil, fmt.Errorf("%w%s", err, words.told())
 	}
 	code := end.ExitCode()
-	return &code, fmt.Errorf("it ended with status %d%s", code, words.told())
+	return &code, fmt.Errorf("the command exited with status %d%s", code, words.told())
 }
 
 // firstWords keeps the begin of what a process says of its errors.

@@ -21,7 +21,7 @@ import (
 const lead = 256 << 10
 
 // errMissing: the node has no such tool or file.
-var errMissing = errors.New("there is none")
+var errMissing = errors.New("not found")
 
 // stream writes what a part has to out.
 func (c *Collector) stream(ctx context.Context, p part, out *redact.Writer, e *Entry) error {
@@ -30,11 +30,11 @@ func (c *Collector) stream(ctx context.Context, p part, out *redact.Writer, e *E
 	}
 	t, ok := find(p.tool, c.Path, c.ToolRoots)
 	if !ok {
-		return fmt.Errorf("looking for %s: %w", p.tool, errMissing)
+		return fmt.Errorf("finding %s: %w", p.tool, errMissing)
 	}
 	host, ok := t.seen(c.HostRoot)
 	if !ok && strings.Contains(strings.Join(p.args, " "), "{host}") {
-		return fmt.Errorf("%s in %s does not see %s", p.tool, t.root, c.HostRoot)
+		return fmt.Errorf("running %s: the root %s does not contain %s", p.tool, t.root, c.HostRoot)
 	}
 	args := make([]string, len(p.args))
 	if !p.report {
@@ -58,7 +58,7 @@ func (c *Collector) pourReport(ctx context.Context, t tool, p part, out io.Write
 	}
 	dir, err := os.MkdirTemp(folder, "nvsentinel-report-")
 	if err != nil {
-		return fmt.Errorf("making a folder for the report: %w", err)
+		return fmt.Errorf("creating a directory for the report: %w", err)
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, p.name)
@@ -88,7 +88,7 @@ func pourPacked(ctx context.Context, path string, out io.Writer) error {
 	defer f.Close()
 	unpacked, err := gzip.NewReader(f)
 	if err != nil {
-		return fmt.Errorf("unpacking the report: %w", err)
+		return fmt.Errorf("decompressing the report: %w", err)
 	}
 	return follow(ctx, unpacked, out)
 }
@@ -98,23 +98,23 @@ func pourPacked(ctx context.Context, path string, out io.Writer) error {
 func (c *Collector) pourFile(ctx context.Context, name string, out *redact.Writer, e *Entry) error {
 	f, err := c.host.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("opening it: %w", errMissing)
+		return fmt.Errorf("opening the file: %w", errMissing)
 	}
 	if err != nil {
-		return fmt.Errorf("opening it: %w", err)
+		return fmt.Errorf("opening the file: %w", err)
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return fmt.Errorf("opening it: %w", err)
+		return fmt.Errorf("opening the file: %w", err)
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("it is no file (%s)", info.Mode().Type())
+		return fmt.Errorf("opening the file: not a regular file (%s)", info.Mode().Type())
 	}
 	size := info.Size() // what is written from now on is not waited for
 	begin := max(0, size-c.MaxPart-lead)
 	if _, err := f.Seek(begin, io.SeekStart); err != nil {
-		return fmt.Errorf("reading it: %w", err)
+		return fmt.Errorf("reading the file: %w", err)
 	}
 	from := bufio.NewReader(io.LimitReader(f, size-begin))
 	if begin > 0 {
@@ -124,7 +124,7 @@ func (c *Collector) pourFile(ctx context.Context, name string, out *redact.Write
 			err = follow(ctx, io.LimitReader(from, lead-skipped), learner{out})
 		}
 		if err != nil {
-			return fmt.Errorf("reading it: %w", err)
+			return fmt.Errorf("reading the file: %w", err)
 		}
 	}
 	return follow(ctx, from, out)
@@ -150,7 +150,7 @@ type untilOver struct {
 
 func (u untilOver) Read(p []byte) (int, error) {
 	if err := u.ctx.Err(); err != nil {
-		return 0, fmt.Errorf("it took too long: %w", err)
+		return 0, fmt.Errorf("reading timed out: %w", err)
 	}
 	return u.from.Read(p)
 }
@@ -183,7 +183,7 @@ func (t *tail) Write(p []byte) (int, error) {
 func (t *tail) turn() error {
 	f, err := os.CreateTemp(t.dir, "part-")
 	if err != nil {
-		return fmt.Errorf("keeping a part: %w", err)
+		return fmt.Errorf("storing a part: %w", err)
 	}
 	if t.older != nil {
 		t.cut = true

@@ -104,10 +104,10 @@ func (s *Sender) Send(ctx context.Context, p Request) (Answer, error) {
 		return a, last
 	}, backoff.WithBackOff(s.pauses()), backoff.WithMaxElapsedTime(s.cfg.SendTimeout),
 		backoff.WithNotify(func(err error, pause time.Duration) {
-			s.log.Warn("not delivered; trying again", "error", err, "pause", pause.String())
+			s.log.Warn("delivery failed, retrying", "error", err, "pause", pause.String())
 		}))
 	if err != nil && last != nil && ctx.Err() != nil {
-		return answer, fmt.Errorf("the time is over (%w): %w", context.Cause(ctx), last)
+		return answer, fmt.Errorf("sending timed out (%w): %w", context.Cause(ctx), last)
 	}
 	return answer, err
 }
@@ -138,18 +138,18 @@ func (s *Sender) try(ctx context.Context, p Request) (Answer, error) {
 		return a, err
 	case Refused:
 	}
-	return a, backoff.Permanent(fmt.Errorf("sending to %s: refused: %s", req.URL.Host, a))
+	return a, backoff.Permanent(fmt.Errorf("sending to %s: rejected: %s", req.URL.Host, a))
 }
 
 // request makes the request of one try, with the token as it is now.
 func (s *Sender) request(ctx context.Context, p Request) (*http.Request, error) {
 	body, err := p.Open()
 	if err != nil {
-		return nil, fmt.Errorf("opening what is sent: %w", err)
+		return nil, fmt.Errorf("opening the content: %w", err)
 	}
 	req, err := http.NewRequestWithContext(ctx, p.Method, p.URL.Reveal(), body)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("making the request: %w", plain(err)), body.Close())
+		return nil, errors.Join(fmt.Errorf("creating the request: %w", plain(err)), body.Close())
 	}
 	req.ContentLength = p.Length
 	maps.Copy(req.Header, p.Header)

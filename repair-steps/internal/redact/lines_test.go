@@ -54,7 +54,7 @@ func TestALongLineOfAContainer(t *testing.T) {
 		"whose end is missing": {stdout + "P token=ab\nx", "x\n" + stdout + "F token=" + Mask + "\n"},
 		"that is too long": {
 			stdout + "P " + half + "\n" + stdout + "P " + half + "\n" + stdout + "P token=ab\n" + stdout + "F cd\nx\n",
-			"[a line of 262186 bytes was left out]\nx\n",
+			"[a line of 262186 bytes was removed]\nx\n",
 		},
 	} {
 		if out, w := clean(t, c.text, 4096); out != c.want {

@@ -105,7 +105,7 @@ func (w *Writer) emit(l long, end string) error {
 func (w *Writer) clean(l long) []byte {
 	if l.dropped > 0 {
 		w.LongLines++
-		return fmt.Appendf(nil, "[a line of %d bytes was left out]", l.dropped)
+		return fmt.Appendf(nil, "[a line of %d bytes was removed]", l.dropped)
 	}
 	line := w.plain(l.text) // again: it may be put together of parts
 	within := w.inKey > 0

@@ -33,7 +33,7 @@ func TestRender(t *testing.T) {
 		"too large":            {`[{{ toJson .fault }}]`, 20, "", "--max-body-bytes"},
 		"no template":          {`{{ .node`, 4096, "", "--template"},
 		"no such function":     {`{{ env "HOME" }}`, 4096, "", "--template"},
-		"of a wrong kind":      {`{{ .node.name.first }}`, 4096, "", "making the ticket"},
+		"of a wrong kind":      {`{{ .node.name.first }}`, 4096, "", "creating the ticket"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			body, err := render(x.how, facts, x.limit)
@@ -78,7 +78,7 @@ func TestWrite(t *testing.T) {
 	}
 	for name, x := range map[string]struct{ facts, how, says string }{
 		"no facts":        {"/nowhere", how, "--facts"},
-		"facts in a list": {file("list", "[]"), how, "no JSON object"},
+		"facts in a list": {file("list", "[]"), how, "not a JSON object"},
 		"facts twice":     {file("twice", "{} {}"), how, "behind its end"},
 		"facts too large": {file("large", "{}"+strings.Repeat(" ", most)), how, "larger than"},
 		"no template":     {facts, "/nowhere", "--template"},

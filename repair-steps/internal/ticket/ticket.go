@@ -42,15 +42,15 @@ var outcomes = map[Conflict]delivery.Outcome{Fail: delivery.Refused, Retry: deli
 
 // Config of a ticket.
 type Config struct {
-	URL config.Secret `toml:"url" flag:"url" env:"TICKET_URL" usage:"URL of the ticket system that gets the POST; TICKET_URL in the environment is its default"`
+	URL config.Secret `toml:"url" flag:"url" env:"TICKET_URL" usage:"URL of the ticket system, which receives a POST request. The environment variable TICKET_URL sets its default."`
 	// Facts is a JSON object, the template's data.
-	Facts    string `toml:"facts" flag:"facts" usage:"file of the facts, a JSON object; the template sees its keys"`
-	Template string `toml:"template" flag:"template" usage:"file of the Go template that makes the body; empty means the built-in one"`
-	MaxBody  int    `toml:"maxBodyBytes" bounds:"1 to 4194304 bytes" flag:"max-body-bytes" usage:"bytes of the body"`
+	Facts    string `toml:"facts" flag:"facts" usage:"JSON file with the data of the ticket. Its keys are available in the template."`
+	Template string `toml:"template" flag:"template" usage:"File with the Go template of the request body. Empty uses the built-in template."`
+	MaxBody  int    `toml:"maxBodyBytes" bounds:"1 to 4194304 bytes" flag:"max-body-bytes" usage:"Maximum size of the request body in bytes."`
 	// Header and Key let the receiver know a repetition.
-	Header   string   `toml:"idempotencyHeader" flag:"idempotency-header" usage:"header that holds the key"`
-	Key      string   `toml:"idempotencyKey" flag:"idempotency-key" env:"TICKET_KEY" usage:"key that is the same however often this ticket is sent, such as RUN/STEP; TICKET_KEY in the environment is its default"`
-	Conflict Conflict `toml:"onConflict" bounds:"fail, retry, exists" flag:"on-conflict" usage:"what HTTP 409 means: fail, retry (a request with this key is under way) or exists (there is such a ticket)"`
+	Header   string   `toml:"idempotencyHeader" flag:"idempotency-header" usage:"HTTP header that carries the idempotency key."`
+	Key      string   `toml:"idempotencyKey" flag:"idempotency-key" env:"TICKET_KEY" usage:"Idempotency key of this ticket, identical for every retry, for example RUN/STEP. The environment variable TICKET_KEY sets its default."`
+	Conflict Conflict `toml:"onConflict" bounds:"fail, retry, exists" flag:"on-conflict" usage:"Meaning of an HTTP 409 response: fail, retry (a request with this key is in progress) or exists (the ticket exists already)."`
 
 	Sending delivery.Config `toml:"sending"`
 }
@@ -72,25 +72,25 @@ var (
 func (c Config) Validate() error {
 	var problems []error
 	if c.URL.IsZero() {
-		problems = append(problems, errors.New("url (--url) is missing: the ticket system's"))
+		problems = append(problems, errors.New("url (--url) is missing: set the URL of the ticket system"))
 	} else {
 		problems = append(problems, c.Sending.Validate(c.URL, "url (--url)"))
 	}
 	if c.Facts == "" {
-		problems = append(problems, errors.New("facts (--facts) is missing: a file with a JSON object"))
+		problems = append(problems, errors.New("facts (--facts) is missing: set a file with a JSON object"))
 	}
 	if c.MaxBody < 1 || c.MaxBody > maxBody {
-		problems = append(problems, fmt.Errorf("maxBodyBytes (--max-body-bytes) is %d; it must be from 1 to %d", c.MaxBody, maxBody))
+		problems = append(problems, fmt.Errorf("maxBodyBytes (--max-body-bytes) is %d, it must be from 1 to %d", c.MaxBody, maxBody))
 	}
 	name := http.CanonicalHeaderKey(c.Header)
 	if !tokens.MatchString(c.Header) || name == "Authorization" || strings.HasPrefix(name, "Content-") || name == "Host" {
-		problems = append(problems, fmt.Errorf("idempotencyHeader (--idempotency-header) is %q; it must be a header's name such as Idempotency-Key", c.Header))
+		problems = append(problems, fmt.Errorf("idempotencyHeader (--idempotency-header) is %q, it must be the name of a header such as Idempotency-Key", c.Header))
 	}
 	if !keys.MatchString(c.Key) {
-		problems = append(problems, fmt.Errorf("idempotencyKey (--idempotency-key) is %q; it must be 1 to 255 printable characters without blanks, the same for each try", c.Key))
+		problems = append(problems, fmt.Errorf("idempotencyKey (--idempotency-key) is %q, it must be 1 to 255 printable characters without blanks, the same for each retry", c.Key))
 	}
 	if outcomes[c.Conflict] == "" {
-		problems = append(problems, fmt.Errorf("onConflict (--on-conflict) is %q; it must be fail, retry or exists", c.Conflict))
+		problems = append(problems, fmt.Errorf("onConflict (--on-conflict) is %q, it must be fail, retry or exists", c.Conflict))
 	}
 	return errors.Join(problems...)
 }
@@ -120,10 +120,10 @@ func Write(c Config) ([]byte, error) {
 	from.UseNumber()
 	err = from.Decode(&facts)
 	if err == nil && from.More() {
-		err = errors.New("it goes on behind its end")
+		err = errors.New("unexpected data after the object")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading facts (--facts): %s is no JSON object: %w", c.Facts, err)
+		return nil, fmt.Errorf("reading facts (--facts): %s is not a JSON object: %w", c.Facts, err)
 	}
 	how := builtIn
 	if c.Template != "" {
@@ -145,11 +145,11 @@ func render(how string, facts map[string]any, limit int) ([]byte, error) {
 	}
 	out := &bounded{room: limit}
 	if err := t.Execute(out, facts); err != nil {
-		return nil, fmt.Errorf("making the ticket: %w", err)
+		return nil, fmt.Errorf("creating the ticket: %w", err)
 	}
 	var body bytes.Buffer
 	if err := json.Compact(&body, out.kept.Bytes()); err != nil {
-		return nil, fmt.Errorf("making the ticket: the template makes no JSON; every value needs toJson: %w", err)
+		return nil, fmt.Errorf("creating the ticket: the template does not produce JSON, use toJson for every value: %w", err)
 	}
 	return body.Bytes(), nil
 }
@@ -162,7 +162,7 @@ type bounded struct {
 
 func (b *bounded) Write(p []byte) (int, error) {
 	if b.kept.Len()+len(p) > b.room {
-		return 0, fmt.Errorf("the body is larger than %d bytes (--max-body-bytes)", b.room)
+		return 0, fmt.Errorf("the body exceeds %d bytes (--max-body-bytes)", b.room)
 	}
 	return b.kept.Write(p)
 }
@@ -175,7 +175,7 @@ func read(path string) ([]byte, error) {
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, most+1))
 	if err == nil && len(text) > most {
-		err = fmt.Errorf("%s is larger than %d bytes", path, most)
+		err = fmt.Errorf("%s exceeds %d bytes", path, most)
 	}
 	return text, err
 }

@@ -81,7 +81,7 @@ func (c *Consumer[P]) Bury(ctx context.Context, d Document) error {
 		return err
 	}
 	c.Metrics.Undecodable.WithLabelValues(c.Name).Inc()
-	c.Log.Error("passing a record that cannot be decoded", "consumer", c.Name, "record", deadLetter.ID, "error", deadLetter.Reason)
+	c.Log.Error("undecodable record skipped", "consumer", c.Name, "record", deadLetter.ID, "error", deadLetter.Reason)
 	return nil
 }
 
@@ -89,7 +89,7 @@ func (c *Consumer[P]) Bury(ctx context.Context, d Document) error {
 func (c *Consumer[P]) Commit(ctx context.Context, text string) error {
 	p, err := ParsePosition[P](text)
 	if k := p.Common().Kind; err == nil && k != c.Kind {
-		err = fmt.Errorf("%w: it follows %s", ErrPosition, k)
+		err = fmt.Errorf("%w: it belongs to feed kind %s", ErrPosition, k)
 	}
 	if err == nil {
 		err = c.Store(ctx, p)
@@ -140,7 +140,7 @@ func (c *Consumer[P]) late(ctx context.Context, p P, l Line) (bool, error) {
 // Begin is that of store.Store; start is the position of a rescan from its time on.
 func (c *Consumer[P]) Begin(ctx context.Context, since time.Time, start func(context.Context) (P, error)) (first bool, err error) {
 	if c.Name == "" {
-		return false, errors.New("beginning a feed: the consumer has no name")
+		return false, errors.New("starting a change feed: the consumer has no name")
 	}
 	ctx, cancel := context.WithTimeout(ctx, OperationTimeout)
 	defer cancel()
@@ -152,7 +152,7 @@ func (c *Consumer[P]) Begin(ctx context.Context, since time.Time, start func(con
 		}
 	}
 	if err != nil {
-		return false, fmt.Errorf("beginning the feed of %s: %w", c.Name, err)
+		return false, fmt.Errorf("starting the change feed of %s: %w", c.Name, err)
 	}
 	return first, nil
 }
@@ -164,7 +164,7 @@ func (c *Consumer[P]) Rescan(ctx context.Context, lost Line, p P, why Loss) erro
 		err = fmt.Errorf("the position of %s was changed by another process", c.Name)
 	}
 	if err != nil {
-		return fmt.Errorf("beginning a rescan: %w", err)
+		return fmt.Errorf("starting a rescan: %w", err)
 	}
 	reason, mark := string(why), "lost"
 	if lost.Mark == nil {
@@ -173,6 +173,6 @@ func (c *Consumer[P]) Rescan(ctx context.Context, lost Line, p P, why Loss) erro
 		mark = lost.Mark.Format(time.RFC3339)
 	}
 	c.Metrics.Rescans.WithLabelValues(c.Name, reason).Inc()
-	c.Log.Warn("reading again after a lost feed position", "consumer", c.Name, "reason", reason, "mark", mark)
+	c.Log.Warn("rescan started after a lost feed position", "consumer", c.Name, "reason", reason, "mark", mark)
 	return nil
 }

@@ -35,10 +35,10 @@ type PreparedEvent struct {
 func PrepareMaintenances(u store.MaintenanceUpdate) (PreparedMaintenances, error) {
 	out := PreparedMaintenances{}
 	if u.CSP == "" || len(u.CSP) > maxCSP {
-		return out, fmt.Errorf("%w: a provider's name of %d bytes", ErrUnstorable, len(u.CSP))
+		return out, fmt.Errorf("%w: the provider name has %d bytes", ErrUnstorable, len(u.CSP))
 	}
 	if len(u.Events) > store.MaxMaintenances {
-		return out, fmt.Errorf("%w: %d documents at once, at most %d", ErrUnstorable, len(u.Events), store.MaxMaintenances)
+		return out, fmt.Errorf("%w: %d documents in one update, the limit is %d", ErrUnstorable, len(u.Events), store.MaxMaintenances)
 	}
 	for _, e := range u.Events {
 		if e.CSP != u.CSP || e.EventID == "" || len(e.EventID) > maxID {
@@ -123,7 +123,7 @@ func DecodeProvider(csp string, revision int64, doc []byte) (maintenance.Provide
 	x, err := extra.Decode(doc, &p, known)
 	p.Extra = x
 	if err == nil && (p.CSP != csp || p.Revision != revision) {
-		err = errors.New("its name or revision is not that of the document around it")
+		err = errors.New("its name or revision differs from the enclosing document")
 	}
 	if err != nil {
 		return p, fmt.Errorf("%w: %w", store.ErrUndecodable, err)

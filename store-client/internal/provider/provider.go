@@ -37,20 +37,20 @@ var ErrUnusable = errors.New("store is unusable")
 
 // ErrForeign marks a database that holds something else than our records; it is an
 // ErrUnusable.
-var ErrForeign = fmt.Errorf("%w: it is not ours", ErrUnusable)
+var ErrForeign = fmt.Errorf("%w: it belongs to another application", ErrUnusable)
 
 // Earlier is the refusal of a database that holds where, records of the earlier
 // NVSentinel, whose names are those of ours and whose form is another.
 func Earlier(database, where string) error {
-	return fmt.Errorf("%w: %s in database %q is that of the earlier NVSentinel, or somebody else's, and is left as it is. "+
-		"Either give this suite a database of its own (another name in the address), or put the old one aside under another name; docs/tasks/migrate-from-nvsentinel.md has both",
+	return fmt.Errorf("%w: %s in database %q belongs to the earlier NVSentinel or to another application, and is not changed. "+
+		"Use a separate database (another name in the address), or rename the old one, see docs/tasks/migrate-from-nvsentinel.md",
 		ErrForeign, where, database)
 }
 
 // NewerSchema is the refusal to use a store that a newer program has brought up to date.
 func NewerSchema(version, known int) error {
-	return fmt.Errorf("%w: the schema of the store has version %d, this program knows %d; "+
-		"install the version of the program that made it, or a newer one, or restore a backup from before (docs/tasks/upgrade.md)",
+	return fmt.Errorf("%w: the schema of the store has version %d, this program supports %d. "+
+		"Install the program version that created the schema, or a newer one, or restore an older backup (docs/tasks/upgrade.md)",
 		store.ErrNewer, version, known)
 }
 
@@ -64,7 +64,7 @@ var buffers = sync.Pool{New: func() any { return new([]byte) }}
 // cannot hold U+0000, and invalid UTF-8 becomes U+FFFD.
 func Storable(r record.Record) error {
 	if r.ID == "" || len(r.ID) > maxID {
-		return fmt.Errorf("%w: id of %d bytes", ErrUnstorable, len(r.ID))
+		return fmt.Errorf("%w: the ID has %d bytes", ErrUnstorable, len(r.ID))
 	}
 	buffer, _ := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
@@ -86,7 +86,7 @@ func storableJSON(doc []byte) error {
 		}
 		// package json writes an escaped U+FFFD only for invalid UTF-8.
 		if bytes.HasPrefix(rest[i:], []byte(`\u0000`)) || bytes.HasPrefix(rest[i:], []byte(`\ufffd`)) {
-			return fmt.Errorf("%w: it holds U+0000 or invalid UTF-8", ErrUnstorable)
+			return fmt.Errorf("%w: it contains U+0000 or invalid UTF-8", ErrUnstorable)
 		}
 		rest = rest[i+2:]
 	}
@@ -115,8 +115,8 @@ var form = regexp.MustCompile(`^[a-z+]+://` +
 	`(?:/[^/?#@\s]*)?(?:\?([^?#@\s]*))?$`)
 
 // errForm is all that can be said of another one: any part of it may be of the password.
-var errForm = errors.New("the address is not like PROVIDER://user:password@host:port/database?option=value; " +
-	"in user and password write %40 for @, %3A for :, %2F for /, %3F for ?, %23 for # and %25 for %")
+var errForm = errors.New("the address must have the form PROVIDER://user:password@host:port/database?option=value. " +
+	"In user and password, write %40 for @, %3A for :, %2F for /, %3F for ?, %23 for # and %25 for %")
 
 // Explain is an error about an address without its password and the values of its
 // options; paths of files stay.
@@ -158,7 +158,7 @@ func spellings(part string) []string {
 }
 
 // ClearText is the warning about a store that is reached without TLS.
-const ClearText = "the store is reached over a network without TLS: records and the password can be read and changed on the way"
+const ClearText = "store connection without TLS used on a network, records and the password can be read and changed in transit"
 
 // OnNetwork says whether a connection to a host leaves this machine: it is
 // neither a Unix socket nor a loopback address.

@@ -93,12 +93,12 @@ func (u *Undecodable) keep(ctx context.Context, documents []Document) error {
 		deadLetter.At = u.Clock.Now()
 		if u.Keep != nil {
 			if err := u.Keep(ctx, deadLetter); err != nil {
-				return fmt.Errorf("leaving out record %q, %w: %w", deadLetter.ID, d.Why, err)
+				return fmt.Errorf("skipping record %q, %w: %w", deadLetter.ID, d.Why, err)
 			}
 		}
 		u.tell(d.ID)
 		u.Metrics.Undecodable.WithLabelValues(lists).Inc()
-		u.Log.Error("lists leave out a record that cannot be decoded", "record", deadLetter.ID, "error", deadLetter.Reason)
+		u.Log.Error("undecodable record skipped in lists", "record", deadLetter.ID, "error", deadLetter.Reason)
 	}
 	return nil
 }

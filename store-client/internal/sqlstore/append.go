@@ -40,7 +40,7 @@ func (s *Store) appendFresh(ctx context.Context, server string, records []record
 		stored = map[string]provider.Content{}
 		reserved, err := s.Dialect.Reserve(ctx, tx, len(records), []Cause{Appended})
 		if err != nil {
-			return fmt.Errorf("reserving places: %w", err)
+			return fmt.Errorf("reserving log positions: %w", err)
 		}
 		now = reserved.Server
 		if err := provider.Moved(server, now); err != nil {

@@ -20,7 +20,7 @@ ON CONFLICT (source, id) DO UPDATE SET reason = excluded.reason, body = excluded
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("keeping dead letter %q of %s: %w", deadLetter.ID, deadLetter.Source, err)
+		return fmt.Errorf("storing dead letter %q of %s: %w", deadLetter.ID, deadLetter.Source, err)
 	}
 	return nil
 }
@@ -83,7 +83,7 @@ func (s *Store) TrimDeadLetters(ctx context.Context, bound store.DeadLetterBound
 		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("dropping dead letters of %s: %w", bound.Source, err)
+		return 0, fmt.Errorf("deleting dead letters of %s: %w", bound.Source, err)
 	}
 	s.Metrics.Trimmed.Add(float64(n))
 	return int(n), nil

@@ -24,7 +24,7 @@ const (
 )
 
 // errClosed is returned by a closed feed.
-var errClosed = errors.New("feed is closed")
+var errClosed = errors.New("change feed is closed")
 
 // feed implements store.Feed. Next is for one goroutine; Commit may be called
 // from others. After an error of Next or Commit the feed may be used again.
@@ -62,14 +62,14 @@ type item struct {
 // Feed implements store.Store.
 func (s *Store) Feed(ctx context.Context, consumer string, selector record.Selector) (store.Feed, error) {
 	if consumer == "" {
-		return nil, errors.New("opening a feed: the consumer has no name")
+		return nil, errors.New("opening a change feed: the consumer has no name")
 	}
 	f := newFeed(s, consumer, selector)
 	// Before the first read, so that no wake-up falls between the two.
 	f.wake, f.unsubscribe = s.subscribe(f.heeds)
 	if err := f.resume(ctx); err != nil {
 		f.unsubscribe()
-		return nil, fmt.Errorf("opening the feed of %s: %w", consumer, err)
+		return nil, fmt.Errorf("opening the change feed of %s: %w", consumer, err)
 	}
 	return f, nil
 }
@@ -141,7 +141,7 @@ func (f *feed) Next(ctx context.Context) (record.Record, string, error) {
 			err = f.rest(ctx)
 		}
 		if err != nil {
-			return record.Record{}, "", fmt.Errorf("reading the feed of %s: %w", f.Name, err)
+			return record.Record{}, "", fmt.Errorf("reading the change feed of %s: %w", f.Name, err)
 		}
 	}
 }

@@ -34,7 +34,7 @@ const (
 var errAlone = errors.New("not written together with others")
 
 // errUnknown says that nobody knows whether an update was applied.
-var errUnknown = errors.New("it is not known whether the update was applied")
+var errUnknown = errors.New("the result of the update is unknown")
 
 // fate is how far an update has come, as its caller and its group agree.
 type fate = int32

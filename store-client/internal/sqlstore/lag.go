@@ -93,17 +93,17 @@ func CheckSchema(ctx context.Context, q Queryer, steps fs.FS) error {
 	}
 	var version int
 	if err := q.QueryRowContext(ctx, "SELECT 1").Scan(&version); err != nil {
-		return fmt.Errorf("reaching the store: %w", err)
+		return fmt.Errorf("connecting to the store: %w", err)
 	}
 	err = q.QueryRowContext(ctx, schemaSQL).Scan(&version)
 	if err != nil {
-		return fmt.Errorf("reading the schema version (has a service ever opened this store?): %w", err)
+		return fmt.Errorf("reading the schema version (check that a service has opened this store): %w", err)
 	}
 	if version > len(names) {
 		return fmt.Errorf("%w: %w", provider.ErrUnusable, provider.NewerSchema(version, len(names)))
 	}
 	if version != len(names) {
-		return fmt.Errorf("%w: its schema has version %d, this program reads %d", provider.ErrUnusable, version, len(names))
+		return fmt.Errorf("%w: its schema has version %d, this program requires %d", provider.ErrUnusable, version, len(names))
 	}
 	return nil
 }

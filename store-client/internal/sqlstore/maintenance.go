@@ -71,7 +71,7 @@ func (s *Store) saveEach(ctx context.Context, tx *sql.Tx, query string, events [
 	}
 	statement, err := tx.PrepareContext(ctx, query)
 	if err != nil {
-		return fmt.Errorf("preparing the writing: %w", err)
+		return fmt.Errorf("preparing the update: %w", err)
 	}
 	defer statement.Close()
 	for _, e := range events {
@@ -164,7 +164,7 @@ func (s *Store) Forget(ctx context.Context, now time.Time) (int, error) {
 			s.Dialect.Time(&now), expireBatch)
 	})
 	if err != nil {
-		return n, fmt.Errorf("forgetting maintenances: %w", err)
+		return n, fmt.Errorf("deleting expired maintenances: %w", err)
 	}
 	return n, nil
 }

@@ -90,7 +90,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	defer cancel()
 	var one int
 	if err := s.db.QueryRowContext(ctx, "SELECT 1").Scan(&one); err != nil {
-		return fmt.Errorf("reaching the store: %w", err)
+		return fmt.Errorf("connecting to the store: %w", err)
 	}
 	return nil
 }
@@ -101,7 +101,7 @@ func (s *Store) Server(ctx context.Context) (string, error) {
 	defer cancel()
 	head, err := s.head(ctx, s.db)
 	if err != nil {
-		return "", fmt.Errorf("asking for the server: %w", err)
+		return "", fmt.Errorf("reading the identity of the server: %w", err)
 	}
 	return head.Server, nil
 }
@@ -191,7 +191,7 @@ func (s *Store) passed(ctx context.Context, tx *sql.Tx) (time.Time, error) {
 	err := tx.QueryRowContext(ctx, "SELECT MIN(mark), COUNT(*) - COUNT(mark), COUNT(*) FROM feed_positions").Scan(&oldest, &unmarked, &all)
 	switch {
 	case err != nil:
-		return time.Time{}, fmt.Errorf("reading how far consumers are: %w", err)
+		return time.Time{}, fmt.Errorf("reading the positions of consumers: %w", err)
 	case all == 0:
 		return provider.Never, nil
 	case unmarked > 0:

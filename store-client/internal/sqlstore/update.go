@@ -51,7 +51,7 @@ func (s *Store) updateAlone(ctx context.Context, writer record.Writer, changes [
 		}
 		reserved, err := s.Dialect.Reserve(ctx, tx, len(after), causes(writer, after))
 		if err != nil {
-			return fmt.Errorf("reserving places: %w", err)
+			return fmt.Errorf("reserving log positions: %w", err)
 		}
 		rows := make([]row, len(after))
 		for i, r := range after {
@@ -149,7 +149,7 @@ func (s *Store) changeEach(ctx context.Context, tx *sql.Tx, rows []row) error {
 	}
 	statement, err := tx.PrepareContext(ctx, fmt.Sprintf("UPDATE health_events SET %s WHERE id = $%d", strings.Join(sets, ", "), len(sets)+1))
 	if err != nil {
-		return fmt.Errorf("preparing the writing: %w", err)
+		return fmt.Errorf("preparing the update: %w", err)
 	}
 	defer statement.Close()
 	for i := range rows {
@@ -172,7 +172,7 @@ func (s *Store) changeEach(ctx context.Context, tx *sql.Tx, rows []row) error {
 func wrote(res sql.Result, want int) error {
 	n, err := res.RowsAffected()
 	if err != nil {
-		return fmt.Errorf("counting what was written: %w", err)
+		return fmt.Errorf("counting the written rows: %w", err)
 	}
 	if n != int64(want) {
 		return fmt.Errorf("%d of %d locked rows were written", n, want)
@@ -213,8 +213,8 @@ func (f *feed) watch(ctx context.Context, head Head) {
 	f.held.told = true
 	who, err := f.s.Dialect.Holder(ctx, f.s.db)
 	if err != nil {
-		f.Log.Warn("a transaction has been under way for long; who began it cannot be read", "consumer", f.Name, "error", err)
+		f.Log.Warn("long-running transaction found, its owner is unknown", "consumer", f.Name, "error", err)
 		return
 	}
-	f.Log.Warn("a transaction has been under way for long: feeds go on, but the server can clean nothing that is newer; end it", "consumer", f.Name, "oldest", who)
+	f.Log.Warn("long-running transaction found, change feeds continue but the server cannot clean up newer rows until it ends", "consumer", f.Name, "oldest", who)
 }

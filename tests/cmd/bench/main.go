@@ -23,13 +23,13 @@ import (
 func main() { os.Exit(run()) }
 
 func run() int {
-	only := flag.String("only", "", "comma-separated figures: "+strings.Join(bench.Figures(), ", ")+"; empty measures all")
-	quick := flag.Bool("quick", false, "a tenth of the sizes")
-	deep := flag.Int("deep", 0, "records of a third history for the analyzer, for example 10000000; it takes minutes and about 2.3 GB for each million")
-	noise := flag.Duration("noise", 0, "how long one node reports without end beside others, twice; at least 10s, so that it reaches its quota; default 5m, with -quick 30s")
+	only := flag.String("only", "", "Figures to measure, separated by commas: "+strings.Join(bench.Figures(), ", ")+". Empty measures all.")
+	quick := flag.Bool("quick", false, "Use a tenth of the sizes.")
+	deep := flag.Int("deep", 0, "Number of records of a third history for the analyzer, for example 10000000. Each million takes minutes and about 2.3 GB.")
+	noise := flag.Duration("noise", 0, "Duration of each of two runs in which one node reports continuously beside others, at least 10s, so that it reaches its quota. Defaults to 5m, or 30s with -quick.")
 	o := bench.Options{Sizes: bench.Full(), Progress: os.Stderr}
-	flag.StringVar(&o.Against, "against", "", "folder with other binaries under the same names, for example of an earlier commit, which are measured in turns with the present ones")
-	flag.BoolVar(&o.Janitor, "janitor", false, "run the janitor and its plugin beside cordon, repair, drain and storm")
+	flag.StringVar(&o.Against, "against", "", "Directory with binaries of the same names, for example of an earlier commit, that are measured alternately with the current ones.")
+	flag.BoolVar(&o.Janitor, "janitor", false, "Run the janitor and its plugin during cordon, repair, drain and storm.")
 	flag.Parse()
 	o.Only = strings.FieldsFunc(*only, func(r rune) bool { return r == ',' || r == ' ' })
 	if *quick {

@@ -25,13 +25,13 @@ import (
 func main() { os.Exit(run()) }
 
 func run() int {
-	store := flag.String("store", "sqlite", "sqlite, postgresql or mongodb")
-	strategy := flag.String("strategy", "PROCESS", "PROCESS, or PERSIST_ONLY to show that such a fault changes nothing")
-	nodes := flag.Int("nodes", 20, "simulated GPU nodes (at least 4)")
-	keep := flag.Bool("keep", false, "leave everything running until Ctrl-C")
-	without := flag.String("break", "", "room that is not started: "+strings.Join(fleet.Rooms(), ", "))
-	evidence := flag.String("evidence", "", "folder for the record and the Node before, during and after, as JSON")
-	limit := flag.Duration("step-limit", 60*time.Second, "how long one step may take")
+	store := flag.String("store", "sqlite", "Store: sqlite, postgresql or mongodb.")
+	strategy := flag.String("strategy", "PROCESS", "Processing strategy: PROCESS, or PERSIST_ONLY to show that such a fault changes nothing.")
+	nodes := flag.Int("nodes", 20, "Number of simulated GPU nodes, at least 4.")
+	keep := flag.Bool("keep", false, "Keep everything running until Ctrl-C.")
+	without := flag.String("break", "", "Service that is not started: "+strings.Join(fleet.Rooms(), ", "))
+	evidence := flag.String("evidence", "", "Directory for the record and the Node before, during and after the demo, as JSON.")
+	limit := flag.Duration("step-limit", 60*time.Second, "Timeout of one step.")
 	flag.Parse()
 	if err := check(*strategy, *without, *nodes); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -61,7 +61,7 @@ func show(ctx context.Context, o demo.Options) error {
 	}
 	o.Fleet.Bin = filepath.Dir(self)
 	if _, err := os.Stat(filepath.Join(o.Fleet.Bin, "node-connector")); err != nil {
-		return fmt.Errorf("the services are not beside the demo: run it with make demo: %w", err)
+		return fmt.Errorf("finding the services in the directory of the demo, run it with make demo: %w", err)
 	}
 	if o.Fleet.Root, err = fleet.Root(); err != nil {
 		return err
@@ -81,11 +81,11 @@ func dcgm(ctx context.Context, o demo.Options) (string, error) {
 	dir := filepath.Join(o.Fleet.Bin, "dcgm")
 	err := fleet.BuildDCGM(ctx, o.Fleet.Root, dir, o.Out)
 	if errors.Is(err, dcgmsim.ErrNoCompiler) {
-		fmt.Fprintln(o.Out, "The fault that only DCGM sees is left out:", err)
+		fmt.Fprintln(o.Out, "Skipping the fault that only DCGM detects:", err)
 		return "", nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("building what sees the fault by DCGM: %w", err)
+		return "", fmt.Errorf("building the DCGM fault detection: %w", err)
 	}
 	return dir, nil
 }

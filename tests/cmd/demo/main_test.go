@@ -19,7 +19,7 @@ func TestNothingIsLeftOutSilently(t *testing.T) {
 		fail     bool
 		says     string
 	}{
-		"no compiler":   {says: "The fault that only DCGM sees is left out: no working C compiler"},
+		"no compiler":   {says: "Skipping the fault that only DCGM detects: no working C compiler"},
 		"go that fails": {programs: map[string]string{"gcc": "exit 0", "go": "echo 'no network' >&2; exit 1"}, fail: true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -25,18 +25,18 @@ func main() {
 func run(ctx context.Context, args []string) int {
 	o := e2e.Options{Out: os.Stdout}
 	flags := flag.NewFlagSet("e2e", flag.ContinueOnError)
-	flags.StringVar(&o.Root, "root", "", "`folder` of the repository")
-	flags.StringVar(&o.Work, "work", "", "`folder` for everything, which the namespaces know")
-	flags.StringVar(&o.Bin, "bin", "", "`folder` of helm and nvsentinel")
-	flags.StringVar(&o.Images, "images", "", "`folder` of the images' archives")
-	flags.StringVar(&o.Break, "break", "", "`image` that is replaced by one that does nothing; the run has to fail")
-	flags.StringVar(&o.Profile, "profile", "", "`profile` of the chart: default or small; the chart's own if empty")
-	flags.BoolVar(&o.Keep, "keep", false, "leave everything running at the end, until an interrupt")
+	flags.StringVar(&o.Root, "root", "", "`Directory` of the repository.")
+	flags.StringVar(&o.Work, "work", "", "Working `directory`, which is visible in the namespaces.")
+	flags.StringVar(&o.Bin, "bin", "", "`Directory` of the programs helm and nvsentinel.")
+	flags.StringVar(&o.Images, "images", "", "`Directory` of the image archives.")
+	flags.StringVar(&o.Break, "break", "", "`Image` to replace by one that does nothing. The run must then fail.")
+	flags.StringVar(&o.Profile, "profile", "", "`Profile` of the chart: default or small. Empty uses the default of the chart.")
+	flags.BoolVar(&o.Keep, "keep", false, "Keep everything running at the end until an interrupt.")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
 	if flags.NArg() > 0 || o.Root == "" || o.Work == "" || o.Bin == "" || o.Images == "" {
-		fmt.Fprintln(os.Stderr, "e2e: want --root, --work, --bin and --images; make e2e runs it")
+		fmt.Fprintln(os.Stderr, "e2e: --root, --work, --bin and --images are required, run it with make e2e")
 		return 2
 	}
 	if err := e2e.Run(ctx, o); err != nil {

@@ -21,8 +21,8 @@ const usage = `Prints the figures of a tree as Markdown.
 
   figures [--root FOLDER] [--binaries FOLDER]
 
-A code line is a line with at least one token. Product is what is neither a _test.go
-file, nor generated, nor in a folder that exists for tests, the demo or generation:
+A code line is a line with at least one token. Product code excludes _test.go files, generated
+files, and the following directories for tests, the demo and generation:
 
 %s
 `
@@ -40,13 +40,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, usage, "  "+strings.Join(machineryFolders, "\n  "))
 		flags.PrintDefaults()
 	}
-	root := flags.String("root", ".", "checked-out tree to measure, a folder in which git works")
-	folder := flags.String("binaries", "", "folder of built programs, whose sizes are printed too")
+	root := flags.String("root", ".", "Root directory of the checked-out tree to measure. It must be a git work tree.")
+	folder := flags.String("binaries", "", "Directory of built programs whose sizes are printed too.")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
 	if flags.NArg() > 0 {
-		fmt.Fprintf(stderr, "figures: argument %q is not known: give --root FOLDER or --binaries FOLDER\n", flags.Arg(0))
+		fmt.Fprintf(stderr, "figures: unknown argument %q, use --root FOLDER or --binaries FOLDER\n", flags.Arg(0))
 		return 2
 	}
 	t, err := readTree(ctx, *root)

@@ -76,7 +76,7 @@ func parse(name string, args []string) (request, error) {
 	case "build":
 		flags.BoolVar(&req.kubectl, "kubectl", false, "")
 	default:
-		return request{}, fmt.Errorf("%w: unknown command %q; see local-cluster --help", errUsage, name)
+		return request{}, fmt.Errorf("%w: unknown command %q, see local-cluster --help", errUsage, name)
 	}
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -100,13 +100,13 @@ func stateDir(given string) (string, error) {
 	if given != "" {
 		dir, err := filepath.Abs(given)
 		if err != nil {
-			return "", fmt.Errorf("finding the state folder: %w", err)
+			return "", fmt.Errorf("finding the state directory: %w", err)
 		}
 		return dir, nil
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("finding the state folder: %w", err)
+		return "", fmt.Errorf("finding the state directory: %w", err)
 	}
 	return filepath.Join(cache, "nvsentinel", "local-cluster"), nil
 }

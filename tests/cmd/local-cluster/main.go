@@ -1,4 +1,4 @@
-// Command local-cluster runs a local Kubernetes with simulated GPU nodes: one for the
+// Command local-cluster runs a local Kubernetes cluster with simulated GPU nodes: one for the
 // demo, for trying things by hand and for tests that outlive one process.
 package main
 
@@ -21,8 +21,8 @@ const (
 )
 
 var (
-	errUsage     = errors.New("wrong usage")
-	errNoCluster = errors.New("no cluster runs")
+	errUsage     = errors.New("invalid usage")
+	errNoCluster = errors.New("no cluster is running")
 )
 
 func main() {

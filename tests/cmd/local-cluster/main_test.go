@@ -48,8 +48,8 @@ func TestCommandLines(t *testing.T) {
 		"unknown flag":       {[]string{"down", "--nodes", "1"}, exitUsage, "", "not defined: -nodes"},
 		"stray argument":     {[]string{"status", "now"}, exitUsage, "", `unexpected argument "now"`},
 		"negative nodes":     {[]string{"up", "--nodes", "-1"}, exitUsage, "", "negative"},
-		"status of none":     {[]string{"status", "--state", empty}, exitNoCluster, "", "no cluster runs"},
-		"kubeconfig of none": {[]string{"kubeconfig", "--state", empty}, exitNoCluster, "", "no cluster runs"},
+		"status of none":     {[]string{"status", "--state", empty}, exitNoCluster, "", "no cluster is running"},
+		"kubeconfig of none": {[]string{"kubeconfig", "--state", empty}, exitNoCluster, "", "no cluster is running"},
 		"supervise by hand":  {[]string{superviseCommand, "--state", empty}, exitUsage, "", "supervise is for"},
 	}
 	for name, test := range tests {
@@ -88,7 +88,7 @@ func TestDetachedCluster(t *testing.T) {
 	if code, stdout, _ := call(t.Context(), "status", "--state", dir); code != exitFine || !strings.Contains(stdout, "running") {
 		t.Errorf("status: exit code %d\n%s", code, stdout)
 	}
-	if code, _, stderr := call(t.Context(), "up", "--state", dir); code != exitFailed || !strings.Contains(stderr, "runs already") {
+	if code, _, stderr := call(t.Context(), "up", "--state", dir); code != exitFailed || !strings.Contains(stderr, "is already running") {
 		t.Errorf("second up: exit code %d\n%s", code, stderr)
 	}
 

@@ -45,7 +45,7 @@ func stateFile(dir string) string { return filepath.Join(dir, "state.json") }
 // file between our opening and locking it.
 func take(ctx context.Context, dir string) (*hold, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("making the state folder: %w", err)
+		return nil, fmt.Errorf("creating the state directory: %w", err)
 	}
 	var taken *hold
 	err := wait.PollUntilContextTimeout(ctx, takeEvery, takeLimit, true, func(context.Context) (bool, error) {
@@ -61,7 +61,7 @@ func take(ctx context.Context, dir string) (*hold, error) {
 		return true, nil
 	})
 	if wait.Interrupted(err) {
-		return nil, fmt.Errorf("a cluster runs already in %s; see local-cluster status", dir)
+		return nil, fmt.Errorf("a cluster is already running in %s, see local-cluster status", dir)
 	}
 	return taken, err
 }
@@ -96,7 +96,7 @@ func (h *hold) write(s state) error {
 func (h *hold) clusterDir() (string, error) {
 	dir := filepath.Join(h.dir, "cluster")
 	if err := os.RemoveAll(dir); err != nil {
-		return "", fmt.Errorf("removing what an earlier cluster left: %w", err)
+		return "", fmt.Errorf("removing files of an earlier cluster: %w", err)
 	}
 	return dir, nil
 }
@@ -125,7 +125,7 @@ func running(dir string) (state, error) {
 	var s state
 	err = json.NewDecoder(file).Decode(&s)
 	if errors.Is(err, io.EOF) || err == nil && s.PID <= 1 {
-		return state{}, errors.New("reading the state: its owner has only just begun, try again")
+		return state{}, errors.New("reading the state: its owner has just started, retry")
 	}
 	if err != nil {
 		return state{}, fmt.Errorf("reading the state: %w", err)

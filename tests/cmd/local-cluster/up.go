@@ -34,7 +34,7 @@ const (
 // up runs a cluster in the foreground until ctx ends.
 func up(ctx context.Context, req request, stdout, stderr io.Writer) error {
 	return own(ctx, req, stderr, func(s state) {
-		fmt.Fprintf(stdout, "The cluster is up. In another shell:\n\n  export KUBECONFIG=%s\n\nCtrl-C stops it.\n", s.Kubeconfig)
+		fmt.Fprintf(stdout, "The cluster is running. In another shell:\n\n  export KUBECONFIG=%s\n\nCtrl-C stops it.\n", s.Kubeconfig)
 	})
 }
 
@@ -95,11 +95,11 @@ func supervise(ctx context.Context, req request) error {
 func detach(ctx context.Context, req request, stdout, stderr io.Writer) error {
 	self, err := os.Executable()
 	if err != nil {
-		return fmt.Errorf("finding this program: %w", err)
+		return fmt.Errorf("finding the executable of this process: %w", err)
 	}
 	report, theirs, err := os.Pipe()
 	if err != nil {
-		return fmt.Errorf("making a pipe: %w", err)
+		return fmt.Errorf("creating a pipe: %w", err)
 	}
 	defer report.Close()
 	cmd := exec.Command(self, superviseCommand, "--state", req.state,
@@ -108,7 +108,7 @@ func detach(ctx context.Context, req request, stdout, stderr io.Writer) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		theirs.Close()
-		return fmt.Errorf("starting the cluster's process: %w", err)
+		return fmt.Errorf("starting the cluster process: %w", err)
 	}
 	theirs.Close()
 	// A start that is interrupted is taken back: the process cleans up and closes the report.
@@ -121,7 +121,7 @@ func detach(ctx context.Context, req request, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "The cluster is up and stays until \"local-cluster down\".\n\n  export KUBECONFIG=%s\n", s.Kubeconfig)
+	fmt.Fprintf(stdout, "The cluster is running until \"local-cluster down\".\n\n  export KUBECONFIG=%s\n", s.Kubeconfig)
 	return cmd.Process.Release()
 }
 
@@ -134,21 +134,21 @@ func follow(report io.Reader, stderr io.Writer) error {
 		}
 		fmt.Fprintln(stderr, lines.Text())
 	}
-	return errors.Join(errors.New("the cluster did not come up"), lines.Err())
+	return errors.Join(errors.New("the cluster did not start"), lines.Err())
 }
 
 // down asks the owner of the cluster in dir to stop, and waits until it has.
 func down(ctx context.Context, dir string, stderr io.Writer) error {
 	s, err := running(dir)
 	if errors.Is(err, errNoCluster) {
-		fmt.Fprintln(stderr, "local-cluster: no cluster runs")
+		fmt.Fprintln(stderr, "local-cluster: no cluster is running")
 		return sweep(ctx, dir)
 	}
 	if err != nil {
 		return err
 	}
 	if err := syscall.Kill(s.PID, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("asking process %d to stop: %w", s.PID, err)
+		return fmt.Errorf("stopping process %d: %w", s.PID, err)
 	}
 	err = wait.PollUntilContextTimeout(ctx, pollEvery, downLimit, true, func(context.Context) (bool, error) {
 		_, err := running(dir)

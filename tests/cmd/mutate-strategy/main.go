@@ -16,7 +16,7 @@ import (
 )
 
 func main() {
-	only := flag.String("only", "", "run the rows whose floor and words match this regular expression")
+	only := flag.String("only", "", "Regular expression of the rows to run, matched against layer and words.")
 	flag.Parse()
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
@@ -24,7 +24,7 @@ func main() {
 		fmt.Fprintf(os.Stderr, "\n%v\n", err)
 		os.Exit(1)
 	}
-	fmt.Println("\nEvery filter is missed by a test when it is taken away.")
+	fmt.Println("\nTests detect the removal of every filter.")
 }
 
 func run(ctx context.Context, only string) error {
@@ -36,6 +36,6 @@ func run(ctx context.Context, only string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println("| | floor | filter | where | fails without it |\n|---|---|---|---|---|")
+	fmt.Println("| | layer | filter | where | test that fails without it |\n|---|---|---|---|---|")
 	return strategy.Mutate(ctx, root, rows, os.Stdout)
 }

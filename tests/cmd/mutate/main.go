@@ -24,14 +24,14 @@ import (
 const explanations = "tests/mutation/explained.txt"
 
 func main() {
-	packages := flag.String("packages", "", "folders of packages, joined by commas; empty is all pure ones")
-	sample := flag.Int("sample", 45, "how many changes are tried of each package; 0 is all")
-	share := flag.Int("share", 95, "per cent of the changes that must be noticed or explained")
+	packages := flag.String("packages", "", "Package directories, separated by commas. Empty selects all pure packages.")
+	sample := flag.Int("sample", 45, "Number of mutations per package. 0 tries all.")
+	share := flag.Int("share", 95, "Minimum percentage of mutations that tests detect or that are explained.")
 	flag.Parse()
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
 	if flag.NArg() > 0 || *sample < 0 || *share < 0 || *share > 100 {
-		fmt.Fprintln(os.Stderr, "mutate takes --packages, --sample (0 or more) and --share (0 to 100) only")
+		fmt.Fprintln(os.Stderr, "mutate accepts only --packages, --sample (0 or more) and --share (0 to 100)")
 		os.Exit(2)
 	}
 	if err := run(ctx, *packages, *sample, *share); err != nil {
@@ -56,7 +56,7 @@ func run(ctx context.Context, packages string, sample, share int) error {
 		}
 	}
 	var problems []error
-	fmt.Println("| package | tried | noticed | explained | share |\n|---|---|---|---|---|")
+	fmt.Println("| package | tried | detected | explained | share |\n|---|---|---|---|---|")
 	for _, folder := range folders {
 		out, err := mutation.Run(ctx, filepath.Clean(folder), o)
 		if err != nil {
@@ -67,7 +67,7 @@ func run(ctx context.Context, packages string, sample, share int) error {
 			fmt.Fprintf(os.Stderr, "%s:%d\n%s\n", filepath.Join(out.Package, c.File), c.Line, mutation.Key(out.Package, c))
 		}
 		if out.Share() < share {
-			problems = append(problems, fmt.Errorf("%s: %d %% of its changes are noticed or explained, want %d %%", out.Package, out.Share(), share))
+			problems = append(problems, fmt.Errorf("%s: %d %% of its changes are detected or explained, want %d %%", out.Package, out.Share(), share))
 		}
 	}
 	return errors.Join(problems...)

@@ -19,15 +19,15 @@ import (
 	"github.com/nvidia/nvsentinel/tests/programs"
 )
 
-const usage = `Builds what a make target runs, from the repository's root.
+const usage = `Builds the programs that a make target runs. Run it from the root of the repository.
 
-  prepare controlplane      the local Kubernetes control plane, into the user's cache folder
-  prepare demo              the same, and the demo with its services into bin/
+  prepare controlplane      the local Kubernetes control plane, into the user cache directory
+  prepare demo              the control plane, and the demo with its services into bin/
   prepare e2e FOLDER        the control plane, kubelet, kube-proxy, kubectl, helm, the command line and the test
                             of the chart on a real node
   prepare services FOLDER   every service and the command line
-  prepare test FOLDER       all that the tests run: FOLDER/plain, FOLDER/crashpoints, FOLDER/helm,
-                            and what they are made of, with the race detector
+  prepare test FOLDER       all programs that the tests run, in FOLDER/plain, FOLDER/crashpoints
+                            and FOLDER/helm, and their packages, with the race detector
 `
 
 func main() { os.Exit(run(os.Args[1:], os.Stderr)) }
@@ -40,7 +40,7 @@ func run(args []string, stderr io.Writer) int {
 		_, err = os.Stat("go.work")
 	}
 	if err != nil {
-		fmt.Fprintln(stderr, "prepare: run this in the repository's root:", err)
+		fmt.Fprintln(stderr, "prepare: run this in the root of the repository:", err)
 		return 2
 	}
 	batches, err := batchesOf(root, args)
@@ -65,8 +65,8 @@ func forecast(batches []gobuild.Batch) string {
 	if !batches[0].Once || len(batches[0].Lacking()) == 0 {
 		return ""
 	}
-	return "This machine has no local control plane yet: Kubernetes and the project's services are compiled from\n" +
-		"source, once. On two idle cores this takes about ten minutes; later runs begin at once.\n"
+	return "Building the local control plane: Kubernetes and the services of the project are compiled from\n" +
+		"source once. With two idle cores this takes about ten minutes, and later runs start immediately.\n"
 }
 
 // batchesOf is what is built, in the order that lets the target run first.
@@ -101,5 +101,5 @@ func batchesOf(root string, args []string) ([]gobuild.Batch, error) {
 			programs.Helm(root, folder),
 		}, nil
 	}
-	return nil, fmt.Errorf("arguments %q", args)
+	return nil, fmt.Errorf("unexpected arguments %q", args)
 }

@@ -11,9 +11,9 @@ import (
 )
 
 func main() {
-	docs := flag.String("docs", "docs", "folder of the pages")
+	docs := flag.String("docs", "docs", "Directory of the pages.")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "prose prints how the pages of a documentation are written, beside their targets.\n\nUsage: prose [--docs <folder>]")
+		fmt.Fprintln(flag.CommandLine.Output(), "prose prints style measurements of documentation pages with their targets.\n\nUsage: prose [--docs <directory>]")
 		flag.PrintDefaults()
 	}
 	flag.Parse()

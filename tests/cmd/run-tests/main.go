@@ -45,9 +45,9 @@ var environment = map[string]string{"GOGC": "400", "GORACE": "atexit_sleep_ms=10
 func main() { os.Exit(run()) }
 
 func run() int {
-	long := flag.Bool("long", false, "run the long tests, which are left out otherwise")
-	flaky := flag.String("flaky", "bin/flaky-tests.txt", "file that flaky packages are added to; one that it names already may not be flaky again")
-	evidence := flag.String("evidence", "bin/test/said", "folder for what go test says, as JSON")
+	long := flag.Bool("long", false, "Also run the long tests.")
+	flaky := flag.String("flaky", "bin/flaky-tests.txt", "File to which flaky packages are added. A package that it already names fails the run if it is flaky again.")
+	evidence := flag.String("evidence", "bin/test/said", "Directory for the JSON output of go test.")
 	flag.Parse()
 	s := session{
 		evidence: *evidence, flaky: *flaky, began: time.Now(),
@@ -126,7 +126,7 @@ func (s *session) again(failures []testrun.Failure) ([]testrun.Failure, error) {
 		return nil, nil
 	}
 	for _, f := range failures {
-		fmt.Println("== once more, alone:", f.Package)
+		fmt.Println("== retry, alone:", f.Package)
 		result, err := s.test(s.flags, []string{f.Package})
 		if err != nil {
 			return nil, err
@@ -176,7 +176,7 @@ func (s *session) tell(first testrun.Result, v testrun.Verdict) {
 		fmt.Print(f)
 	}
 	if len(v.Flaky) > 0 {
-		fmt.Printf("== flaky packages: %d, to be mended before anything new; also in %s\n", len(v.Flaky), s.flaky)
+		fmt.Printf("== flaky packages: %d, fix them before other changes, also listed in %s\n", len(v.Flaky), s.flaky)
 	}
 	for _, p := range v.Problems {
 		fmt.Println("== FAILED:", p)
@@ -190,7 +190,7 @@ func (s *session) tell(first testrun.Result, v testrun.Verdict) {
 		skipped += skip.Tests
 		why = append(why, fmt.Sprintf("%d %s", skip.Tests, skip.Reason))
 	}
-	fmt.Printf("== the tests took %s\n", time.Since(s.began).Round(time.Second))
+	fmt.Printf("== test duration: %s\n", time.Since(s.began).Round(time.Second))
 	if skipped > 0 {
 		fmt.Printf("== skipped tests: %d (%s)\n", skipped, strings.Join(why, "; "))
 	}

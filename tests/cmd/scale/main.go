@@ -49,16 +49,16 @@ func run() int {
 func parse(args []string) (scale.Options, error) {
 	o := scale.Options{Sizes: scale.Full(), Progress: os.Stderr}
 	flags := flag.NewFlagSet("scale", flag.ContinueOnError)
-	only := flags.String("only", "", "comma-separated figures: "+strings.Join(scale.Figures(), ", ")+"; empty measures all")
-	nodes := flags.String("nodes", "1000,3000,10000", "comma-separated numbers of nodes, the smallest first")
-	flags.DurationVar(&o.Sizes.Duration, "duration", o.Sizes.Duration, "how long nodes report while gateways are killed")
-	flags.DurationVar(&o.Sizes.Idle, "idle", o.Sizes.Idle, "how long the services are looked at while they rest")
-	flags.DurationVar(&o.Sizes.Outage, "outage", o.Sizes.Outage, "how long the gateways, and the store, are away")
-	flags.DurationVar(&o.Sizes.KillEvery, "kill-every", o.Sizes.KillEvery, "how often a gateway is killed while nodes report")
-	flags.IntVar(&o.Sizes.Others, "others", o.Sizes.Others, "faults that are stored at the moment of those whose cordon is measured")
-	flags.IntVar(&o.Sizes.Rounds, "rounds", o.Sizes.Rounds, "how often they come")
-	flags.IntVar(&o.Sizes.Replicas, "replicas", o.Sizes.Replicas, "replicas of each control service")
-	flags.StringVar(&o.Profiles, "profiles", "", "folder for the services' heap profiles, for which they are built with a door for them; empty takes none")
+	only := flags.String("only", "", "Figures to measure, separated by commas: "+strings.Join(scale.Figures(), ", ")+". Empty measures all.")
+	nodes := flags.String("nodes", "1000,3000,10000", "Numbers of nodes, separated by commas, in ascending order.")
+	flags.DurationVar(&o.Sizes.Duration, "duration", o.Sizes.Duration, "Time that nodes report while gateways are killed.")
+	flags.DurationVar(&o.Sizes.Idle, "idle", o.Sizes.Idle, "Time that idle services are measured.")
+	flags.DurationVar(&o.Sizes.Outage, "outage", o.Sizes.Outage, "Duration of the outage of gateways and store.")
+	flags.DurationVar(&o.Sizes.KillEvery, "kill-every", o.Sizes.KillEvery, "Interval between two kills of a gateway while nodes report.")
+	flags.IntVar(&o.Sizes.Others, "others", o.Sizes.Others, "Number of other faults stored at the time of the measured cordons.")
+	flags.IntVar(&o.Sizes.Rounds, "rounds", o.Sizes.Rounds, "Number of rounds of these faults.")
+	flags.IntVar(&o.Sizes.Replicas, "replicas", o.Sizes.Replicas, "Number of replicas of each control plane service.")
+	flags.StringVar(&o.Profiles, "profiles", "", "Directory for heap profiles of the services, which are then built with a profiling endpoint. Empty takes no profiles.")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}

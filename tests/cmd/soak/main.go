@@ -22,12 +22,12 @@ import (
 var times = journey.Times{Shortest: 3 * time.Second, Longest: 3 * time.Minute, Long: time.Minute, Lease: 6 * time.Second}
 
 func main() {
-	duration := flag.Duration("duration", time.Hour, "for how long trips begin")
-	seed := flag.Uint64("seed", 0, "run this seed alone, as the soak did")
-	first := flag.Uint64("first", 0, "first seed; a whole batch of five begins with it; 0 takes seeds that nobody has run before")
-	evidence := flag.String("evidence", "soak-evidence", "folder for what failed trips leave behind")
-	flag.DurationVar(&times.Longest, "longest", times.Longest, "longest outage")
-	flag.DurationVar(&times.Long, "long", times.Long, "from where on an outage is a long one")
+	duration := flag.Duration("duration", time.Hour, "Time during which new runs start.")
+	seed := flag.Uint64("seed", 0, "Seed of a single run to repeat. 0 runs all.")
+	first := flag.Uint64("first", 0, "First seed of a batch of five runs. 0 selects seeds that have not run before.")
+	evidence := flag.String("evidence", "soak-evidence", "Directory for the artifacts of failed runs.")
+	flag.DurationVar(&times.Longest, "longest", times.Longest, "Maximum duration of an outage.")
+	flag.DurationVar(&times.Long, "long", times.Long, "Minimum duration of an outage that counts as long.")
 	flag.Parse()
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
@@ -67,19 +67,19 @@ func run(ctx context.Context, duration time.Duration, first, seed uint64, eviden
 		if first == 0 {
 			first = journey.NewSeeds(time.Now())
 		}
-		say("the first seed is %d; make soak FIRST=%d begins there again", first, first)
+		say("the first seed is %d, run make soak FIRST=%d to start there again", first, first)
 		err = soak.Soak(ctx, journey.Batch(first))
 	}
 	tally := soak.Tally()
 	fmt.Printf("\n%s", tally)
 	for _, point := range tally.Cold() {
-		err = errors.Join(err, fmt.Errorf("no seed of the last 50 passed %s", point))
+		err = errors.Join(err, fmt.Errorf("none of the last 50 seeds passed %s", point))
 	}
 	if missing != nil {
-		fmt.Printf("the seeds of mongodb ran on the other stores: %v\n", missing)
+		fmt.Printf("the seeds of mongodb ran only on the other stores: %v\n", missing)
 	}
 	if n := len(tally.Violations); n > 0 {
-		err = errors.Join(err, fmt.Errorf("%d violations; the evidence is in %s", n, evidence))
+		err = errors.Join(err, fmt.Errorf("%d violations, the evidence is in %s", n, evidence))
 	}
 	return err
 }

@@ -75,7 +75,7 @@ func many(n int, item string) string {
 	return "[" + strings.Join(out, ", ") + "]"
 }
 
-// TestRejected: the API server refuses what can't be meant, and names the field.
+// TestRejected: the API server rejects what can't be meant, and names the field.
 func TestRejected(t *testing.T) {
 	client := cluster(t)
 	template := func(rest string) string {
@@ -169,7 +169,7 @@ func TestARunWithoutANode(t *testing.T) {
 		return client(v1alpha1.RunKind).Create(t.Context(), run, metav1.CreateOptions{})
 	}
 	refused := func(err error) bool {
-		return err != nil && strings.Contains(err.Error(), "only a run that a NodeHealthCheck owns may do without")
+		return err != nil && strings.Contains(err.Error(), "except for a run that a NodeHealthCheck owns")
 	}
 	testkit.Until(t, patience, func() bool { // a policy is in force a moment after it was applied
 		_, err := create(metav1.OwnerReference{}, nil)

@@ -5,30 +5,30 @@ schema lets through, and keys of `global` that nothing here reads. */}}
 {{- define "nvsentinel.checkValues" -}}
 {{- $removed := list -}}{{- $earlier := list -}}{{- $unknown := list -}}
 {{- range list "upstream" "storeSecretName" "storeConnections" -}}
-{{- if hasKey $.Values.platformConnectors . }}{{ $removed = append $removed (printf "platformConnectors.%s was removed: connectors go through platformConnectorsGateway, and no node holds an account of the store. Take the key out of your values" .) }}{{ end -}}
+{{- if hasKey $.Values.platformConnectors . }}{{ $removed = append $removed (printf "platformConnectors.%s was removed: connectors use platformConnectorsGateway, and nodes have no store credentials. Remove the key from your values" .) }}{{ end -}}
 {{- end -}}
 {{- range $key, $value := .Values -}}
 {{- $now := get (dict "platformConnector" "platformConnectors" "socketPath" "hostPaths.run" "postgresql" "store.secretName" "mongodb-store" "store.secretName" "rebootNodeController" "janitor.rebootNodeController" "terminateNodeController" "janitor.terminateNodeController") $key -}}
 {{- if and (not $now) (contains "-" $key) (hasKey $.Values ($key | camelcase | untitle)) }}{{ $now = $key | camelcase | untitle }}{{ end -}}
-{{- if $now }}{{ $earlier = append $earlier (printf "%s: it is %s now" $key $now) -}}
-{{- else if regexMatch (include "nvsentinel.earlierValues" $) $key }}{{ $earlier = append $earlier (printf "%s: it has no counterpart, or another place" $key) }}{{ end -}}
+{{- if $now }}{{ $earlier = append $earlier (printf "%s: renamed to %s" $key $now) -}}
+{{- else if regexMatch (include "nvsentinel.earlierValues" $) $key }}{{ $earlier = append $earlier (printf "%s: it was removed or moved" $key) }}{{ end -}}
 {{- end -}}
-{{- range $name, $now := dict "janitor.replicaCount" "it is janitor.replicas now" "janitor.csp" "a plugin is a part of its own, such as cspPluginAws" "janitor.serviceAccount" "the rights of a cloud are its plugin's" "podMonitor.metricsPath" "it is /metrics" -}}
+{{- range $name, $now := dict "janitor.replicaCount" "renamed to janitor.replicas" "janitor.csp" "plugins have their own values, such as cspPluginAws" "janitor.serviceAccount" "cloud permissions are configured in the plugin" "podMonitor.metricsPath" "the path is always /metrics" -}}
 {{- $at := splitList "." $name -}}
 {{- if hasKey (get $.Values (first $at) | default dict) (last $at) }}{{ $earlier = append $earlier (printf "%s: %s" $name $now) }}{{ end -}}
 {{- end -}}
 {{- $known := list "dryRun" "imageRegistry" "image" "imagePullSecrets" "nodeSelector" "tolerations" "affinity" "systemNodeSelector" "systemNodeTolerations" "cspPluginHost" -}}
 {{- range $key, $value := .Values.global | default dict -}}
 {{- if not (has $key $known) -}}
-{{- if eq (regexReplaceAll "[-_]" $key "" | lower) "dryrun" }}{{ $unknown = append $unknown (printf "global.%s: it is written global.dryRun" $key) }}
+{{- if eq (regexReplaceAll "[-_]" $key "" | lower) "dryrun" }}{{ $unknown = append $unknown (printf "global.%s: use global.dryRun" $key) }}
 {{- else if not $.Chart.IsRoot }}{{/* it may be of the parent chart */}}
-{{- else if hasKey $.Values $key }}{{ $earlier = append $earlier (printf "global.%s: it is %s now" $key $key) }}
-{{- else }}{{ $unknown = append $unknown (printf "global.%s: nothing here reads it; known are %s" $key (join ", " $known)) }}{{ end -}}
+{{- else if hasKey $.Values $key }}{{ $earlier = append $earlier (printf "global.%s: moved to %s" $key $key) }}
+{{- else }}{{ $unknown = append $unknown (printf "global.%s: unknown key, use one of %s" $key (join ", " $known)) }}{{ end -}}
 {{- end -}}
 {{- end -}}
 {{- if $removed }}{{ $removed = append $removed "docs/tasks/upgrade.md, \"Changes that need your action\", lists the other steps" }}{{ end -}}
-{{- if $earlier }}{{ $earlier = append $earlier "These are values of the earlier NVSentinel: nvsentinel convert-config values.yaml prints them in the present spelling (docs/tasks/migrate-from-nvsentinel.md)" }}{{ end -}}
-{{- if and $unknown (not $earlier) }}{{ $unknown = append $unknown "For values of the earlier NVSentinel: nvsentinel convert-config values.yaml says what replaces them" }}{{ end -}}
+{{- if $earlier }}{{ $earlier = append $earlier "These are values of the earlier NVSentinel: nvsentinel convert-config values.yaml converts them (docs/tasks/migrate-from-nvsentinel.md)" }}{{ end -}}
+{{- if and $unknown (not $earlier) }}{{ $unknown = append $unknown "For values of the earlier NVSentinel: nvsentinel convert-config values.yaml prints the replacements" }}{{ end -}}
 {{- with concat $removed $earlier $unknown }}{{ fail (printf "\n\n%s\n" (join "\n" .)) }}{{ end -}}
 {{- end }}
 
@@ -47,7 +47,7 @@ through, so that this can say so. */}}
 {{/* requireStore stops where a service has no store. */}}
 {{- define "nvsentinel.requireStore" -}}
 {{- if not .root.Values.store.secretName }}
-{{- fail (printf "\n\nstore.secretName is empty, and %s keeps its records in a store that every node can reach: create a Secret in namespace %s whose key %s is the address of a PostgreSQL or MongoDB, and name it. SQLite is for one host alone. To try things out, trialPostgresql.enabled=true brings a database that is not for production.\n" .name .root.Values.namespace .root.Values.store.secretKey) }}
+{{- fail (printf "\n\nstore.secretName is empty, and %s requires a store that every node can reach: create a Secret in namespace %s with the address of a PostgreSQL or MongoDB database in key %s, and set store.secretName to its name. SQLite works only on one host. For a trial, set trialPostgresql.enabled=true, which installs a database that is not for production.\n" .name .root.Values.namespace .root.Values.store.secretKey) }}
 {{- end }}
 {{- end }}
 
@@ -55,9 +55,9 @@ through, so that this can say so. */}}
 {{- define "nvsentinel.requireMaintenance" -}}
 {{- $problems := list -}}
 {{- with .Values.cspHealthMonitor -}}
-{{- if not .provider }}{{ $problems = append $problems "cspHealthMonitor.provider is empty: it is aws, azure, gcp or oci" }}{{ end -}}
-{{- if not .clusterName }}{{ $problems = append $problems "cspHealthMonitor.clusterName is empty: it is the name of this cluster in the stored maintenances" }}{{ end -}}
-{{- if not .storeSecretName }}{{ $problems = append $problems (printf "cspHealthMonitor.storeSecretName is empty: create a Secret in namespace %s whose key %s is the store's address with an account for maintenances (docs/tasks/choose-a-store.md), and name it. The services' own, store.secretName, is another: it may rewrite the records" $.Values.namespace $.Values.store.secretKey) }}{{ end -}}
+{{- if not .provider }}{{ $problems = append $problems "cspHealthMonitor.provider is empty: set aws, azure, gcp or oci" }}{{ end -}}
+{{- if not .clusterName }}{{ $problems = append $problems "cspHealthMonitor.clusterName is empty: set the name of this cluster in stored maintenances" }}{{ end -}}
+{{- if not .storeSecretName }}{{ $problems = append $problems (printf "cspHealthMonitor.storeSecretName is empty: create a Secret in namespace %s with the store address in key %s, for an account limited to maintenances (docs/tasks/choose-a-store.md), and set its name. Do not use store.secretName, whose account can rewrite the records" $.Values.namespace $.Values.store.secretKey) }}{{ end -}}
 {{- end -}}
 {{- if $problems }}{{ fail (printf "\n\n%s\n" (join "\n" $problems)) }}{{ end -}}
 {{- end }}
@@ -65,7 +65,7 @@ through, so that this can say so. */}}
 {{/* requireConnector stops where a publisher has nobody to speak to. */}}
 {{- define "nvsentinel.requireConnector" -}}
 {{- if not .root.Values.platformConnectors.enabled }}
-{{- fail (printf "\n\nplatformConnectors.enabled is false, and %s hands its events to the connector of its node: enable it, or disable %s\n" .name .name) }}
+{{- fail (printf "\n\nplatformConnectors.enabled is false, and %s requires the connector of its node: enable it, or disable %s\n" .name .name) }}
 {{- end }}
 {{- end }}
 
@@ -74,12 +74,12 @@ may write all of it, and the monitors read all of it: it holds nobody's state, a
 {{- define "nvsentinel.metadataFolder" -}}
 {{- $p := .Values.hostPaths -}}{{- $folder := dir $p.metadataFile -}}{{- $all := printf "%s/" (trimSuffix "/" $folder) -}}
 {{- $shared := "" -}}
-{{- range list "run" "state" }}{{ if hasPrefix $all (printf "%s/" (get $p . | clean)) }}{{ $shared = printf "hostPaths.%s, %s," . (get $p .) }}{{ end }}{{ end -}}
+{{- range list "run" "state" }}{{ if hasPrefix $all (printf "%s/" (get $p . | clean)) }}{{ $shared = printf "hostPaths.%s (%s)" . (get $p .) }}{{ end }}{{ end -}}
 {{- range prepend (include "nvsentinel.nodeMonitorNames" . | fromJsonArray) "platform-connector" -}}
 {{- $state := printf "%s/%s" (clean $p.state) . -}}
-{{- if hasPrefix (printf "%s/" $state) $all }}{{ $shared = printf "the state of a service, %s," $state }}{{ end -}}
+{{- if hasPrefix (printf "%s/" $state) $all }}{{ $shared = printf "the state of a service (%s)" $state }}{{ end -}}
 {{- end -}}
-{{- if $shared }}{{ fail (printf "\n\nhostPaths.metadataFile is %s, and %s would be shared with everybody who writes or reads that file: give it a folder of its own, such as that of /var/lib/nvsentinel/metadata/gpu_metadata.json, or hostPaths.state another one (docs/tasks/migrate-from-nvsentinel.md#files-and-sockets)\n" $p.metadataFile $shared) }}{{ end -}}
+{{- if $shared }}{{ fail (printf "\n\nhostPaths.metadataFile is %s, and %s would be accessible to all services that write or read that file: move it to its own directory, such as /var/lib/nvsentinel/metadata/gpu_metadata.json, or change hostPaths.state (docs/tasks/migrate-from-nvsentinel.md#files-and-sockets)\n" $p.metadataFile $shared) }}{{ end -}}
 {{ $folder }}
 {{- end }}
 
@@ -104,7 +104,7 @@ there nothing makes PROCESS of an event, neither its value, nor a check's own in
 {{- $argument := regexMatch `(?m)^--?processing-?[sS]trategy=PROCESS$` ($m.extraArgs | default list | join "\n") -}}
 {{- if and $open (or (eq $strategy "PROCESS") $file $argument) -}}
 {{- $where := ternary "config" (ternary "extraArgs" "processingStrategy" $argument) $file -}}
-{{- fail (printf "\n\ngpuHealthMonitor.%s says PROCESS, and the host engine of DCGM is at %s, a port that asks nobody who it is: any pod that reaches it can inject a fault and have the node rebooted. Bound who reaches it, for example by a NetworkPolicy (docs/concepts/security.md#the-port-of-dcgm), and say so by gpuHealthMonitor.dcgm.trusted=true; or let dcgm.address be a socket of the node (unix://...) or dcgm.mode embedded; or let it be PERSIST_ONLY\n" $where $m.dcgm.address) -}}
+{{- fail (printf "\n\ngpuHealthMonitor.%s is PROCESS, and the DCGM host engine is at %s, a port without authentication: any Pod that reaches it can inject a fault and cause a reboot of the node. Restrict access to the port, for example with a NetworkPolicy (docs/concepts/security.md#the-port-of-dcgm), and confirm it with gpuHealthMonitor.dcgm.trusted=true. Alternatively set dcgm.address to a socket of the node (unix://...), set dcgm.mode to embedded, or use PERSIST_ONLY\n" $where $m.dcgm.address) -}}
 {{- end -}}
 {{ $strategy }}
 {{- end }}
@@ -126,11 +126,11 @@ has for the whole cluster: Nodes, roles, the Secrets and the emergency brake of 
 {{- $at := printf "repairChain.kinds[%d], %s:" $i (printf "%s.%s" .resource .apiGroup | trimSuffix ".") -}}
 {{- $ours := regexMatch `^[^.]*$|\.k8s\.io$` .apiGroup -}}
 {{- if eq .apiGroup "nvsentinel.dgxc.nvidia.com" -}}
-{{- $problems = append $problems (printf "%s a step makes no templates, chains or runs" $at) -}}
+{{- $problems = append $problems (printf "%s steps must not create templates, chains or runs" $at) -}}
 {{- else if eq (empty .namespaces) (not .clusterWide) -}}
-{{- $problems = append $problems (printf "%s it has either namespaces, those of its objects, or clusterWide: true" $at) -}}
+{{- $problems = append $problems (printf "%s set either the namespaces of its objects or clusterWide: true" $at) -}}
 {{- else if and $ours (or .clusterWide (has $.Values.namespace .namespaces)) -}}
-{{- $problems = append $problems (printf "%s a kind of Kubernetes itself is for namespaces other than the release's, %s; Jobs are allowed there already" $at $.Values.namespace) -}}
+{{- $problems = append $problems (printf "%s built-in Kubernetes kinds must not use the release namespace, %s, where Jobs are already allowed" $at $.Values.namespace) -}}
 {{- end -}}
 {{- end -}}
 {{- if $problems }}{{ fail (printf "\n\n%s\n" (join "\n" $problems)) }}{{ end -}}
@@ -182,7 +182,7 @@ a host. It takes a dict: root, host, key (of the value), prefix and own. */}}
 {{- $v := .root.Values -}}
 {{- $out := dict "prefix" .prefix "own" .own "host" .host "default" "" -}}
 {{- if hasKey (include "nvsentinel.pluginKeys" .root | fromJson) .host -}}
-{{- if not (has .host (include "nvsentinel.pluginsEnabled" .root | fromJsonArray)) }}{{ fail (printf "\n\n%s is %s, and that plugin of this chart is not enabled\n" .key .host) }}{{ end -}}
+{{- if not (has .host (include "nvsentinel.pluginsEnabled" .root | fromJsonArray)) }}{{ fail (printf "\n\n%s is %s, and this plugin of the chart is not enabled: enable it or name another plugin\n" .key .host) }}{{ end -}}
 {{- $_ := set $out "own" (merge (dict "audience" ($v.janitor.cspPlugin.audience | default "csp-plugin")) (.own | default dict)) -}}
 {{- $_ := set $out "default" (include "nvsentinel.pluginTls" (dict "root" .root "name" .host)) -}}
 {{- $_ := set $out "host" (printf "%s.%s.svc:9090" (include "nvsentinel.pluginService" (dict "root" .root "name" .host)) .root.Values.namespace) -}}
@@ -204,9 +204,9 @@ those of single controllers. */}}
 {{- if $own.cspPluginHost -}}
 {{- $out = append $out (include "nvsentinel.plugin" (dict "root" $ "prefix" $prefix "host" $own.cspPluginHost "own" ($own.cspPlugin | default dict) "key" (printf "janitor.%s.cspPluginHost" $key)) | fromJson) -}}
 {{- else if and (not $host) $enabled -}}
-{{- fail (printf "\n\nmore than one plugin of this chart is enabled: say by janitor.%s.cspPluginHost which of them is for it (%s), or by janitor.cspPlugin.host which one is for all\n" $key (join ", " $enabled)) -}}
+{{- fail (printf "\n\nmore than one plugin of this chart is enabled: set janitor.%s.cspPluginHost to one of them (%s), or set janitor.cspPlugin.host to use one for all\n" $key (join ", " $enabled)) -}}
 {{- else if not $host -}}
-{{- fail "\n\njanitor.enabled is true, and it has no plugin: enable one of this chart (cspPluginAws and those beside it), or set janitor.cspPlugin.host to your own (docs/tasks/write-a-plugin.md)\n" -}}
+{{- fail "\n\njanitor.enabled is true and no plugin is enabled: enable one of this chart (such as cspPluginAws), or set janitor.cspPlugin.host to your own (docs/tasks/write-a-plugin.md)\n" -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -15,7 +15,7 @@ import (
 )
 
 // errFull is the refusal of a reading that would open too much.
-var errFull = errors.New("more maintenances are open than are kept")
+var errFull = errors.New("limit of open maintenances reached")
 
 // ask reads the provider and saves what it says. A provider that fails is no error of
 // the round.
@@ -104,7 +104,7 @@ func (r *Reconciler) fold(all []announcement.Announcement, known map[string]main
 		r.Metrics.Announcements.WithLabelValues(string(change)).Inc()
 		switch change {
 		case lifecycle.Refused:
-			r.Log.Error("an announcement cannot be kept: it has no id or machine, or one that is too long",
+			r.Log.Error("announcement ignored: id or machine is missing or too long",
 				"id", fmt.Sprintf("%.64q", a.ID), "machine", fmt.Sprintf("%.64q", a.Machine))
 		case lifecycle.Unchanged, lifecycle.Stale:
 		case lifecycle.First, lifecycle.Updated, lifecycle.Reopened, lifecycle.Revived, lifecycle.Vanished:
@@ -187,7 +187,7 @@ func (r *Reconciler) hasCapacity(changed map[string]maintenance.Event) bool {
 	fits := len(r.mirror)+fresh <= MaxUnfinished
 	var full error
 	if !fits {
-		full = fmt.Errorf("%w: %d and %d new ones, at most %d; the reading is not taken", errFull, len(r.mirror), fresh, MaxUnfinished)
+		full = fmt.Errorf("%w: %d and %d new ones, at most %d, so this poll is discarded and repeated", errFull, len(r.mirror), fresh, MaxUnfinished)
 	}
 	r.note("bound", full)
 	return fits

@@ -28,7 +28,7 @@ func (r *Reconciler) decide(ctx context.Context) error {
 		}
 		r.Metrics.Decisions.WithLabelValues(string(v.Step), string(v.Reason)).Inc()
 		e = lifecycle.Apply(e, v, r.Policy, now)
-		r.Log.Info("maintenance was decided about", "id", id, "node", e.NodeName, "machine", e.ResourceID, "code", e.Code,
+		r.Log.Info("maintenance evaluated", "id", id, "node", e.NodeName, "machine", e.ResourceID, "code", e.Code,
 			"step", string(v.Step), "reason", string(v.Reason), "strategy", string(r.Policy.Strategy))
 		changed = append(changed, e)
 	}
@@ -52,7 +52,7 @@ func (r *Reconciler) verdict(ctx context.Context, e maintenance.Event, f lifecyc
 	}
 	var err error
 	if f.Kubelet, err = r.Kubelet(ctx, f.Node); err != nil {
-		r.Log.Warn("reading whether a kubelet is alive failed, trying again in the next round", "node", f.Node, "error", err)
+		r.Log.Warn("kubelet liveness check failed, retrying in the next reconcile", "node", f.Node, "error", err)
 		f.Kubelet = kubelet.Unknown
 	}
 	return lifecycle.Decide(e, f, r.Policy, now)
@@ -118,7 +118,7 @@ func (r *Reconciler) unreachable(ctx context.Context) error {
 		NodeName: r.NodeName, Since: r.failing.UTC().Truncate(time.Microsecond),
 		Waiting: lifecycle.Unreachable(r.Origin, r.NodeName, r.failing, now),
 	}
-	r.Log.Warn("the provider cannot be read", "csp", r.Origin.CSP, "since", r.failing)
+	r.Log.Warn("provider poll failed, retrying", "csp", r.Origin.CSP, "since", r.failing)
 	return r.save(ctx, nil, &provider)
 }
 
@@ -146,6 +146,6 @@ func toldOf(u maintenance.Unreachable, now time.Time) *maintenance.Unreachable {
 // Check asks the provider whether it can be read, before the first reading.
 func (r *Reconciler) Check(ctx context.Context) {
 	if err := r.Source.Check(ctx); err != nil {
-		r.note("provider", fmt.Errorf("checking the rights at %s: %w", r.Origin.CSP, err))
+		r.note("provider", fmt.Errorf("checking the permissions at %s: %w", r.Origin.CSP, err))
 	}
 }

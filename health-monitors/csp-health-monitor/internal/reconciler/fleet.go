@@ -139,7 +139,7 @@ func (r *Reconciler) identify(ctx context.Context, machines Fleet) {
 	cancel()
 	r.mu.Lock()
 	if err != nil {
-		r.Log.Warn("asking the provider whose machines are that several nodes claim failed; they stay contested", "error", err)
+		r.Log.Warn("provider query for the owners of contested machines failed, machines stay contested", "error", err)
 	}
 	r.names = names
 }
@@ -162,15 +162,15 @@ func (r *Reconciler) reportContested(machines Fleet) {
 			continue
 		}
 		if contested {
-			r.Log.Warn("several nodes claim one machine and none can be verified: none is taken out of service or given back for its maintenance; delete the Node objects that are stale or foreign",
+			r.Log.Warn("machine claimed by several nodes and none verified: no node is quarantined or released for its maintenance, delete the outdated or invalid Node objects",
 				"machine", machine, "nodes", nodes)
 		} else {
-			r.Log.Warn("several nodes claim one machine; only the one counts that the provider's name of the machine verifies", "machine", machine, "nodes", nodes, "verified", node.Name)
+			r.Log.Warn("machine claimed by several nodes, only the node verified by the provider counts", "machine", machine, "nodes", nodes, "verified", node.Name)
 		}
 	}
 	for machine := range r.contested {
 		if _, still := now[machine]; !still {
-			r.Log.Info("a machine is claimed by one node at most again", "machine", machine)
+			r.Log.Info("machine claim conflict resolved", "machine", machine)
 		}
 	}
 	r.contested = now

@@ -48,7 +48,7 @@ func TestAKubeletThatStaysUnknownIsReported(t *testing.T) {
 	w.cloud.say(planned("m1", "i-n1", announcement.Completed))
 	w.pass(30 * time.Minute)
 	w.want("while its time is not over", "fault n1 m1")
-	away = errors.New("the API server refuses to say")
+	away = errors.New("the API server rejects to say")
 	w.pass(2 * time.Hour)
 	w.want("when it is", "fault n1 m1", "notice n1 m1")
 	w.kubelet = func(string) (kubelet.State, error) { return kubelet.Alive, nil }

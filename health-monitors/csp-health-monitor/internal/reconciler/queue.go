@@ -105,7 +105,7 @@ func (r *Reconciler) Remove(seqs ...uint64) error {
 // it.
 func (r *Reconciler) Bury(seq uint64, reason string) error {
 	if reason == "" {
-		return fmt.Errorf("burying event %d: there is no reason", seq)
+		return fmt.Errorf("dead-lettering event %d: the reason is missing", seq)
 	}
 	return r.settle([]uint64{seq}, lifecycle.Refuse)
 }

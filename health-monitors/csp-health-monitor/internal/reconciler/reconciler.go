@@ -173,7 +173,7 @@ func (r *Reconciler) setAside(err error) error {
 	}
 	for _, id := range bad.IDs {
 		if !r.aside[id] {
-			r.Log.Error("a stored maintenance cannot be read; it is passed over, and a person has to mend or delete it", "id", id)
+			r.Log.Error("unreadable maintenance skipped, repair or delete it manually", "id", id)
 		}
 		r.aside[id] = true
 	}
@@ -229,10 +229,10 @@ func (r *Reconciler) note(part string, err error) {
 	defer r.look.Unlock()
 	before := r.trouble[part]
 	if err != nil && before == nil {
-		r.Log.Warn("something failed and is tried again", "part", part, "error", err)
+		r.Log.Warn("reconcile step failed, retrying", "part", part, "error", err)
 	}
 	if err == nil && before != nil {
-		r.Log.Info("it works again", "part", part)
+		r.Log.Info("reconcile step recovered", "part", part)
 	}
 	r.trouble[part] = err
 }

@@ -20,7 +20,7 @@ static long long fired[MAX_GPUS]; /* the sample that was last called back for */
 static dcgmPolicyCondition_t wanted; /* by dcgmPolicySet; it outlives the client */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* unseen reads the next XID that was not looked at; 0 if there is none. */
+/* unseen reads the next XID that was not looked at; 0 if file not found. */
 static int unseen(unsigned int *gpu, unsigned int *xid, long long *at)
 {
 	char line[MAX_LINE];

@@ -100,7 +100,7 @@ func (c *connection) version() error {
 }
 
 // errNone: without a driver the host engine runs and knows no GPU.
-var errNone = errors.New("the host engine knows no GPU")
+var errNone = errors.New("the host engine lists no GPU")
 
 func (c *connection) list() error {
 	gpus, err := dcgm.GetEntityGroupEntities(dcgm.FE_GPU)
@@ -123,7 +123,7 @@ func switches() []uint {
 }
 
 // errChanged: watches cover what their group held when they began.
-var errChanged = errors.New("the host engine knows other GPUs, MIG instances or NVSwitches than before: it is watched anew")
+var errChanged = errors.New("the host engine lists other GPUs, MIG instances or NVSwitches than before, so its watches are created again")
 
 func (c *connection) same() error {
 	gpus, err := dcgm.GetEntityGroupEntities(dcgm.FE_GPU)
@@ -219,7 +219,7 @@ func (c *connection) field(id dcgm.Short, group dcgm.GroupHandle) (dcgm.FieldHan
 }
 
 // errUnwatched: a group without health watches passes whatever its GPUs have.
-var errUnwatched = errors.New("the host engine watches nothing: it was started again or its watches were taken away")
+var errUnwatched = errors.New("the host engine watches nothing because it was restarted or its watches were removed")
 
 // step is one call of a poll.
 type step struct {
@@ -273,7 +273,7 @@ func health(group dcgm.GroupHandle, r *reading.Reading) error {
 }
 
 // errReturned: a GPU that no watch covers is there again.
-var errReturned = errors.New("a GPU that could not be watched is there again: it is watched anew")
+var errReturned = errors.New("a GPU that could not be watched is available again, so the watches are created again")
 
 // statuses asks for each GPU's; an error looks like Unknown, which is never good. A GPU
 // that was left out is watched by another connection once it is good.

@@ -70,8 +70,8 @@ type Monitor struct {
 // their level: nothing is lost by a look that is.
 func (m *Monitor) Rounds() *rounds.Rounds {
 	return &rounds.Rounds{
-		Look: m.look, Interval: m.Interval, Clock: m.Clock, Log: m.Log, NotYet: "DCGM has not answered yet",
-		Fails: "DCGM could not be looked at; nothing is taken for healthy", Works: "DCGM is looked at again",
+		Look: m.look, Interval: m.Interval, Clock: m.Clock, Log: m.Log, NotYet: "DCGM has not responded yet",
+		Fails: "DCGM poll failed, no fault is reported as recovered", Works: "DCGM poll recovered",
 	}
 }
 
@@ -94,7 +94,7 @@ func (m *Monitor) remember() error {
 	if m.state, err = check.DecodeState(data); err != nil {
 		// Open faults are not known any more: those that still are there are told
 		// again, and the end of the others is not told.
-		m.Log.Error("state was unreadable; the monitor begins anew", "error", err)
+		m.Log.Error("unreadable state discarded, monitoring starts with an empty state", "error", err)
 		m.state, err = check.DecodeState(nil)
 	}
 	m.Metrics.show(m.state)
@@ -109,7 +109,7 @@ func (m *Monitor) look(ctx context.Context) error {
 	}
 	boot, err := m.BootID()
 	if err != nil {
-		m.Log.Debug("boot id could not be read", "error", err)
+		m.Log.Debug("boot ID read failed", "error", err)
 		boot = ""
 	}
 	v := check.View{Boot: boot, Inventory: m.Devices.Inventory()}
@@ -159,7 +159,7 @@ func (m *Monitor) write(out check.Outcome) error {
 	err := m.Outbox.Write(func(tx *report.Tx) error {
 		for _, told := range out.Told {
 			if err := tx.Append(told.Event); err != nil {
-				return fmt.Errorf("telling of %s %v: %w", told.Event.CheckName, told.Event.ErrorCode, err)
+				return fmt.Errorf("reporting %s %v: %w", told.Event.CheckName, told.Event.ErrorCode, err)
 			}
 			out.State.Name(told.Key, told.Event.GetId())
 		}
@@ -186,14 +186,14 @@ func (m *Monitor) forget(ids connector.ClearedIDs) error {
 		return err
 	}
 	m.state = next.State
-	m.Log.Info("faults that a person cleared are forgotten", "faults", gone)
+	m.Log.Info("manually cleared faults removed", "faults", gone)
 	return nil
 }
 
 // tell logs and counts what a look came to.
 func (m *Monitor) tell(out check.Outcome, v check.View) {
 	for _, told := range out.Told {
-		m.Log.Info("fault was told", "check", told.Event.CheckName, "code", told.Event.ErrorCode, "healthy", told.Event.IsHealthy,
+		m.Log.Info("fault reported", "check", told.Event.CheckName, "code", told.Event.ErrorCode, "healthy", told.Event.IsHealthy,
 			"fatal", told.Event.IsFatal, "reason", told.Reason, "strategy", told.Event.ProcessingStrategy, "message", told.Event.Message)
 	}
 	m.Metrics.count(out, v)
@@ -205,15 +205,15 @@ func (m *Monitor) tell(out check.Outcome, v check.View) {
 // refusals logs which watches DCGM refuses, when that changes.
 func (m *Monitor) refusals(all []reading.Refusal) {
 	if m.refused = all; len(all) == 0 {
-		m.Log.Info("DCGM refuses no watch any more")
+		m.Log.Info("DCGM watches accepted again")
 		return
 	}
 	var entities []string
 	for _, x := range all {
 		entities = append(entities, fmt.Sprintf("%s=%d", x.Entity.Kind, x.Entity.ID))
 	}
-	m.Log.Warn("DCGM refuses watches: the monitor sees nothing of these GPUs, no XID of these MIG instances, "+
-		"and no end of a fault of these NVSwitches before the node restarts",
+	m.Log.Warn("DCGM watches refused: faults of these GPUs and XIDs of these MIG instances are not detected, "+
+		"and faults of these NVSwitches do not end before the node restarts",
 		"entities", entities, "error", all[0].Text)
 }
 
@@ -223,8 +223,8 @@ func (m *Monitor) checkDevices() {
 	switch {
 	case changed && err != nil:
 		m.Metrics.MetadataErrors.Inc()
-		m.Log.Warn("GPU metadata was not readable; the thermal margin and the NVLinks that a GPU has are not known", "error", err)
+		m.Log.Warn("GPU metadata unreadable, thermal margins and NVLink counts of the GPUs are unknown", "error", err)
 	case changed:
-		m.Log.Info("GPU metadata was read", "gpus", len(m.Devices.Inventory().ByPCI))
+		m.Log.Info("GPU metadata read", "gpus", len(m.Devices.Inventory().ByPCI))
 	}
 }

@@ -72,7 +72,7 @@ func (p *Process) Poll(ctx context.Context, since time.Time) (r reading.Reading,
 	}
 	look, failure := p.ask(ctx, request{Since: since.UnixMicro()})
 	if failure == nil && look == nil {
-		failure = &reading.Failure{Trouble: reading.Unreachable, Operation: "poll", Text: "an answer without a reading"}
+		failure = &reading.Failure{Trouble: reading.Unreachable, Operation: "poll", Text: "response without a reading"}
 	}
 	if failure != nil {
 		return reading.Reading{}, time.Time{}, p.fail(failure)
@@ -90,7 +90,7 @@ func (p *Process) Close() {
 // connect starts a child and lets it connect.
 func (p *Process) connect(ctx context.Context) *reading.Failure {
 	if p.stuck.Load() >= maxStuck {
-		return &reading.Failure{Trouble: reading.Hung, Operation: "exit", Text: fmt.Sprintf("%d processes cannot be ended", maxStuck)}
+		return &reading.Failure{Trouble: reading.Hung, Operation: "exit", Text: fmt.Sprintf("%d hung processes cannot be terminated", maxStuck)}
 	}
 	child, err := start(p.Command())
 	if err != nil {
@@ -107,11 +107,11 @@ func (p *Process) connect(ctx context.Context) *reading.Failure {
 func start(cmd *exec.Cmd) (*child, error) {
 	in, err := cmd.StdinPipe()
 	if err != nil {
-		return nil, fmt.Errorf("making a pipe: %w", err)
+		return nil, fmt.Errorf("creating a pipe: %w", err)
 	}
 	out, theirs, err := os.Pipe()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("making a pipe: %w", err), in.Close())
+		return nil, errors.Join(fmt.Errorf("creating a pipe: %w", err), in.Close())
 	}
 	cmd.ExtraFiles = []*os.File{theirs} // number Answers
 	err = cmd.Start()
@@ -119,7 +119,7 @@ func start(cmd *exec.Cmd) (*child, error) {
 		err = closed
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("starting the process that talks to DCGM: %w", err), out.Close(), in.Close())
+		return nil, errors.Join(fmt.Errorf("starting the DCGM worker process: %w", err), out.Close(), in.Close())
 	}
 	c := &child{cmd: cmd, in: in, messages: make(chan message, 64)}
 	go c.listen(out)
@@ -152,13 +152,13 @@ func (p *Process) ask(ctx context.Context, r request) (*reading.Reading, *readin
 	for {
 		select {
 		case <-ctx.Done():
-			return nil, &reading.Failure{Trouble: reading.Unreachable, Operation: at, Text: "the monitor stops"}
+			return nil, &reading.Failure{Trouble: reading.Unreachable, Operation: at, Text: "the monitor is stopping"}
 		case <-timer.C():
-			return nil, &reading.Failure{Trouble: reading.Hung, Operation: at, Text: fmt.Sprintf("no answer within %s", p.Deadline)}
+			return nil, &reading.Failure{Trouble: reading.Hung, Operation: at, Text: fmt.Sprintf("no response within %s", p.Deadline)}
 		case m, ok := <-p.child.messages:
 			switch {
 			case !ok:
-				return nil, &reading.Failure{Trouble: reading.Unreachable, Operation: at, Text: "the process that talks to DCGM ended"}
+				return nil, &reading.Failure{Trouble: reading.Unreachable, Operation: at, Text: "the DCGM worker process exited"}
 			case m.Answer && m.Error != "":
 				return nil, &reading.Failure{Trouble: reading.Unreachable, Operation: m.Operation, Text: m.Error}
 			case m.Answer:

@@ -127,7 +127,7 @@ func TestACallThatHangs(t *testing.T) {
 		if !ok || f.Trouble != reading.Hung {
 			t.Fatalf("%v", err)
 		}
-		return f.Operation == "HealthCheck" && strings.Contains(f.Text, "no answer within 1s")
+		return f.Operation == "HealthCheck" && strings.Contains(f.Text, "no response within 1s")
 	})
 	if len(gone) == 0 || gone[0] != reading.Hung {
 		t.Errorf("given up: %v", gone)

@@ -85,7 +85,7 @@ func (c *Checkpoint) Load(ctx context.Context) error {
 			c.object, c.dead = nil, nil
 			return c.open(nil)
 		}
-		c.Log.Warn("the state could not be read", "configMap", c.Name, "error", err)
+		c.Log.Warn("state read failed, retrying", "configMap", c.Name, "error", err)
 		if !retry.Sleep(ctx, c.Clock, pace.NextBackOff()) {
 			return fmt.Errorf("reading the state: %w", errors.Join(ctx.Err(), err))
 		}
@@ -101,12 +101,12 @@ func (c *Checkpoint) open(data []byte) error {
 	}
 	if err != nil {
 		if c.object != nil {
-			c.Log.Error("the state was unreadable and is set aside; open faults are not known any more", "error", err)
+			c.Log.Error("unreadable state moved to a backup key of the ConfigMap, open faults are unknown", "error", err)
 			c.object.BinaryData = map[string][]byte{damagedKey: data}
 		}
 		epoch, err := uuid.NewRandom()
 		if err != nil {
-			return fmt.Errorf("making an epoch: %w", err)
+			return fmt.Errorf("generating an epoch: %w", err)
 		}
 		tracker = machine.New(epoch.String())
 	}
@@ -196,9 +196,9 @@ func (c *Checkpoint) Run(ctx context.Context) error {
 func (c *Checkpoint) note(err error) {
 	switch begins, ends := c.outage.Note(err); {
 	case begins:
-		c.Log.Warn("the state could not be written; events wait for it", "error", err)
+		c.Log.Warn("state write failed, events stay pending", "error", err)
 	case ends:
-		c.Log.Info("the state is written again")
+		c.Log.Info("state write recovered")
 	}
 }
 
@@ -249,7 +249,7 @@ func (c *Checkpoint) put(ctx context.Context, data []byte, dead deadLetters) (er
 		case !apierrors.IsNotFound(err):
 			return err
 		}
-		c.Log.Warn("the state was deleted and is written again", "configMap", c.Name)
+		c.Log.Warn("deleted state written again", "configMap", c.Name)
 		c.object = nil
 	}
 	next := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}, BinaryData: map[string][]byte{checkpointKey: data}}
@@ -277,7 +277,7 @@ func (c *Checkpoint) ours(ctx context.Context, refused error) error {
 		return fmt.Errorf("%w: %w", ErrTaken, refused)
 	}
 	c.object = object
-	return errors.New("the state had been written by a request whose answer was lost")
+	return errors.New("the state was already written by a request without a response")
 }
 
 func newPace() *backoff.ExponentialBackOff {

@@ -42,7 +42,7 @@ func (c *Checkpoint) Remove(seqs ...uint64) error {
 // Bury makes an event that was rejected for good a dead letter.
 func (c *Checkpoint) Bury(seq uint64, reason string) error {
 	if reason == "" {
-		return fmt.Errorf("burying event %d: there is no reason", seq)
+		return fmt.Errorf("dead-lettering event %d: the reason is missing", seq)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

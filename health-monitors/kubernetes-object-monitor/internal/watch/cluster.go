@@ -47,17 +47,17 @@ type cluster struct {
 func newCluster(config *rest.Config, set *policy.Set) (*cluster, error) {
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("making the API client: %w", err)
+		return nil, fmt.Errorf("creating the API client: %w", err)
 	}
 	c := &cluster{
 		set: set, synced: map[schema.GroupVersionKind]kindStore{}, missing: map[schema.GroupVersionKind]bool{},
 		trouble: map[schema.GroupVersionKind]trouble{},
 	}
 	if c.mapper, err = apiutil.NewDynamicRESTMapper(config, httpClient); err != nil {
-		return nil, fmt.Errorf("making the REST mapper: %w", err)
+		return nil, fmt.Errorf("creating the REST mapper: %w", err)
 	}
 	if c.client, err = dynamic.NewForConfigAndClient(config, httpClient); err != nil {
-		return nil, fmt.Errorf("making the dynamic API client: %w", err)
+		return nil, fmt.Errorf("creating the dynamic API client: %w", err)
 	}
 	return c, nil
 }
@@ -86,7 +86,7 @@ func (c *cluster) open(ctx context.Context, kind schema.GroupVersionKind) {
 		}
 		missing.Set(1)
 		if !said && ctx.Err() == nil {
-			c.log.Warn("kind is not watched yet; its policies wait for it", "kind", kind.String(), "served", !meta.IsNoMatchError(err), "error", err)
+			c.log.Warn("kind not watched yet, its policies are pending", "kind", kind.String(), "served", !meta.IsNoMatchError(err), "error", err)
 		}
 		if !retry.Sleep(ctx, c.clock, missingEvery) {
 			return
@@ -104,7 +104,7 @@ func (c *cluster) follow(ctx context.Context, kind schema.GroupVersionKind, mapp
 	kept.store = informer.GetStore()
 	registration, err := c.prepare(kind, informer)
 	if err != nil {
-		c.log.Error("kind is not watched", "kind", kind.String(), "error", err)
+		c.log.Error("kind not watched", "kind", kind.String(), "error", err)
 		return
 	}
 	var running sync.WaitGroup
@@ -117,18 +117,18 @@ func (c *cluster) follow(ctx context.Context, kind schema.GroupVersionKind, mapp
 	c.synced[kind] = kept
 	delete(c.trouble, kind)
 	c.mu.Unlock()
-	c.log.Info("kind is watched", "kind", kind.String())
+	c.log.Info("kind watched", "kind", kind.String())
 	c.filled(kind)
 }
 
 // prepare says what an informer that does not run yet keeps and whom it tells.
 func (c *cluster) prepare(kind schema.GroupVersionKind, informer toolscache.SharedIndexInformer) (toolscache.ResourceEventHandlerRegistration, error) {
 	if err := informer.SetTransform(pack(c.set, kind)); err != nil {
-		return nil, fmt.Errorf("setting what is kept: %w", err)
+		return nil, fmt.Errorf("setting the cached fields: %w", err)
 	}
 	failed := func(_ context.Context, _ *toolscache.Reflector, err error) { c.watchFailed(kind, err) }
 	if err := informer.SetWatchErrorHandlerWithContext(failed); err != nil {
-		return nil, fmt.Errorf("setting who hears of failures: %w", err)
+		return nil, fmt.Errorf("setting the watch error handler: %w", err)
 	}
 	handler := toolscache.ResourceEventHandlerFuncs{}
 	if len(c.set.Of(kind)) > 0 { // else it is only looked up
@@ -137,7 +137,7 @@ func (c *cluster) prepare(kind schema.GroupVersionKind, informer toolscache.Shar
 	}
 	registration, err := informer.AddEventHandler(handler)
 	if err != nil {
-		return nil, fmt.Errorf("adding who hears of changes: %w", err)
+		return nil, fmt.Errorf("adding the event handler: %w", err)
 	}
 	return registration, nil
 }

@@ -99,7 +99,7 @@ func (g *generation) judge(ctx context.Context, p *policy.Policy, i item, object
 		g.Metrics.Matches.WithLabelValues(p.Name, seen.Fault.Node, p.Kind.Kind).Inc()
 	}
 	if decision.Report || decision.Recover {
-		g.Log.Info("policy changed its answer", "policy", p.Name, "object", seen.Key.Object, "node", seen.Fault.Node, "reason", decision.Reason)
+		g.Log.Info("policy result changed", "policy", p.Name, "object", seen.Key.Object, "node", seen.Fault.Node, "reason", decision.Reason)
 	}
 	return flip, decision.Reason != machine.NodeNotKnown
 }
@@ -151,7 +151,7 @@ func (g *generation) failed(name string, err error) {
 
 func (g *generation) warn(name, what string, err error) {
 	if _, said := g.warned.LoadOrStore([2]string{name, what}, true); !said {
-		g.Log.Warn("policy could not be evaluated on an object; further ones of this kind are only counted", "policy", name, "error_type", what, "error", err)
+		g.Log.Warn("policy evaluation failed, further failures for this kind are only counted", "policy", name, "error_type", what, "error", err)
 	}
 }
 

@@ -54,7 +54,7 @@ func (m *Monitor) Ready() (bool, string) {
 	if c := m.current.Load(); c != nil {
 		return c.ready()
 	}
-	return true, "standing by"
+	return true, "standby, another replica leads"
 }
 
 // Run acts as the leader until ctx ends.
@@ -159,10 +159,10 @@ func (g *generation) dropped(set *policy.Set) {
 			continue
 		}
 		if _, err := g.Checkpoint.Observe(machine.Seen{Key: key, Observation: machine.Dropped, At: g.Clock.Now()}); err != nil {
-			g.Log.Error("fault of a removed policy was not recovered", "policy", key.Policy, "object", key.Object, "error", err)
+			g.Log.Error("recovery for a removed policy failed", "policy", key.Policy, "object", key.Object, "error", err)
 			continue
 		}
-		g.Log.Info("fault of a removed policy is recovered", "policy", key.Policy, "object", key.Object)
+		g.Log.Info("fault of a removed policy recovered", "policy", key.Policy, "object", key.Object)
 	}
 }
 

@@ -28,8 +28,8 @@ func newItem(kind schema.GroupVersionKind, namespace, name string) item {
 // Errors of an object that is not known.
 var (
 	// errNotFilled means that nothing is known about objects of a kind yet.
-	errNotFilled = errors.New("the cache of this kind is not filled")
-	errNotKept   = errors.New("no other namespace's objects of this kind are kept than those of")
+	errNotFilled = errors.New("the cache of this kind is not synced yet")
+	errNotKept   = errors.New("objects of this kind are cached only from the namespace")
 )
 
 // pack makes the transform of a kind's informer: of an object it keeps what the
@@ -42,7 +42,7 @@ func pack(set *policy.Set, kind schema.GroupVersionKind) toolscache.TransformFun
 		}
 		raw, err := encode(set.Prune(kind, policy.Normal(kind, object.Object)))
 		if err != nil {
-			return nil, fmt.Errorf("packing %s %s/%s: %w", kind.Kind, object.GetNamespace(), object.GetName(), err)
+			return nil, fmt.Errorf("encoding %s %s/%s: %w", kind.Kind, object.GetNamespace(), object.GetName(), err)
 		}
 		return &kube.Packed{Namespace: object.GetNamespace(), Name: object.GetName(), Version: object.GetResourceVersion(), Raw: raw}, nil
 	}
@@ -52,11 +52,11 @@ func pack(set *policy.Set, kind schema.GroupVersionKind) toolscache.TransformFun
 func unpack(x any) (map[string]any, error) {
 	packed, ok := x.(*kube.Packed)
 	if !ok {
-		return nil, fmt.Errorf("the cache has a %T", x)
+		return nil, fmt.Errorf("unexpected object of type %T in the cache", x)
 	}
 	var out map[string]any
 	if err := json.Unmarshal(packed.Raw, &out); err != nil {
-		return nil, fmt.Errorf("decoding a packed object: %w", err)
+		return nil, fmt.Errorf("decoding a cached object: %w", err)
 	}
 	return out, nil
 }

@@ -156,7 +156,7 @@ func TestWhatChangesIsHandedOverOnceAllIsKnown(t *testing.T) {
 	}
 	c.changed(nodeKind, &kube.Packed{Name: "early"})
 	if _, err := c.Find(nodeKind, "", "early"); !errors.Is(err, errNotFilled) {
-		t.Errorf("of a cache that is not filled it is known: %v", err)
+		t.Errorf("of a cache that is not synced it is known: %v", err)
 	}
 	c.synced[nodeKind] = kindStore{store: toolscache.NewStore(toolscache.MetaNamespaceKeyFunc)}
 	c.changed(nodeKind, &kube.Packed{Name: "a"})

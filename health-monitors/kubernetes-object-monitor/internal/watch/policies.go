@@ -102,7 +102,7 @@ func (p *Policies) take() error {
 	}
 	for _, one := range set.Policies {
 		for _, doubt := range one.Doubts(p.Strategy) {
-			p.Log.Warn("a policy acts on what others decide", "policy", one.Name, "warning", doubt)
+			p.Log.Warn("policy depends on objects that others write", "policy", one.Name, "warning", doubt)
 		}
 	}
 	p.mu.Lock()
@@ -116,7 +116,7 @@ func (p *Policies) take() error {
 // told says what became of a changed file.
 func (p *Policies) told(ctx context.Context, err error) {
 	if err != nil {
-		p.Log.Error("the changed policies are not used; those before stay in force", "error", err)
+		p.Log.Error("changed policies rejected, the previous ones stay active", "error", err)
 		p.fail(1)
 		if p.Refused != nil {
 			p.Refused(ctx, err)
@@ -125,7 +125,7 @@ func (p *Policies) told(ctx context.Context, err error) {
 	}
 	p.fail(0)
 	set, _ := p.Current()
-	p.Log.Info("changed policies are in force", "policies", len(set.Policies))
+	p.Log.Info("changed policies loaded", "policies", len(set.Policies))
 }
 
 func (p *Policies) fail(x float64) {

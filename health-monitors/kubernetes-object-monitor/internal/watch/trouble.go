@@ -36,9 +36,9 @@ func (c *cluster) watchFailed(kind schema.GroupVersionKind, err error) {
 	switch {
 	case before.err != nil && before.denied == denied:
 	case denied:
-		c.log.Error("kind cannot be watched: a right is missing, which the subcommand rbac prints; its policies wait for it", "kind", kind.String(), "error", err)
+		c.log.Error("kind not watched: permission missing (print it with the subcommand rbac), its policies are pending", "kind", kind.String(), "error", err)
 	default:
-		c.log.Warn("kind is not watched at the moment; its policies judge what was seen last", "kind", kind.String(), "error", err)
+		c.log.Warn("kind watch interrupted, its policies use the last known objects", "kind", kind.String(), "error", err)
 	}
 }
 

@@ -135,13 +135,13 @@ func (c *Caches) keep(ctx context.Context) {
 func (c *Caches) Ready() (bool, string) {
 	switch {
 	case !c.leads.Load():
-		return true, "standing by"
+		return true, "standby, another replica leads"
 	case !c.nodes.HasSynced():
-		return false, "the node cache is not filled yet"
+		return false, "the node cache is not synced yet"
 	case !c.filled():
-		return false, "the pod caches are not filled yet"
+		return false, "the pod caches are not synced yet"
 	case c.slices != nil && !c.slices.HasSynced():
-		return false, "the cache of ResourceSlices is not filled yet: their counts are left as they are"
+		return false, "the ResourceSlice cache is not synced yet: device counts stay unchanged"
 	}
 	return true, "filled"
 }

@@ -117,7 +117,7 @@ func TestPodsOnANode(t *testing.T) {
 func TestAStandbyIsReadyWithoutCaches(t *testing.T) {
 	tenant := running(func(p *corev1.Pod) { p.Namespace = "team-a" })
 	c := NewCaches(fake.NewClientset(running(), tenant), Sources{Namespaces: []string{"gpu-operator", "kube-system"}, DCGM: "nvidia-dcgm", Driver: "driver"})
-	if ok, detail := c.Ready(); !ok || detail != "standing by" || c.filled() {
+	if ok, detail := c.Ready(); !ok || detail != "standby, another replica leads" || c.filled() {
 		t.Errorf("before it leads: %t, %s; filled: %t", ok, detail, c.filled())
 	}
 	ctx, cancel := context.WithCancel(t.Context())

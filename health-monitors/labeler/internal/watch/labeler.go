@@ -85,7 +85,7 @@ func (l *Labeler) handle(ctx context.Context, name string) error {
 		return err
 	}
 	if verdict.Again > 0 {
-		return retry.Park(verdict.Again, "what is missing may come back")
+		return retry.Park(verdict.Again, "a missing object may return")
 	}
 	return nil
 }
@@ -123,7 +123,7 @@ func (l *Labeler) write(ctx context.Context, node *corev1.Node, verdict labeling
 	}
 	for _, c := range changes {
 		l.Metrics.Changes.WithLabelValues(string(c.Reason)).Inc()
-		l.Log.Info("label was changed", "node", node.Name, "label", c.Key, "value", c.Value, "was", node.Labels[c.Key], "reason", c.Reason)
+		l.Log.Info("node label changed", "node", node.Name, "label", c.Key, "value", c.Value, "was", node.Labels[c.Key], "reason", c.Reason)
 	}
 	return nil
 }
@@ -177,7 +177,7 @@ func (l *Labeler) warn(class, node string, err error) {
 	defer l.mu.Unlock()
 	if !l.warned[class] {
 		l.warned[class] = true
-		l.Log.Warn("devices could not be counted; the labels stay, further failures of the class are only counted", "class", class, "node", node, "error", err)
+		l.Log.Warn("device count failed: labels stay unchanged, further failures for this class are only counted", "class", class, "node", node, "error", err)
 	}
 }
 

@@ -30,7 +30,7 @@ func packNode(x any) (any, error) {
 	}
 	raw, err := slim.Marshal()
 	if err != nil {
-		return nil, fmt.Errorf("packing node %s: %w", m.Name, err)
+		return nil, fmt.Errorf("encoding node %s: %w", m.Name, err)
 	}
 	return &kube.Packed{Name: m.Name, Version: m.ResourceVersion, Node: m.Name, Raw: raw}, nil
 }
@@ -38,7 +38,7 @@ func packNode(x any) (any, error) {
 func unpackNode(p *kube.Packed) (*corev1.Node, error) {
 	node := &corev1.Node{}
 	if err := node.Unmarshal(p.Raw); err != nil {
-		return nil, fmt.Errorf("unpacking node %s: %w", p.Name, err)
+		return nil, fmt.Errorf("decoding node %s: %w", p.Name, err)
 	}
 	node.ResourceVersion = p.Version
 	return node, nil
@@ -58,7 +58,7 @@ func packSlice(x any) (any, error) {
 	slim.ResourceVersion, slim.ManagedFields = "", nil
 	var err error
 	if p.Raw, err = slim.Marshal(); err != nil {
-		return nil, fmt.Errorf("packing ResourceSlice %s: %w", slice.Name, err)
+		return nil, fmt.Errorf("encoding ResourceSlice %s: %w", slice.Name, err)
 	}
 	return p, nil
 }
@@ -66,7 +66,7 @@ func packSlice(x any) (any, error) {
 func unpackSlice(p *kube.Packed) (*resourcev1.ResourceSlice, error) {
 	slice := &resourcev1.ResourceSlice{}
 	if err := slice.Unmarshal(p.Raw); err != nil {
-		return nil, fmt.Errorf("unpacking ResourceSlice %s: %w", p.Name, err)
+		return nil, fmt.Errorf("decoding ResourceSlice %s: %w", p.Name, err)
 	}
 	slice.ResourceVersion = p.Version
 	return slice, nil

@@ -10,7 +10,7 @@ import (
 
 // Missing says why this program cannot ask the driver: it was built without cgo.
 func Missing() error {
-	return errors.New("this program was built without cgo and cannot load libnvidia-ml: build it with CGO_ENABLED=1")
+	return errors.New("this binary was built without cgo and cannot load libnvidia-ml: build it with CGO_ENABLED=1")
 }
 
 // Read is Missing's error.

@@ -53,7 +53,7 @@ type Driver struct {
 func New(library string, deadline time.Duration) (*Driver, error) {
 	program, err := os.Executable()
 	if err != nil {
-		return nil, fmt.Errorf("finding this program: %w", err)
+		return nil, fmt.Errorf("finding the executable of this process: %w", err)
 	}
 	return &Driver{Program: program, Library: library, Deadline: deadline, busy: make(chan struct{}, 1)}, nil
 }
@@ -70,7 +70,7 @@ func (d *Driver) Facts(ctx context.Context) (inventory.Facts, error) {
 	select {
 	case d.busy <- struct{}{}:
 	default:
-		return inventory.Facts{}, errors.New("asking the driver: the process that asked before still hangs in it")
+		return inventory.Facts{}, errors.New("querying the driver: an earlier query still hangs in it, retrying when it ends")
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.Deadline)
 	answers := make(chan answer, 1)
@@ -84,7 +84,7 @@ func (d *Driver) Facts(ctx context.Context) (inventory.Facts, error) {
 	case a := <-answers:
 		return a.facts, a.err
 	case <-ctx.Done():
-		return inventory.Facts{}, fmt.Errorf("asking the driver: no answer within %s", d.Deadline)
+		return inventory.Facts{}, fmt.Errorf("querying the driver: no response within %s", d.Deadline)
 	}
 }
 
@@ -98,10 +98,10 @@ func (d *Driver) ask(ctx context.Context) (inventory.Facts, error) {
 		if text := strings.TrimSpace(said.kept.String()); text != "" {
 			return facts, errors.New(text)
 		}
-		return facts, fmt.Errorf("asking the driver: %w", err)
+		return facts, fmt.Errorf("querying the driver: %w", err)
 	}
 	if err := json.Unmarshal(out.kept.Bytes(), &facts); err != nil {
-		return facts, fmt.Errorf("decoding what the driver told: %w", err)
+		return facts, fmt.Errorf("decoding the response of the driver: %w", err)
 	}
 	return facts, nil
 }

@@ -34,9 +34,9 @@ func Read(path string) (inventory.Facts, error) {
 	}
 	s := &session{lib: nvml.New(options...), has: map[string]bool{}}
 	if ret := s.lib.Init(); ret == nvml.ERROR_LIBRARY_NOT_FOUND {
-		return s.seen, fmt.Errorf("loading the driver's library: %s cannot be loaded", or(path, "libnvidia-ml.so.1"))
+		return s.seen, fmt.Errorf("loading the driver library: %s cannot be loaded", or(path, "libnvidia-ml.so.1"))
 	} else if ret != nvml.SUCCESS {
-		return s.seen, fmt.Errorf("initialising the driver's library: error %d", ret)
+		return s.seen, fmt.Errorf("initializing the driver library: error %d", ret)
 	}
 	err := s.read()
 	if s.can("nvmlShutdown") {
@@ -58,7 +58,7 @@ func (s *session) can(names ...string) bool {
 
 func (s *session) read() error {
 	if !s.can("nvmlDeviceGetCount", "nvmlDeviceGetCount_v2") || !s.can("nvmlDeviceGetHandleByIndex", "nvmlDeviceGetHandleByIndex_v2") {
-		return errors.New("reading GPUs: the driver's library cannot list them")
+		return errors.New("listing GPUs: the driver library does not support it")
 	}
 	count, ret := s.lib.DeviceGetCount()
 	if ret != nvml.SUCCESS {

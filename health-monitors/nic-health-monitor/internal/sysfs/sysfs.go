@@ -45,7 +45,7 @@ type Tree struct {
 type Stats struct{ Unreadable int }
 
 // errMoving: what was read of a card that goes meanwhile is no whole card.
-var errMoving = errors.New("listing cards: one came or went while they were read")
+var errMoving = errors.New("listing cards: a card was added or removed during the read, retrying")
 
 // Look reads every watched card. A file that cannot be read makes a port or a
 // counter unknown; a folder that cannot be listed is an error, for a card that
@@ -54,7 +54,7 @@ var errMoving = errors.New("listing cards: one came or went while they were read
 func (t *Tree) Look(boot string, now time.Time) (judge.Reading, Stats, error) {
 	r, stats := judge.Reading{At: now, Boot: boot, Drivers: map[string]bool{}}, Stats{}
 	if _, err := os.Stat(filepath.Join(t.Root, "class")); err != nil {
-		return r, stats, fmt.Errorf("looking at sysfs: %w", err)
+		return r, stats, fmt.Errorf("reading sysfs: %w", err)
 	}
 	names, err := t.names()
 	if err != nil {

@@ -61,8 +61,8 @@ type Monitor struct {
 // nothing and ends nothing.
 func (m *Monitor) Rounds() *rounds.Rounds {
 	return &rounds.Rounds{
-		Look: m.look, Interval: m.Interval, Longest: longestLook, Clock: m.Clock, Log: m.Log, NotYet: "the cards have not been looked at yet",
-		Fails: "cards could not be looked at; nothing is told of them meanwhile", Works: "cards are looked at again",
+		Look: m.look, Interval: m.Interval, Longest: longestLook, Clock: m.Clock, Log: m.Log, NotYet: "the cards have not been polled yet",
+		Fails: "poll of the cards failed, no changes are reported", Works: "poll of the cards recovered",
 		Failed: func(another bool) {
 			if another {
 				m.Metrics.LookErrors.Inc()
@@ -87,7 +87,7 @@ func (m *Monitor) remember() error {
 	}
 	if m.memory, err = judge.Decode(data); err != nil {
 		// Unreadable is no proof of anything: begin as on a first day.
-		m.Log.Error("memory was unreadable; the monitor begins anew", "error", err)
+		m.Log.Error("unreadable state discarded, monitoring starts with an empty state", "error", err)
 		m.memory, err = judge.Decode(nil)
 	}
 	return err
@@ -98,7 +98,7 @@ func (m *Monitor) look(context.Context) error {
 	begun := m.Clock.Now()
 	boot, err := m.BootID()
 	if err != nil {
-		return fmt.Errorf("reading the boot id: %w", err)
+		return fmt.Errorf("reading the boot ID: %w", err)
 	}
 	if err := m.Cleared.Take(m.Log, m.forget); err != nil {
 		return err
@@ -115,7 +115,7 @@ func (m *Monitor) look(context.Context) error {
 	}
 	err = m.commit(next, told)
 	if errors.Is(err, report.ErrFull) {
-		return fmt.Errorf("telling %d changes: %w", len(told), err) // the memory stands: judged again at the next look
+		return fmt.Errorf("reporting %d changes: %w", len(told), err) // the memory stands: judged again at the next look
 	}
 	return err
 }
@@ -163,7 +163,7 @@ func (m *Monitor) forget(ids connector.ClearedIDs) error {
 	if len(gone) == 0 {
 		return nil
 	}
-	m.Log.Info("faults that a person cleared are forgotten", "faults", gone)
+	m.Log.Info("manually cleared faults removed", "faults", gone)
 	return m.commit(next, nil)
 }
 

@@ -208,7 +208,7 @@ func TestACardThatHangsIsNotReady(t *testing.T) {
 		t.Errorf("not ready within the time of a look: %s", why)
 	}
 	n.clock.Step(time.Second)
-	if ok, why := n.watch.Ready(); ok || why != "a look has been under way for 1m1s" {
+	if ok, why := n.watch.Ready(); ok || why != "a poll has been running for 1m1s" {
 		t.Errorf("ready %t, %q", ok, why)
 	}
 	n.card.hangs <- struct{}{}

@@ -29,7 +29,7 @@ func later(from, to int) []any {
 // records under the same boot id.
 func TestKmsgOfAnotherRing(t *testing.T) {
 	place := expectKmsg(t, openKmsg(t, &ring{answers: records(0, 4)}, nil, "a"), "line 0", "line 1", "line 2", "line 3", "line 4")
-	const before, another = "the ring ends before the record that was read last", "another record in the place of the one that was read last"
+	const before, another = "the ring buffer ends before the last read record", "another record at the last read position"
 	for name, c := range map[string]struct {
 		cursor json.RawMessage
 		now    []any

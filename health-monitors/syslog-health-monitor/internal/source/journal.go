@@ -82,7 +82,7 @@ func (s *Journal) Open(cursor json.RawMessage, boot string) error {
 	}
 	if position.Entry != "" {
 		if _, err := kernellog.ParseCursor(position.Entry); err != nil {
-			s.gap(0, "the remembered place in the journal is unreadable; reading the current boot from its start")
+			s.gap(0, "saved journal position unreadable, reading the current boot from its start")
 			position = journalCursor{}
 		}
 	}
@@ -175,7 +175,7 @@ func (s *Journal) Read(limit int) (Batch, error) {
 	now := s.clock.Now()
 	if now.Sub(s.asked) > lagLimit && s.reader != nil {
 		s.shut() // what it had ready is read again from the cursor
-		s.say("the journal's reader waited for long; looking up the place again")
+		s.say("journal reader stalled, position looked up again")
 	}
 	s.asked = now
 	if s.reader == nil {
@@ -208,7 +208,7 @@ func (s *Journal) take(limit int) (lines []Line, end bool, err error) {
 			if !s.reader.follow && s.clock.Since(s.heard) > hangLimit {
 				s.shut()
 				s.restarts.Add(1)
-				return nil, false, s.fail(fmt.Errorf("reading the journal in %s: journalctl says nothing for %s", s.dir, hangLimit))
+				return nil, false, s.fail(fmt.Errorf("reading the journal in %s: no output from journalctl for %s", s.dir, hangLimit))
 			}
 			return lines, s.reader.follow && len(lines) == 0, nil
 		}
@@ -227,7 +227,7 @@ func (s *Journal) ended() error {
 		return s.start(true)
 	}
 	if err == nil {
-		err = errors.New("journalctl stopped to follow")
+		err = errors.New("journalctl stopped following")
 	}
 	s.restarts.Add(1)
 	return s.fail(fmt.Errorf("reading the journal in %s: %w", s.dir, err))
@@ -241,7 +241,7 @@ func (s *Journal) observe() {
 	malformed, complaint := s.reader.observed()
 	if malformed > 0 {
 		s.malformed.Add(malformed)
-		s.say(fmt.Sprintf("%d entries of the journal could not be read", malformed))
+		s.say(fmt.Sprintf("%d journal entries unreadable", malformed))
 	}
 	if complaint != "" {
 		s.say("journalctl: " + complaint)
@@ -258,7 +258,7 @@ func (s *Journal) line(e kernellog.Entry) (Line, bool) {
 		return Line{}, false
 	}
 	if e.Missed > 0 {
-		s.gap(e.Missed, "the journal missed kernel records")
+		s.gap(e.Missed, "kernel records were missed by the journal")
 	}
 	if e.Short {
 		s.cut.Add(1)
@@ -314,7 +314,7 @@ func (s *Journal) isNew(e kernellog.Entry) bool {
 			return false
 		}
 		s.lost = true
-		s.gap(0, "the journal no longer holds the place that was read last")
+		s.gap(0, "the journal no longer contains the last read position")
 	}
 	if s.lost {
 		read, err := kernellog.ParseCursor(s.cursor.Entry)

@@ -48,7 +48,7 @@ func run(path string, args []string, follow bool, wake chan<- struct{}) (*follow
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		stop()
-		return nil, fmt.Errorf("piping journalctl: %w", err)
+		return nil, fmt.Errorf("creating the pipe of journalctl: %w", err)
 	}
 	cmd.Stderr = r
 	if err := cmd.Start(); err != nil {
@@ -84,7 +84,7 @@ func (r *follower) pump(ctx context.Context, out io.Reader) error {
 			if errors.Is(err, io.EOF) {
 				return nil
 			}
-			return fmt.Errorf("reading its output: %w", err)
+			return fmt.Errorf("reading the output: %w", err)
 		}
 		entry, err := kernellog.ParseEntry(line)
 		if err != nil || len(line) > entryBytes {

@@ -85,13 +85,13 @@ func (s *Kmsg) lookAtRing() {
 	size, err := s.size()
 	s.size = nil
 	if err != nil {
-		s.say(fmt.Sprintf("the size of the kernel's ring is not known: %v", err))
+		s.say(fmt.Sprintf("size of the kernel ring buffer unknown: %v", err))
 		return
 	}
 	s.ring.Store(int64(size))
 	if size < ringEnough {
-		s.say(fmt.Sprintf("the kernel's ring has %d KiB, which a driver that has lost a GPU overwrites within %d ms; "+
-			"log_buf_len=2M on the kernel's command line makes it large enough", size>>10, size/ringLine*1000/floodPace))
+		s.say(fmt.Sprintf("kernel ring buffer has %d KiB, which a driver that lost a GPU overwrites within %d ms, so "+
+			"set log_buf_len=2M on the kernel command line", size>>10, size/ringLine*1000/floodPace))
 	}
 }
 
@@ -136,7 +136,7 @@ func (s *Kmsg) Read(limit int) (Batch, error) {
 		if len(records) == 0 {
 			beyond := s.cursor.beyond(s.tip)
 			if beyond && looks >= looksAtEnd {
-				return s.anew("the ring ends before the record that was read last")
+				return s.anew("the ring buffer ends before the last read record")
 			}
 			return Batch{End: looks > 0 && !beyond, Notes: s.said()}, nil
 		}
@@ -152,7 +152,7 @@ func (s *Kmsg) Read(limit int) (Batch, error) {
 			case recordNew:
 				out = append(out, s.take(r, at))
 			case recordOfAnotherRing:
-				return s.anew("the ring has another record in the place of the one that was read last")
+				return s.anew("the ring buffer has another record at the last read position")
 			case recordKnown:
 			}
 		}
@@ -165,7 +165,7 @@ func (s *Kmsg) anew(why string) (Batch, error) {
 	if err := s.Open(nil, s.cursor.Boot); err != nil {
 		return Batch{Notes: s.said()}, err
 	}
-	s.gap(0, "kernel records may have been lost: "+why+", so it is another ring of the same boot id and is read from its oldest record")
+	s.gap(0, "kernel records may have been lost: "+why+", so the ring buffer was replaced within the same boot and is read from its oldest record")
 	return Batch{Anew: true, Notes: s.said()}, nil
 }
 
@@ -173,11 +173,11 @@ func (s *Kmsg) anew(why string) (Batch, error) {
 func (s *Kmsg) take(r kernellog.Record, at time.Time) Line {
 	switch {
 	case s.seen && r.Seq > s.cursor.Next:
-		s.gap(int64(r.Seq-s.cursor.Next), "kernel records were overwritten before they were read")
+		s.gap(int64(r.Seq-s.cursor.Next), "kernel records were overwritten before the monitor read them")
 	case !s.seen && s.turned && r.Seq > 0:
 		// A first start ever begins where the ring does; a later boot is ours to
 		// read from its first record.
-		s.gap(int64(r.Seq), "kernel records of a new boot were overwritten before they were read")
+		s.gap(int64(r.Seq), "kernel records of a new boot were overwritten before the monitor read them")
 	}
 	s.cursor.Next, s.cursor.Usec, s.seen = r.Seq+1, &r.Usec, true
 	// Only root may write to the device, and never as the kernel.

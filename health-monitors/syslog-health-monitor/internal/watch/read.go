@@ -37,7 +37,7 @@ func (m *Monitor) readOn() (more bool, err error) {
 	if len(m.pending) == 0 {
 		batch, err := m.Source.Read(linesAtOnce)
 		for _, note := range batch.Notes {
-			m.Log.Warn("kernel log was not read smoothly", "what", note)
+			m.Log.Warn("kernel log read incomplete", "what", note)
 		}
 		if err != nil {
 			m.opened = false
@@ -225,9 +225,9 @@ func (b *batch) gap(line source.Line) error {
 	s.Strategy = b.m.Policy.GapStrategy
 	e := s.Event(GapCheck)
 	e.ErrorCode, e.RecommendedAction = []string{GapCode}, protos.RecommendedAction_NONE
-	e.Message = line.Gap.Why + "; what they said is not known"
+	e.Message = line.Gap.Why + " (the content of the lost lines is unknown)"
 	if line.Gap.Lost > 0 {
-		e.Message = fmt.Sprintf("%s (%d lines); what they said is not known", line.Gap.Why, line.Gap.Lost)
+		e.Message = fmt.Sprintf("%s (%d lines with unknown content)", line.Gap.Why, line.Gap.Lost)
 		e.Metadata[storm.MetadataLost] = strconv.FormatInt(line.Gap.Lost, 10)
 	}
 	if sent, err := b.report(e); err != nil || !sent {
@@ -280,7 +280,7 @@ func (m *Monitor) endFirstLook() {
 	if m.state.FirstLook.IsZero() {
 		return
 	}
-	m.Log.Info("the log was looked at for the first time", "since", m.state.FirstLook.Add(-m.Policy.LookBack),
+	m.Log.Info("kernel log read for the first time", "since", m.state.FirstLook.Add(-m.Policy.LookBack),
 		"faults", m.look.reported, "olderFaultsLeftOut", m.look.tooOld)
 	m.state.FirstLook, m.dirty = time.Time{}, true
 }

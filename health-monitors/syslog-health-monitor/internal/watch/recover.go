@@ -44,7 +44,7 @@ func (m *Monitor) step(check string, d recovery.Decision) error {
 	case recovery.Nothing, recovery.DeliverOld, recovery.Settle:
 		if m.said[check] != string(d.Reason) {
 			m.said[check] = string(d.Reason)
-			m.Log.Info("recovery waits", "check", check, "reason", d.Reason)
+			m.Log.Info("recovery pending", "check", check, "reason", d.Reason)
 		}
 		return nil
 	case recovery.Withhold:
@@ -82,7 +82,7 @@ func (m *Monitor) step(check string, d recovery.Decision) error {
 	}
 	delete(m.said, check)
 	m.Metrics.Recoveries.WithLabelValues(check, string(d.Reason)).Inc()
-	m.Log.Info("recovery was settled", "check", check, "step", d.Step, "reason", d.Reason,
+	m.Log.Info("recovery completed", "check", check, "step", d.Step, "reason", d.Reason,
 		"withheldFor", m.state.Memory[check].Withholding())
 	return nil
 }
@@ -96,7 +96,7 @@ func (m *Monitor) reportCured(tx *report.Tx, s *state, check string) error {
 			Node: m.Policy.Node, Boot: s.Boot, At: m.Clock.Now(), Strategy: s.Memory[check].Strategy(m.Policy.Strategy),
 		}.Healthy(check)
 		e.ErrorCode, e.EntitiesImpacted = cured[device], sighting.Entities(s.Memory[check].Devices[device].Names...)
-		e.Message = "Cured by a reboot"
+		e.Message = "Recovered by a reboot"
 		if err := tx.Append(e); err != nil {
 			return err
 		}
@@ -139,7 +139,7 @@ func (m *Monitor) forgetReplaced() error {
 		return nil // asked again at the next pass
 	}
 	if err == nil {
-		m.Log.Info("faults of replaced GPUs are over", "gpus", slices.Sorted(maps.Values(gone)))
+		m.Log.Info("faults of replaced GPUs ended", "gpus", slices.Sorted(maps.Values(gone)))
 	}
 	return err
 }
@@ -160,7 +160,7 @@ func (m *Monitor) forgetCleared(ids connector.ClearedIDs) error {
 		memory := next.Memory[check]
 		if codes := memory.Clear(ids.Any); len(codes) > 0 {
 			next.Memory[check], found = memory, true
-			m.Log.Info("faults that a person cleared are forgotten", "check", check, "codes", codes)
+			m.Log.Info("manually cleared faults removed", "check", check, "codes", codes)
 		}
 	}
 	if !found {

@@ -334,7 +334,7 @@ func (b *batch) put(e *protos.HealthEvent) (sent bool, err error) {
 	err = b.tx.Append(e)
 	if errors.Is(err, report.ErrTooLarge) || errors.Is(err, report.ErrInvalid) {
 		b.unsendable++
-		b.m.Log.Error("event cannot be sent and was dropped", "check", e.CheckName, "code", e.ErrorCode, "error", err)
+		b.m.Log.Error("unsendable event dropped", "check", e.CheckName, "code", e.ErrorCode, "error", err)
 		return false, nil
 	}
 	if err != nil {

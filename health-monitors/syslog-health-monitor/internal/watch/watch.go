@@ -115,7 +115,7 @@ func (m *Monitor) Rounds() *rounds.Rounds {
 			m.more = more && err == nil
 			return err
 		},
-		Clock: m.Clock, Log: m.Log, Fails: "kernel log could not be watched", Works: "kernel log is watched again",
+		Clock: m.Clock, Log: m.Log, Fails: "kernel log watch failed, retrying", Works: "kernel log watch recovered",
 		NotYet: "the kernel log has not been read yet",
 		Failed: func(another bool) {
 			if another {
@@ -158,7 +158,7 @@ func (m *Monitor) remember() error {
 	}
 	if m.state, err = decodeState(data); err != nil {
 		// Unreadable is no proof of anything: begin as on a first day.
-		m.Log.Error("state was unreadable; the monitor begins anew", "error", err)
+		m.Log.Error("unreadable state discarded, monitoring starts with an empty state", "error", err)
 		m.state = newState()
 	}
 	return nil
@@ -190,7 +190,7 @@ func (m *Monitor) pass() (more bool, err error) {
 func (m *Monitor) checkBoot() error {
 	boot, err := m.BootID()
 	if err != nil && (m.state.Boot == "" || !m.opened) {
-		return fmt.Errorf("reading the boot id: %w", err)
+		return fmt.Errorf("reading the boot ID: %w", err)
 	}
 	switch recovery.Prove(m.state.Boot, boot) {
 	case recovery.Unknown, recovery.SameBoot:
@@ -203,7 +203,7 @@ func (m *Monitor) checkBoot() error {
 		if err != nil {
 			return err
 		}
-		m.Log.Info("no state knows this node: its faults of this boot are reported, again if they were before",
+		m.Log.Info("node state missing: faults of this boot are reported, again if they were reported before",
 			"bootID", boot, "atMostOld", m.Policy.LookBack)
 		return m.openSource(boot)
 	case recovery.Rebooted:
@@ -238,7 +238,7 @@ func (m *Monitor) turn(boot string) error {
 	cursor, err := m.Source.Reboot(boot)
 	if err != nil {
 		m.opened = false
-		return fmt.Errorf("noting a reboot: %w", err)
+		return fmt.Errorf("recording a reboot: %w", err)
 	}
 	err = m.commit(func(tx *report.Tx, s *state) error {
 		if err := m.endStorms(tx, s, ""); err != nil {
@@ -254,7 +254,7 @@ func (m *Monitor) turn(boot string) error {
 	}
 	clear(m.quiet)
 	m.Metrics.Reboots.Inc()
-	m.Log.Info("reboot was proven", "from", from, "to", boot)
+	m.Log.Info("reboot detected", "from", from, "to", boot)
 	return nil
 }
 
@@ -267,10 +267,10 @@ func (m *Monitor) checkDevices() {
 	m.Policy.GPUs.Refresh()
 	if err != nil {
 		m.Metrics.MetadataErrors.Inc()
-		m.Log.Warn("GPU metadata was not readable; events carry no GPU index and maybe no UUID", "error", err)
+		m.Log.Warn("GPU metadata unreadable, events have no GPU index and may have no UUID", "error", err)
 		return
 	}
-	m.Log.Info("GPU metadata was read", "gpus", len(m.Devices.Inventory().ByPCI))
+	m.Log.Info("GPU metadata read", "gpus", len(m.Devices.Inventory().ByPCI))
 }
 
 // commit changes the state, and the outbox with it, in one atomic step.

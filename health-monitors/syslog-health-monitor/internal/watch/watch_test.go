@@ -226,7 +226,7 @@ func TestRunWorksAtEachTickAndSaysHowItGoes(t *testing.T) {
 	done := make(chan error, 1)
 	passes := n.m.Rounds()
 	go func() { done <- n.m.Run(ctx, passes) }()
-	n.until("the missing boot id to show", func() bool { _, why := passes.Ready(); return strings.Contains(why, "reading the boot id") })
+	n.until("the missing boot id to show", func() bool { _, why := passes.Ready(); return strings.Contains(why, "reading the boot ID") })
 	n.boot("boot-1")
 	n.log(fallen)
 	n.until("the event", func() bool {

@@ -15,8 +15,8 @@ import (
 )
 
 func main() {
-	in := flag.String("in", "catalogue.csv", "reviewed catalogue")
-	out := flag.String("out", "catalogue_generated.go", "generated table")
+	in := flag.String("in", "catalogue.csv", "Path of the reviewed catalog.")
+	out := flag.String("out", "catalogue_generated.go", "Path of the generated table.")
 	flag.Parse()
 	if err := generate(*in, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "sxid catalogue:", err)
@@ -68,12 +68,12 @@ func compile(data []byte) ([]byte, error) {
 	for _, row := range rows[1:] {
 		code, err := strconv.Atoi(row[0])
 		if err != nil || code <= last {
-			return nil, fmt.Errorf("sxid %q is no number above %d", row[0], last)
+			return nil, fmt.Errorf("sxid %q is not a number above %d", row[0], last)
 		}
 		last = code
 		class, ok := classes[row[1]]
 		if !ok || string(class.action) != row[2] || row[3] == "" {
-			return nil, fmt.Errorf("sxid %d: class %q, action %q and name %q do not fit", code, row[1], row[2], row[3])
+			return nil, fmt.Errorf("sxid %d: class %q, action %q and name %q do not match", code, row[1], row[2], row[3])
 		}
 		fmt.Fprintf(&b, "%d: {Code: %d, Class: %s, Action: %q, Name: %q},\n", code, code, class.name, row[2], row[3])
 	}

@@ -94,7 +94,7 @@ func (g *Gateway) serve(ctx context.Context, o Options, log *slog.Logger) error 
 	defer opened.Close()
 	store, ok := opened.(gateway.Store)
 	if !ok {
-		return fmt.Errorf("the store cannot tell servers apart: it is a %T", opened)
+		return fmt.Errorf("the store cannot distinguish servers: it is a %T", opened)
 	}
 	if o.Publishers == nil {
 		o.Publishers = Reviews{}
