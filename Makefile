@@ -38,7 +38,7 @@ demo: ## Demonstrate a remediation on a local cluster, from log line to released
 	@hack/packages.sh $(if $(filter postgresql,$(STORE)),postgresql) $(if $(filter mongodb,$(STORE)),python3-venv)
 	@$(if $(filter mongodb,$(STORE)),hack/mongodb.sh)
 	@$(PREPARE) demo
-	@# Not go run: it ends with status 1 after Ctrl-C, whatever the program says.
+	@# Not go run: it ends with status 1 after Ctrl-C, whatever the exit status of the program.
 	@exec bin/demo --store $(STORE) --strategy $(STRATEGY) --nodes $(NODES) $(if $(KEEP),--keep) $(if $(BREAK),--break $(BREAK)) $(if $(EVIDENCE),--evidence $(EVIDENCE))
 
 .PHONY: test
@@ -84,10 +84,10 @@ images: ## Build the images without Docker: make images [REGISTRY=registry.examp
 	@GOWORK=off CGO_ENABLED=0 go -C hack/tools build -o $(CURDIR)/bin/tools/images ./images
 	@exec bin/tools/images --out $(OUT) --tag $(TAG) $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(PLATFORMS),--platforms $(PLATFORMS)) $(if $(ONLY),--only $(ONLY)) $(if $(BASE),--base $(BASE)) $(if $(AUTHORITIES),--authorities $(AUTHORITIES)) $(if $(PUSH),--push)
 
-.PHONY: journey
-journey: ## Run the chaos test, which kills services at random points: make chaos SEEDS=20. Repeat one seed with FIRST=7 SEEDS=1.
+.PHONY: chaos
+chaos: ## Run the chaos test, which kills services at random points: make chaos SEEDS=20. Repeat one seed with FIRST=7 SEEDS=1.
 	@hack/packages.sh gcc postgresql python3-venv
-	@SEEDS=$(SEEDS) FIRST=$(FIRST) EVIDENCE=$(EVIDENCE) hack/journey.sh
+	@SEEDS=$(SEEDS) FIRST=$(FIRST) EVIDENCE=$(EVIDENCE) hack/chaos.sh
 
 .PHONY: soak
 soak: ## Run the chaos test for DURATION=60m on all stores, with outages of minutes.
@@ -102,12 +102,12 @@ e2e: ## Install the chart on a real node and test it end to end, as root: make e
 bench: ## Benchmark the suite and compare each figure with its measured lower bound: make bench [QUICK=1] [ONLY=ingest,drain] [AGAINST=<directory of other binaries>] [JANITOR=1] [DEEP=10000000] [NOISE=1m].
 	@hack/bench.sh $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(if $(AGAINST),--against $(AGAINST)) $(if $(JANITOR),--janitor) $(if $(DEEP),--deep $(DEEP)) $(if $(NOISE),--noise $(NOISE))
 
-# NODES and DURATION have defaults for the demo and the soak; here only what you say counts.
-said = $(if $(filter command environment,$(firstword $(origin $(1)))),--$(2) $($(1)))
+# NODES and DURATION have defaults for the demo and the soak; here only what you set counts.
+given = $(if $(filter command environment,$(firstword $(origin $(1)))),--$(2) $($(1)))
 
 .PHONY: scale
 scale: ## Benchmark the suite at the size of real fleets: make scale [NODES=1000,3000,10000] [ONLY=gateways,control] [DURATION=10m] [PROFILES=<directory>].
-	@hack/scale.sh $(call said,NODES,nodes) $(call said,DURATION,duration) $(if $(ONLY),--only $(ONLY)) $(if $(PROFILES),--profiles $(PROFILES))
+	@hack/scale.sh $(call given,NODES,nodes) $(call given,DURATION,duration) $(if $(ONLY),--only $(ONLY)) $(if $(PROFILES),--profiles $(PROFILES))
 
 .PHONY: mutate-strategy
 mutate-strategy: ## Remove each filter on the processing strategy in turn and list the tests that fail.

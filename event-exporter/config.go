@@ -91,9 +91,8 @@ type Failure struct {
 	Multiplier     float64       `toml:"backoffMultiplier" bounds:"1 to 100"`
 	// MaxRetryAfter bounds the pause that a receiver can ask for.
 	MaxRetryAfter time.Duration `toml:"maxRetryAfter" bounds:"at least 0s"`
-	// PoisonStatus are the answers that blame the event, which becomes a dead
-	// letter.
-	PoisonStatus []int `toml:"poisonStatus" bounds:"400 to 599" enforced:"Failure.validate"`
+	// PoisonStatus lists the HTTP status codes after which an event becomes a dead letter.
+	PoisonStatus []int `toml:"deadLetterStatusCodes" bounds:"400 to 599" enforced:"Failure.validate"`
 }
 
 // defaultConfig sends one event per request, and of the past a day at most.
@@ -225,7 +224,7 @@ func (f Failure) validate() error {
 	}
 	for _, s := range f.PoisonStatus {
 		if s < 400 || s > 599 || slices.Contains(neverPoison, s) {
-			problems = append(problems, fmt.Errorf("%spoisonStatus %d: it must be from 400 to 599 and none of %v, which are not caused by an event", at, s, neverPoison))
+			problems = append(problems, fmt.Errorf("%sdeadLetterStatusCodes %d: it must be from 400 to 599 and none of %v, which are not caused by an event", at, s, neverPoison))
 		}
 	}
 	return errors.Join(problems...)

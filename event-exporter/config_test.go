@@ -85,7 +85,7 @@ initialBackoff = "2s"
 maxBackoff = "5m"
 backoffMultiplier = 3.0
 maxRetryAfter = "2h"
-poisonStatus = [400]
+deadLetterStatusCodes = [400]
 `)
 	if err != nil {
 		t.Fatal(err)
@@ -114,11 +114,11 @@ func TestProblemsAreNamed(t *testing.T) {
 		"unknown key":           {"insecure_skip_verify = true", `unknown key "exporter.sink.insecure_skip_verify"`},
 		"mode":                  {`mode = "avro"`, `exporter.sink.mode is "avro": must be one of structured, binary`},
 		"batches of binary":     {"mode = \"binary\"\nbatchSize = 2", `set mode = "structured"`},
-		"batch size":            {"batchSize = 0", "it has to be 1 to 1000"},
+		"batch size":            {"batchSize = 0", "must be 1 to 1000"},
 		"timeout":               {`timeout = "0s"`, "exporter.sink.timeout is 0s"},
 		"half a certificate":    {`certFile = "c"`, "certFile and keyFile must be set together"},
-		"poison of ours":        {"[exporter.failureHandling]\npoisonStatus = [400, 401]", "poisonStatus 401"},
-		"poison of success":     {"[exporter.failureHandling]\npoisonStatus = [200]", "poisonStatus 200"},
+		"poison of ours":        {"[exporter.failureHandling]\ndeadLetterStatusCodes = [400, 401]", "deadLetterStatusCodes 401"},
+		"poison of success":     {"[exporter.failureHandling]\ndeadLetterStatusCodes = [200]", "deadLetterStatusCodes 200"},
 		"backoff":               {"[exporter.failureHandling]\nmaxBackoff = \"1ms\"", "at most maxBackoff 1ms"},
 		"multiplier":            {"[exporter.failureHandling]\nbackoffMultiplier = nan", "backoffMultiplier is NaN"},
 		"rate":                  {"[exporter.backfill]\nrateLimit = nan", "rateLimit is NaN"},
@@ -135,7 +135,7 @@ func TestProblemsAreNamed(t *testing.T) {
 		}
 	}
 	_, err := load(t, "", "--workers=0")
-	for _, want := range []string{`cluster is missing`, "store (--store) is empty", "exporter.sink.endpoint: it is not set", "workers (--workers) is 0"} {
+	for _, want := range []string{`cluster is missing`, "store (--store) is empty", "exporter.sink.endpoint: is not set", "workers (--workers) is 0"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("an empty file: %v, want %q in it", err, want)
 		}
@@ -145,7 +145,7 @@ func TestProblemsAreNamed(t *testing.T) {
 func TestEndpoints(t *testing.T) {
 	for endpoint, want := range map[string]string{
 		"https://h:1/p?q=1": "", "http://h/p": "", "ftp://h": "not an https or http", "https://": "not an https or http",
-		"https://u:p@h": "contains a user or password,", "%": "no URL", "h": "not an https or http",
+		"https://u:p@h": "contains a user or password,", "%": "is not a URL", "h": "not an https or http",
 	} {
 		_, err := load(t, minimal, "--endpoint="+endpoint)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
@@ -165,7 +165,7 @@ func TestEndpoints(t *testing.T) {
 // FuzzConfig: no file makes the reader panic, and what it admits can be used.
 func FuzzConfig(f *testing.F) {
 	f.Add(minimal)
-	f.Add(minimal + "[exporter.failureHandling]\npoisonStatus = [400]\nbackoffMultiplier = 1.5\n[exporter.backfill]\nrateLimit = 0.5\n")
+	f.Add(minimal + "[exporter.failureHandling]\ndeadLetterStatusCodes = [400]\nbackoffMultiplier = 1.5\n[exporter.backfill]\nrateLimit = 0.5\n")
 	f.Add("[exporter.sink]\nendpoint = \"http://[::1\"\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		c, err := load(t, text)

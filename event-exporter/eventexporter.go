@@ -14,9 +14,12 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
+// purpose is the first sentence of the help.
+const purpose = "event-exporter sends stored health events to an HTTP receiver as CloudEvents."
+
 // Controller is what nvsentinel-controller runs.
 func Controller() daemon.Controller {
-	return daemon.NewController(delivery.Consumer, defaultConfig(), build)
+	return daemon.NewController(delivery.Consumer, purpose, defaultConfig(), build)
 }
 
 func build(ctx context.Context, d *daemon.Daemon, cfg Config) error {

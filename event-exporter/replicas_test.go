@@ -18,7 +18,7 @@ import (
 // Only the leader sends; when it is killed in mid-flight another goes on from
 // the stored position, and nothing is lost or out of order.
 func TestOneReplicaSends(t *testing.T) {
-	testkit.Long(t, "internal/lease covers the election, the kill journey runs replicas")
+	testkit.Long(t, "internal/lease covers the election, the chaos test runs replicas")
 	cluster := localcluster.ForTest(t, localcluster.Options{})
 	namespace := cluster.Namespace(t)
 	_, dsn := pgtest.Database(t)

@@ -124,7 +124,7 @@ func TestABudgetSurvivesKills(t *testing.T) {
 // in the middle of its first decisions. The other takes over; when the frozen
 // one goes on, it adds nothing.
 func TestALeaderIsFrozenOrKilled(t *testing.T) {
-	testkit.Long(t, "internal/lease covers the election, the kill journey runs replicas")
+	testkit.Long(t, "internal/lease covers the election, the chaos test runs replicas")
 	const limit = 3
 	elected := func(lease, renew string) []string {
 		return []string{

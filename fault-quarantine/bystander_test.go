@@ -78,7 +78,7 @@ func TestADriverPodReleasesNothing(t *testing.T) {
 			if nodemark.Session(is) != f.ID || len(is.Spec.Taints) != len(was.Spec.Taints) || nodemark.Read(is).Restored.By != "system:serviceaccount:gpu-operator:nvidia-driver" {
 				t.Errorf("taints %v, then %v; %v", was.Spec.Taints, is.Spec.Taints, is.Annotations)
 			}
-			s.told(node, corev1.EventTypeWarning, "MarksRestored", "system:serviceaccount:gpu-operator:nvidia-driver uncordoned the node, which is no release")
+			s.told(node, corev1.EventTypeWarning, "MarksRestored", "system:serviceaccount:gpu-operator:nvidia-driver uncordoned the node, which is not a release")
 			if r := s.get(f.ID); r.Status.NodeQuarantined != record.Quarantined || r.Status.Faults[0].ClearedTimestamp != nil {
 				t.Errorf("the record: %s", pretty(r.Status))
 			}
@@ -93,7 +93,7 @@ func TestADriverPodReleasesNothing(t *testing.T) {
 // TestADriverPodReleasesWhereAnyoneDoes, as it did before there was the setting.
 func TestADriverPodReleasesWhereAnyoneDoes(t *testing.T) {
 	s := here(t)
-	p := s.start("--anyone-releases")
+	p := s.start("--release-on-any-uncordon")
 	defer p.stop()
 	node := s.nodes("anyone", 1, nil)[0]
 	f := s.fault(node)

@@ -41,7 +41,7 @@ type Config struct {
 	DryRun bool `toml:"dryRun" flag:"dry-run" usage:"If true, evaluates every event but quarantines no node. Clearing and releasing nodes continue."`
 	// AnyoneReleases has every uncordon and every removed taint release the node, also by a
 	// service account and while a repair is active.
-	AnyoneReleases bool `toml:"anyoneReleases" flag:"anyone-releases" usage:"If true, every uncordon of a node in quarantine, and every removal of a taint of its quarantine session, releases the node, even by a service account or while a remediation is active. If false, only a change by a user releases it."`
+	AnyoneReleases bool `toml:"releaseOnAnyUncordon" flag:"release-on-any-uncordon" usage:"If true, every uncordon of a node in quarantine, and every removal of a taint of its quarantine session, releases the node, even by a service account or while a remediation is active. If false, only a change by a user releases it."`
 	// Retention is how long a finished record is kept.
 	Retention time.Duration `toml:"retention" bounds:"at least 1h" flag:"retention" usage:"Time that a finished record is kept."`
 	// Workers is how many nodes are handled at once.

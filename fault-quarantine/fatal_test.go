@@ -43,7 +43,7 @@ func TestARecordThatKillsTheService(t *testing.T) {
 		p := s.start(fatal)
 		p.awaitMetric("nvsentinel_fault_quarantine_dead_lettered_records 1")
 		if life == 0 {
-			s.told(names[0], corev1.EventTypeWarning, "RecordSetAside", bad.ID)
+			s.told(names[0], corev1.EventTypeWarning, "RecordDeadLettered", bad.ID)
 		}
 		for _, r := range append(others, first) {
 			s.await(r.ID, record.Matched, record.Quarantined)

@@ -20,8 +20,13 @@ import (
 
 const name = "fault-quarantine"
 
+// purpose is the first sentence of the help.
+const purpose = "fault-quarantine evaluates health events with rule sets, quarantines faulty nodes within budgets, and releases nodes after recovery."
+
 // Controller is what nvsentinel-controller runs.
-func Controller() daemon.Controller { return daemon.NewController(name, defaultConfig(), build) }
+func Controller() daemon.Controller {
+	return daemon.NewController(name, purpose, defaultConfig(), build)
+}
 
 func build(ctx context.Context, d *daemon.Daemon, cfg Config) error {
 	rules, err := ruling.Compile(cfg.rules())

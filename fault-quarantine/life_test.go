@@ -100,7 +100,7 @@ func TestAPersonReleasesANode(t *testing.T) {
 				t.Errorf("left over (-want +got):\n%s", diff)
 			}
 			p.awaitMetric("fault_quarantine_" + tt.metric)
-			s.told(node, corev1.EventTypeNormal, "NodeReleased", "a person")
+			s.told(node, corev1.EventTypeNormal, "NodeReleased", "a user")
 			third := s.fault(node)
 			s.await(third.ID, record.Matched, record.Quarantined)
 			again := s.awaitNode(node, quarantined)
@@ -238,13 +238,13 @@ func TestAFaultOfAnUnknownMachineIsVisible(t *testing.T) {
 		r.Node, r.CreatedAt = record.NodeIdentity{}, s.node(node).CreationTimestamp.Add(-time.Hour)
 	})
 	p := s.start()
-	p.awaitMetric(`nvsentinel_fault_quarantine_waiting_nodes{reason="MachineUndecidable"} 1`)
-	s.told(node, corev1.EventTypeWarning, "MachineUndecidable", "older than this Node")
+	p.awaitMetric(`nvsentinel_fault_quarantine_waiting_nodes{reason="MachineUnknown"} 1`)
+	s.told(node, corev1.EventTypeWarning, "MachineUnknown", "older than this Node")
 	if r := s.get(f.ID); r.Judged() || !clean(s.node(node)) {
 		t.Errorf("judged %s", r.Reason())
 	}
 	s.await(s.recovery(node).ID, record.Cleared, "")
-	p.awaitMetric(`nvsentinel_fault_quarantine_waiting_nodes{reason="MachineUndecidable"} 0`)
+	p.awaitMetric(`nvsentinel_fault_quarantine_waiting_nodes{reason="MachineUnknown"} 0`)
 	p.stop()
 }
 
@@ -309,7 +309,7 @@ func TestBadConfigurationIsNamed(t *testing.T) {
 		"an unknown table":          {"[circuit-breaker]\n", `unknown key "circuit-breaker"`},
 		"a percentage":              {"[circuitBreaker]\npercentage = 101\n", "circuitBreaker.percentage is 101"},
 		"a duration":                {"[circuitBreaker]\nduration = \"soon\"\n", "circuitBreaker.duration"},
-		"a budget of nothing":       {"[[budgets]]\nname = \"x\"\n", "budgets[0] limits nothing"},
+		"a budget of nothing":       {"[[budgets]]\nname = \"x\"\n", "budgets[0] has no limit"},
 		"a budget twice":            {"[[budgets]]\nname = \"x\"\nnodes = 1\n[[budgets]]\nname = \"x\"\nnodes = 1\n", "budgets[1].name"},
 		"a reference in a label":    {rule("true") + "label.key = \"x\"\nlabel.value = \"${file:/etc/hostname}\"\n", `key "ruleSets[0].match.all[0].label.value": ${file:/etc/hostname}: a reference is allowed only in keys of type secret`},
 		"a selector":                {"gpuNodeLabel = \"a=b=c\"\n", "gpuNodeLabel"},

@@ -27,20 +27,20 @@ type Config struct {
 	Workers int `toml:"workers" bounds:"at least 1" flag:"workers" usage:"Maximum number of nodes that are processed concurrently."`
 	// RecoveryWithin is how long after a healthy repair the fault's recovery is
 	// waited for before a person is asked.
-	RecoveryWithin time.Duration `toml:"recoveryWithin" bounds:"above 0s" flag:"recovery-within" usage:"Time to wait for the recovery of a fault after a successful remediation. After it, manual intervention is required."`
+	RecoveryWithin time.Duration `toml:"recoveryTimeout" bounds:"above 0s" flag:"recovery-timeout" usage:"Time to wait for the recovery of a fault after a successful remediation. After it, manual intervention is required."`
 	// UnrepairedAfter is how long the recovery of a fault that asks for no repair (action
 	// NONE) is waited for before a person is asked; 0 asks nobody.
-	UnrepairedAfter time.Duration `toml:"unrepairedAfter" bounds:"at least 0s" flag:"unrepaired-after" usage:"Time to wait for the recovery of a fault without a remediation (recommended action NONE). After it, manual intervention is required. 0s waits without a limit."`
+	UnrepairedAfter time.Duration `toml:"noActionRecoveryTimeout" bounds:"at least 0s" flag:"no-action-recovery-timeout" usage:"Time to wait for the recovery of a fault without a remediation (recommended action NONE). After it, manual intervention is required. 0s waits without a limit."`
 	// OrphanedAfter is how long a Node's claim must have been seen without its
 	// repair object before it is dropped.
-	OrphanedAfter time.Duration `toml:"orphanedAfter" bounds:"above 0s" flag:"orphaned-after" usage:"Time for which the claim of a Node must be observed without its maintenance object before the claim is removed."`
+	OrphanedAfter time.Duration `toml:"orphanedClaimTimeout" bounds:"above 0s" flag:"orphaned-claim-timeout" usage:"Time for which the claim of a Node must be observed without its maintenance object before the claim is removed."`
 
 	// LeaseNamespace holds the leases of nodes that remediators share; empty takes
 	// none.
 	LeaseNamespace string `toml:"leaseNamespace" flag:"lease-namespace" usage:"Namespace of the leases that prevent concurrent remediation of a node by different remediators, including NodeHealthCheck. Empty uses no leases."`
 
 	// Lemon says which machines are lemons.
-	Lemon Lemon `toml:"lemon"`
+	Lemon Lemon `toml:"repeatOffender"`
 
 	// Template says where template files are read from.
 	Template action.Templates `toml:"template"`
@@ -53,11 +53,12 @@ type Config struct {
 
 // Lemon is how many repairs make a lemon of a machine, and what becomes of it.
 type Lemon struct {
-	// Repairs within Window, the one that is about to begin included; 0 marks none.
-	Repairs int           `toml:"repairs" bounds:"0 or 2 to 10" enforced:"Lemon.validate"`
+	// Repairs is the number of remediations within Window, the next one included, that
+	// make a machine a repeat offender. 0 disables the mark.
+	Repairs int           `toml:"threshold" bounds:"0 or 2 to 10" enforced:"Lemon.validate"`
 	Window  time.Duration `toml:"window" bounds:"above 0s, at most 720h"`
-	// Keep leaves that repair, and every later one, to a person.
-	Keep bool `toml:"keep"`
+	// Keep requires manual intervention instead of that remediation and every later one.
+	Keep bool `toml:"requireManualIntervention"`
 }
 
 // defaultConfig is the configuration without a file.
@@ -78,13 +79,13 @@ func (c Config) Validate() error {
 		problems = append(problems, fmt.Errorf("workers (--workers) is %d: must be at least 1", c.Workers))
 	}
 	if c.RecoveryWithin <= 0 {
-		problems = append(problems, fmt.Errorf("recoveryWithin (--recovery-within) is %s: must be above 0", c.RecoveryWithin))
+		problems = append(problems, fmt.Errorf("recoveryTimeout (--recovery-timeout) is %s: must be above 0", c.RecoveryWithin))
 	}
 	if c.UnrepairedAfter < 0 {
-		problems = append(problems, fmt.Errorf("unrepairedAfter (--unrepaired-after) is %s: must not be negative, 0s requests no manual intervention", c.UnrepairedAfter))
+		problems = append(problems, fmt.Errorf("noActionRecoveryTimeout (--no-action-recovery-timeout) is %s: must not be negative, 0s requests no manual intervention", c.UnrepairedAfter))
 	}
 	if c.OrphanedAfter <= 0 {
-		problems = append(problems, fmt.Errorf("orphanedAfter (--orphaned-after) is %s: must be above 0", c.OrphanedAfter))
+		problems = append(problems, fmt.Errorf("orphanedClaimTimeout (--orphaned-claim-timeout) is %s: must be above 0", c.OrphanedAfter))
 	}
 	problems = append(problems, c.Lemon.validate())
 	if err := c.Eviction.Validate(); err != nil {
@@ -99,13 +100,13 @@ func (c Config) Validate() error {
 func (l Lemon) validate() error {
 	switch {
 	case l.Repairs == 0 && l.Keep:
-		return errors.New("lemon.keep is true and lemon.repairs is 0: set lemon.repairs to 2 or more, or remove lemon.keep")
+		return errors.New("repeatOffender.requireManualIntervention is true and repeatOffender.threshold is 0: set repeatOffender.threshold to 2 or more, or remove repeatOffender.requireManualIntervention")
 	case l.Repairs == 0:
 		return nil
 	case l.Repairs < 2 || l.Repairs > nodemark.MaxLemonRepairs:
-		return fmt.Errorf("lemon.repairs is %d: must be 0 (disabled) or 2 to %d", l.Repairs, nodemark.MaxLemonRepairs)
+		return fmt.Errorf("repeatOffender.threshold is %d: must be 0 (disabled) or 2 to %d", l.Repairs, nodemark.MaxLemonRepairs)
 	case l.Window <= 0 || l.Window > record.Retention:
-		return fmt.Errorf("lemon.window is %s: must be above 0 and at most %s, the retention of remediation records", l.Window, record.Retention)
+		return fmt.Errorf("repeatOffender.window is %s: must be above 0 and at most %s, the retention of remediation records", l.Window, record.Retention)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 const whole = `
 store = "sqlite:///records.db"
 singleHost = true
-recoveryWithin = "45m"
+recoveryTimeout = "45m"
 
 [template]
 mountPath = "MOUNT"
@@ -107,14 +107,14 @@ func TestMistakesAreStartUpErrors(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
 		"no store":                     {"", "store (--store) is empty"},
 		"unknown key":                  {whole + "\n[remediationActions.NONSENSE]\ncolour = 1\n", "colour"},
-		"workers":                      {"workers = 0\n" + whole, "workers (--workers) 0"},
-		"recovery":                     {strings.Replace(whole, "45m", "0s", 1), "recoveryWithin"},
+		"workers":                      {"workers = 0\n" + whole, "workers (--workers) is 0"},
+		"recovery":                     {strings.Replace(whole, "45m", "0s", 1), "recoveryTimeout"},
 		"eviction mode":                {strings.Replace(whole, "Immediate", "Sometimes", 1), "eviction: "},
-		"lemon of one":                 {whole + "\n[lemon]\nrepairs = 1\n", "lemon.repairs is 1: must be 0 (disabled) or 2 to 10"},
-		"too many":                     {whole + "\n[lemon]\nrepairs = 11\n", "lemon.repairs is 11"},
-		"longer than a record is kept": {whole + "\n[lemon]\nwindow = \"721h\"\n", "lemon.window is 721h0m0s: must be above 0 and at most 720h0m0s"},
-		"no window":                    {whole + "\n[lemon]\nwindow = \"0s\"\n", "lemon.window is 0s"},
-		"kept without":                 {whole + "\n[lemon]\nrepairs = 0\nkeep = true\n", "lemon.keep is true and lemon.repairs is"},
+		"lemon of one":                 {whole + "\n[repeatOffender]\nthreshold = 1\n", "repeatOffender.threshold is 1: must be 0 (disabled) or 2 to 10"},
+		"too many":                     {whole + "\n[repeatOffender]\nthreshold = 11\n", "repeatOffender.threshold is 11"},
+		"longer than a record is kept": {whole + "\n[repeatOffender]\nwindow = \"721h\"\n", "repeatOffender.window is 721h0m0s: must be above 0 and at most 720h0m0s"},
+		"no window":                    {whole + "\n[repeatOffender]\nwindow = \"0s\"\n", "repeatOffender.window is 0s"},
+		"kept without":                 {whole + "\n[repeatOffender]\nthreshold = 0\nrequireManualIntervention = true\n", "repeatOffender.requireManualIntervention is true and repeatOffender.threshold is"},
 		"file is missing":              {strings.Replace(whole, "reboot.yaml", "other.yaml", 1), "reading other.yaml"},
 		"no mount path":                {strings.Replace(whole, `mountPath = "MOUNT"`, "", 1), "template.mountPath is empty"},
 		"leaves no mount":              {strings.Replace(whole, "reboot.yaml", "../../secret.yaml", 1), "reading ../../secret.yaml"},

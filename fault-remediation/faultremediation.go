@@ -20,8 +20,13 @@ import (
 
 const name = "fault-remediation"
 
+// purpose is the first sentence of the help.
+const purpose = "fault-remediation creates maintenance objects or repair chain runs for drained nodes and evaluates their results."
+
 // Controller is what nvsentinel-controller runs.
-func Controller() daemon.Controller { return daemon.NewController(name, defaultConfig(), build) }
+func Controller() daemon.Controller {
+	return daemon.NewController(name, purpose, defaultConfig(), build)
+}
 
 func build(ctx context.Context, d *daemon.Daemon, cfg Config) error {
 	repairs, err := cfg.compile()

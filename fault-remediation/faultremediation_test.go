@@ -32,7 +32,7 @@ const childEnv = "FAULT_REMEDIATION_TEST_CHILD"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
-		daemon.Main(name, defaultConfig(), build)
+		daemon.Main(name, purpose, defaultConfig(), build)
 		return
 	}
 	os.Exit(localcluster.Main(m))

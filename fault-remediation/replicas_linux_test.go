@@ -179,7 +179,7 @@ func marking(r *http.Request) bool {
 // answer. The other replica takes over, and when the frozen one wakes up, and
 // its request arrives after all, there is still exactly one object.
 func TestLeaderFrozenOrKilled(t *testing.T) {
-	testkit.Long(t, "internal/lease covers the election, the kill journey runs replicas")
+	testkit.Long(t, "internal/lease covers the election, the chaos test runs replicas")
 	cluster := localcluster.ForTest(t, localcluster.Options{})
 	applyCRD(t, cluster)
 	server := pgtest.Own(t, pgtest.Options{})

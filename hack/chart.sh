@@ -26,17 +26,16 @@ render() {
 	mv "$file.new" "$file"
 }
 render names.yaml templates/names.yaml --set faultQuarantine.enabled=true <<'END'
-# What the suite's accounts may create, by name: what rbac.yaml lets them update. RBAC
-# can restrict by name who takes a Lease or writes a ConfigMap, and not who makes one:
-# whoever is first would hold the lease of another service, or bring the emergency
-# brake. The API server asks this policy about the accounts named here and nobody
-# else's.
+# Names that the accounts of the suite may create: those that rbac.yaml lets them update.
+# RBAC restricts by name who takes a Lease or writes a ConfigMap, and not who creates one.
+# Without this policy, the first creator holds the Lease of another service, or switches
+# the emergency stop. The API server evaluates this policy for the accounts named here only.
 END
 render kubernetes-object-monitor/deployment.yaml templates/kubernetes-object-monitor.yaml --set kubernetesObjectMonitor.replicas=2 <<'END'
 # kubernetes-object-monitor: its policies, and two replicas of which one watches.
 # Account and rights are in ../rbac.yaml; those of other policies are printed by
 # `kubernetes-object-monitor rbac`. The connectors need the [[publishers.agent]]
-# entry of docs/reference/monitors/kubernetes-object.md, because it speaks for all nodes.
+# entry of docs/reference/monitors/kubernetes-object.md, because it publishes events about all nodes.
 END
 render deploy/janitor.yaml templates/janitor.yaml --set janitor.enabled=true,cspPluginAws.enabled=true <<'END'
 # The janitor: two replicas, of which one leads. It shows the plugin a token that

@@ -31,4 +31,5 @@ NVSENTINEL_WRITE_PAGES=1 go test -count=1 -run '^TestComingFromPage$' ./cli/conv
 NVSENTINEL_WRITE_PAGES=1 go test -count=1 -run '^(TestDefaultsForNulls|TestReadme)$' ./tests/chart
 go test -count=1 -run '^TestDrawingIsCurrent$' ./data-models/record -args -rewrite
 NVSENTINEL_WRITE_PAGES=1 go test -count=1 -run '^TestReasonsPage$' ./tests/reasons
+NVSENTINEL_WRITE_PAGES=1 go test -count=1 -run '^TestNames$' ./tests/names
 NVSENTINEL_WRITE_PAGES=1 go test -count=1 -run '^TestSummaryForLanguageModels$' ./tests/house

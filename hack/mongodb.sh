@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes the Python environment of SecantusDB, the server that stands in for
 # MongoDB in tests and demos, in the user's cache folder, once per machine. Where
-# the package index is out of reach it says so and ends with 3.
+# the package index is out of reach, it prints an error and ends with 3.
 set -euo pipefail
 version=0.7.0b3 # as in store-client/mongotest
 dir=${XDG_CACHE_HOME:-$HOME/.cache}/nvsentinel/secantusdb-$version

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes sure that the named Debian packages are there. As root it installs what
-# is missing and says so; otherwise it prints the one command and stops with 2.
+# is missing and prints it; otherwise it prints the one command and stops with 2.
 set -euo pipefail
 have() {
 	case "$1" in

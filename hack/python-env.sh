@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes a Python environment in the user's cache folder, once per machine, and
 # prints the folder of its programs: hack/python-env.sh NAME PIP-ARGUMENT...
-# Where the package index is out of reach it says so and ends with 3.
+# Where the package index is out of reach, it prints an error and ends with 3.
 set -euo pipefail
 name=$1
 shift

@@ -3,5 +3,5 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 hack/packages.sh postgresql
-# What it says on the way goes to stderr, the table to stdout.
+# Its progress goes to stderr, the table to stdout.
 exec env CGO_ENABLED=0 go run ./tests/cmd/scale "$@"

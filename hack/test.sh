@@ -11,6 +11,6 @@ CGO_ENABLED=0 go build -o bin/test/ ./tests/cmd/run-tests
 echo "== testing what makes the images, which is no module of the workspace"
 GOWORK=off go -C hack/tools test -count=1 ./images/...
 echo "== finding a MongoDB server"
-hack/mongodb.sh || true # the tests that need one are skipped then, and say so
+hack/mongodb.sh || true # the tests that need one are skipped then, with a message
 echo "== running the tests, after $((SECONDS - started)) s of building"
 NVSENTINEL_TEST_BIN=$PWD/bin/test exec bin/test/run-tests "$@"

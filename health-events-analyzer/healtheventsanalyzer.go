@@ -17,9 +17,12 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
+// purpose is the first sentence of the help.
+const purpose = "health-events-analyzer detects patterns in stored health events and reports them as new faults."
+
 // Controller is what nvsentinel-controller runs.
 func Controller() daemon.Controller {
-	return daemon.NewController(record.AnalyzerAgent, defaultConfig(), build)
+	return daemon.NewController(record.AnalyzerAgent, purpose, defaultConfig(), build)
 }
 
 func build(ctx context.Context, d *daemon.Daemon, cfg Config) error {

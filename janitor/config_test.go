@@ -72,8 +72,8 @@ func TestValidate(t *testing.T) {
 		{"all at once", func(c *Config) {
 			c.Global.Timeout, c.RebootNode.ResendAfter, c.RebootNode.PollInterval, c.RebootNode.Workers = 0, -1, 0, 0
 		}, []string{"timeout", "resendAfter", "pollInterval", "workers"}},
-		{"a call as long as the wait for its effect", func(c *Config) { c.RebootNode.PluginTimeout = 10 * time.Minute }, []string{"pluginTimeout 10m0s is not less"}},
-		{"a call as long as a leader's term", func(c *Config) { c.Lease.Enabled, c.RebootNode.PluginTimeout = true, time.Minute }, []string{"pluginTimeout 1m0s is longer"}},
+		{"a call as long as the wait for its effect", func(c *Config) { c.RebootNode.PluginTimeout = 10 * time.Minute }, []string{"pluginTimeout is 10m0s: must be less"}},
+		{"a call as long as a leader's term", func(c *Config) { c.Lease.Enabled, c.RebootNode.PluginTimeout = true, time.Minute }, []string{"pluginTimeout is 1m0s: must be at most"}},
 		{"a call as long as nobody's term", func(c *Config) { c.RebootNode.PluginTimeout = time.Minute }, nil},
 		{"a lease for ever", func(c *Config) { c.Lease.Enabled, c.Lease.RenewDeadline = true, time.Hour }, []string{"leaderElection.leaseDuration"}},
 		{"a broken exclusion", func(c *Config) { c.Global.Nodes.Exclusions = []string{"a in"} }, []string{"global.nodes.exclusions"}},
@@ -81,7 +81,7 @@ func TestValidate(t *testing.T) {
 		{"a negative time to live", func(c *Config) { c.Global.TTL = -1 }, []string{"global.ttl"}},
 		{"a token in clear text", func(c *Config) {
 			c.Global.CSPPlugin.Plaintext, c.Global.CSPPlugin.TokenFile = true, "t"
-		}, []string{"global.cspPlugin", "clear text"}},
+		}, []string{"global.cspPlugin", "plain text"}},
 		{"a negative limit of requests", func(c *Config) { c.Kube.QPS = -1 }, []string{"kube-api-qps"}},
 	}
 	for _, tt := range tests {

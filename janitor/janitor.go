@@ -15,8 +15,13 @@ import (
 
 const name = "janitor"
 
+// purpose is the first sentence of the help.
+const purpose = "janitor executes RebootNode, TerminateNode and GPUReset objects through provider plugins and Jobs."
+
 // Controller is what nvsentinel-controller runs.
-func Controller() daemon.Controller { return daemon.NewController(name, defaultConfig(), build) }
+func Controller() daemon.Controller {
+	return daemon.NewController(name, purpose, defaultConfig(), build)
+}
 
 func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 	if !cfg.RebootNode.Enabled && !cfg.TerminateNode.Enabled && !cfg.GPUReset.Enabled {

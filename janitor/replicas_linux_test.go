@@ -133,7 +133,7 @@ func (p *pair) signal(t *testing.T, i int, s syscall.Signal) {
 // boot may still change; a signal that took effect is never sent twice, one that
 // did not is sent again under the same key.
 func TestLeaderFrozenOrKilledInTheSignal(t *testing.T) {
-	testkit.Long(t, "internal/lease covers the election, the kill journey runs replicas")
+	testkit.Long(t, "internal/lease covers the election, the chaos test runs replicas")
 	cluster := localcluster.ForTest(t, localcluster.Options{})
 	install(t, cluster)
 	for name, tt := range map[string]struct {

@@ -20,8 +20,13 @@ import (
 
 const name = "node-drainer"
 
+// purpose is the first sentence of the help.
+const purpose = "node-drainer evicts Pods from nodes in quarantine before they are remediated."
+
 // Controller is what nvsentinel-controller runs.
-func Controller() daemon.Controller { return daemon.NewController(name, defaultConfig(), build) }
+func Controller() daemon.Controller {
+	return daemon.NewController(name, purpose, defaultConfig(), build)
+}
 
 func build(ctx context.Context, d *daemon.Daemon, cfg Config) error {
 	policy, err := cfg.Compile()

@@ -24,8 +24,13 @@ import (
 
 const name = "node-health-check"
 
+// purpose is the first sentence of the help.
+const purpose = "node-health-check remediates nodes whose conditions match a NodeHealthCheck object for too long."
+
 // Controller is what nvsentinel-controller runs.
-func Controller() daemon.Controller { return daemon.NewController(name, defaultConfig(), build) }
+func Controller() daemon.Controller {
+	return daemon.NewController(name, purpose, defaultConfig(), build)
+}
 
 func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 	cluster, err := kube.Connect(cfg.Kube, name+"/"+d.Version)

@@ -107,7 +107,7 @@ func TestConditionsOfClusterWideFaultsAreWrittenByTheLeader(t *testing.T) {
 	s.clears(nodeName, event("own", 2).GetId()) // nobody knows it
 
 	// Nobody else may speak as it.
-	s.refused(s.publisher(""), wideAsOwn(), codes.PermissionDenied, `agent "wide" is that of`)
+	s.refused(s.publisher(""), wideAsOwn(), codes.PermissionDenied, `agent "wide" belongs to`)
 }
 
 // clears asks for the clearing of a record as nvsentinel clear does, and waits for

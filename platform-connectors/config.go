@@ -55,23 +55,23 @@ type Gateway struct {
 	// Audience is the one that the connectors' tokens must be for.
 	Audience string `toml:"audience" flag:"gateway-token-audience" usage:"Audience that the tokens of the node connectors must contain."`
 	// VerdictLife is how long a positive verdict about a token is remembered.
-	VerdictLife time.Duration `toml:"verdictLife" bounds:"above 0s, at most 10m" flag:"gateway-token-verdict-life" usage:"Time that a valid token is cached before the next TokenReview, at most 10m."`
+	VerdictLife time.Duration `toml:"tokenCacheTTL" bounds:"above 0s, at most 10m" flag:"gateway-token-cache-ttl" usage:"Time that a valid token is cached before the next TokenReview, at most 10m."`
 	// Reviews bounds the questions to the API server in flight.
-	Reviews int `toml:"reviews" bounds:"at least 1" flag:"gateway-token-reviews" usage:"Maximum number of concurrent TokenReview requests to the API server."`
+	Reviews int `toml:"maxTokenReviews" bounds:"at least 1" flag:"gateway-max-token-reviews" usage:"Maximum number of concurrent TokenReview requests to the API server."`
 	// PerNode bounds the calls of one node.
-	PerNode int `toml:"perNode" bounds:"at least 1" flag:"gateway-calls-per-node" usage:"Maximum number of concurrent calls per node. Further calls are rejected with a request to retry."`
+	PerNode int `toml:"callsPerNode" bounds:"at least 1" flag:"gateway-calls-per-node" usage:"Maximum number of concurrent calls per node. Further calls are rejected with a request to retry."`
 	// NodeBytes bounds what one node brings in the long run, per second.
-	NodeBytes int64 `toml:"nodeBytes" bounds:"at least 1 byte" flag:"gateway-bytes-per-node" usage:"Sustained limit of bytes per second per node. Further calls are rejected with a request to retry."`
+	NodeBytes int64 `toml:"bytesPerSecondPerNode" bounds:"at least 1 byte" flag:"gateway-bytes-per-second-per-node" usage:"Sustained limit of bytes per second per node. Further calls are rejected with a request to retry."`
 	// DayBytes and DayRecords are the quota of one node for a day; 0 is none.
-	DayBytes   int64 `toml:"dayBytes" bounds:"0, or at least 1048576 bytes" flag:"gateway-day-bytes-per-node" usage:"Bytes that a node may send per day (UTC). Beyond it, PERSIST_ONLY and repeated events are counted and not stored. 0 disables the limit."`
-	DayRecords int64 `toml:"dayRecords" bounds:"0, or at least 1000" flag:"gateway-day-records-per-node" usage:"Records that a node may send per day (UTC). Beyond it, PERSIST_ONLY and repeated events are counted and not stored. 0 disables the limit."`
+	DayBytes   int64 `toml:"bytesPerDayPerNode" bounds:"0, or at least 1048576 bytes" flag:"gateway-bytes-per-day-per-node" usage:"Bytes that a node may send per day (UTC). Beyond it, PERSIST_ONLY and repeated events are counted and not stored. 0 disables the limit."`
+	DayRecords int64 `toml:"recordsPerDayPerNode" bounds:"0, or at least 1000" flag:"gateway-records-per-day-per-node" usage:"Records that a node may send per day (UTC). Beyond it, PERSIST_ONLY and repeated events are counted and not stored. 0 disables the limit."`
 	// MaxBytes bounds the requests that are received and worked on.
-	MaxBytes int64 `toml:"maxBytes" flag:"gateway-max-bytes" usage:"Maximum size in bytes of all requests that are received and processed at the same time. Further requests wait before they are received."`
+	MaxBytes int64 `toml:"maxInFlightBytes" flag:"gateway-max-in-flight-bytes" usage:"Maximum size in bytes of all requests that are received and processed at the same time. Further requests wait before they are received."`
 	// Connections bounds all connections, NodeConnections those of one node, PerAddress
 	// those of one address on which no token was verified yet.
-	Connections     int `toml:"connections" bounds:"at least 1" flag:"gateway-connections" usage:"Maximum number of connections. Further connections are closed."`
-	NodeConnections int `toml:"nodeConnections" bounds:"at least 1" flag:"gateway-connections-per-node" usage:"Maximum number of connections per node, identified by its token. Further connections are closed with an error."`
-	PerAddress      int `toml:"perAddress" bounds:"at least 1" flag:"gateway-connections-per-address" usage:"Maximum number of connections per address without a verified token. Further connections are closed with an error. If a NAT hides nodes, set it to the number of nodes behind one address."`
+	Connections     int `toml:"maxConnections" bounds:"at least 1" flag:"gateway-max-connections" usage:"Maximum number of connections. Further connections are closed."`
+	NodeConnections int `toml:"connectionsPerNode" bounds:"at least 1" flag:"gateway-connections-per-node" usage:"Maximum number of connections per node, identified by its token. Further connections are closed with an error."`
+	PerAddress      int `toml:"connectionsPerAddress" bounds:"at least 1" flag:"gateway-connections-per-address" usage:"Maximum number of connections per address without a verified token. Further connections are closed with an error. If a NAT hides nodes, set it to the number of nodes behind one address."`
 	// InspectAddress is where the store can be read, by whoever reaches it; empty is
 	// nowhere.
 	InspectAddress string `toml:"inspectAddress" bounds:"of the loopback interface, or empty" enforced:"validateInspect" flag:"inspect-address" usage:"Address of the read-only store API of role gateway on the loopback interface, as host:port. The nvsentinel CLI reads it through a forwarded port. Requests are not authenticated: access requires the right to forward ports into the Pod. Empty disables it."`
@@ -160,27 +160,27 @@ func (c Config) validateGateway() error {
 		problems = append(problems, errors.New("gateway.accounts (--gateway-accounts) is empty, so no connector could connect: name at least one service account"))
 	}
 	if g.VerdictLife <= 0 || g.VerdictLife > maxVerdictLife {
-		problems = append(problems, fmt.Errorf("gateway.verdictLife (--gateway-token-verdict-life) %s is not in the range of 0 to %s", g.VerdictLife, maxVerdictLife))
+		problems = append(problems, fmt.Errorf("gateway.tokenCacheTTL (--gateway-token-cache-ttl) %s is not in the range of 0 to %s", g.VerdictLife, maxVerdictLife))
 	}
 	if g.NodeBytes < 1 {
-		problems = append(problems, fmt.Errorf("gateway.nodeBytes (--gateway-bytes-per-node) %d is less than 1", g.NodeBytes))
+		problems = append(problems, fmt.Errorf("gateway.bytesPerSecondPerNode (--gateway-bytes-per-second-per-node) %d is less than 1", g.NodeBytes))
 	}
 	if g.DayBytes != 0 && g.DayBytes < minDayBytes {
-		problems = append(problems, fmt.Errorf("gateway.dayBytes (--gateway-day-bytes-per-node) %d is neither 0 nor at least %d", g.DayBytes, minDayBytes))
+		problems = append(problems, fmt.Errorf("gateway.bytesPerDayPerNode (--gateway-bytes-per-day-per-node) %d is neither 0 nor at least %d", g.DayBytes, minDayBytes))
 	}
 	if g.DayRecords != 0 && g.DayRecords < minDayRecords {
-		problems = append(problems, fmt.Errorf("gateway.dayRecords (--gateway-day-records-per-node) %d is neither 0 nor at least %d", g.DayRecords, minDayRecords))
+		problems = append(problems, fmt.Errorf("gateway.recordsPerDayPerNode (--gateway-records-per-day-per-node) %d is neither 0 nor at least %d", g.DayRecords, minDayRecords))
 	}
 	if g.MaxBytes < gateway.MaxMessage {
-		problems = append(problems, fmt.Errorf("gateway.maxBytes (--gateway-max-bytes) %d is less than %d", g.MaxBytes, gateway.MaxMessage))
+		problems = append(problems, fmt.Errorf("gateway.maxInFlightBytes (--gateway-max-in-flight-bytes) %d is less than %d", g.MaxBytes, gateway.MaxMessage))
 	}
 	for _, f := range []struct {
 		key   string
 		value int
 	}{
-		{"gateway.reviews (--gateway-token-reviews)", g.Reviews}, {"gateway.perNode (--gateway-calls-per-node)", g.PerNode},
-		{"gateway.connections (--gateway-connections)", g.Connections}, {"gateway.nodeConnections (--gateway-connections-per-node)", g.NodeConnections},
-		{"gateway.perAddress (--gateway-connections-per-address)", g.PerAddress},
+		{"gateway.maxTokenReviews (--gateway-max-token-reviews)", g.Reviews}, {"gateway.callsPerNode (--gateway-calls-per-node)", g.PerNode},
+		{"gateway.maxConnections (--gateway-max-connections)", g.Connections}, {"gateway.connectionsPerNode (--gateway-connections-per-node)", g.NodeConnections},
+		{"gateway.connectionsPerAddress (--gateway-connections-per-address)", g.PerAddress},
 	} {
 		if f.value < 1 {
 			problems = append(problems, fmt.Errorf("%s is less than 1", f.key))

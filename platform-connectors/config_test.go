@@ -18,7 +18,7 @@ func TestValidate(t *testing.T) {
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, key := range []string{"--role", "--heap-growth", "--store", "kube-api-qps"} {
+	for _, key := range []string{"--role", "--gc-percent", "--store", "kube-api-qps"} {
 		if !strings.Contains(err.Error(), key) {
 			t.Errorf("the error does not name %s:\n%v", key, err)
 		}
@@ -70,7 +70,7 @@ func TestPublishers(t *testing.T) {
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, key := range []string{"--publisher-tokens", "--publisher-token-audience", "--publisher-token-verdict-life", "agent[0].name"} {
+	for _, key := range []string{"--publisher-tokens", "--publisher-token-audience", "--publisher-token-cache-ttl", "agent[0].name"} {
 		if !strings.Contains(err.Error(), key) {
 			t.Errorf("the error does not name %s:\n%v", key, err)
 		}
@@ -109,7 +109,7 @@ func TestRoleGateway(t *testing.T) {
 	}
 	for _, key := range []string{
 		"--kubernetes", "--gateway-listen", "--gateway-cert-file", "--gateway-key-file", "--gateway-token-audience", "--gateway-accounts",
-		"--gateway-token-verdict-life", "--gateway-token-reviews", "--gateway-calls-per-node", "--gateway-bytes-per-node", "--gateway-max-bytes", "--gateway-connections", "--gateway-connections-per-node", "--gateway-connections-per-address",
+		"--gateway-token-cache-ttl", "--gateway-max-token-reviews", "--gateway-calls-per-node", "--gateway-bytes-per-second-per-node", "--gateway-max-in-flight-bytes", "--gateway-max-connections", "--gateway-connections-per-node", "--gateway-connections-per-address",
 	} {
 		if !strings.Contains(err.Error(), key) {
 			t.Errorf("the error does not name %s:\n%v", key, err)

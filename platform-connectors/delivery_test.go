@@ -19,7 +19,7 @@ func TestACutConnectorSaysSo(t *testing.T) {
 	a.send(event("a", 1))
 	await(t, func() (bool, string) {
 		got := a.conditions()["EventDelivery"]
-		return strings.HasPrefix(got, "True EventDeliveryIsNotHealthy: events wait") && strings.Contains(got, "including a fatal fault"), got
+		return strings.HasPrefix(got, "True EventDeliveryIsNotHealthy: events have been pending") && strings.Contains(got, "including a fatal fault"), got
 	})
 	a.send(event("a", 2))
 	a.gateway(0)

@@ -50,7 +50,7 @@ func TestAnEventThatKillsTheConnector(t *testing.T) {
 		t.Errorf("dead letters on the node: %s, %v", letters, err)
 	}
 	testkit.Until(t, 2*time.Minute, func() bool {
-		events, err := s.cluster.Client().CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "reason=EventSetAside,involvedObject.name=" + nodeName})
+		events, err := s.cluster.Client().CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "reason=EventDeadLettered,involvedObject.name=" + nodeName})
 		return err == nil && len(events.Items) == 1 && strings.Contains(events.Items[0].Message, fatal.GetId())
 	})
 	p.stop()

@@ -89,7 +89,7 @@ func (a *avenue) gateway(i int) *process {
 // connector starts the one of the node.
 func (a *avenue) connector() *process {
 	a.t.Helper()
-	return a.run(a.program, append([]string{"--node-name=" + nodeName, "--socket=" + a.socket, "--spool-dir=" + filepath.Join(a.dir, "spool"),
+	return a.run(a.program, append([]string{"--node-name=" + nodeName, "--socket=" + a.socket, "--wal-dir=" + filepath.Join(a.dir, "spool"),
 		"--kubeconfig=" + a.cluster.AdminKubeconfig(), "--gateway=" + strings.Join(a.address[:], ","), "--gateway-ca-file=" + a.cert,
 		"--gateway-token-file=" + a.token, "--metrics-address=off", "--log-format=text"}, a.flags...)...)
 }
@@ -231,8 +231,8 @@ func TestAGatewayBelievesTokensOnly(t *testing.T) {
 	})
 	for _, bad := range []struct{ name, token, says string }{
 		{"another account", a.site.token(namespace, "train", nodeName, gateway.Audience), "not an account of connectors"},
-		{"no pod", a.site.token(namespace, "connectors", "", gateway.Audience), "not bound to a pod"},
-		{"another audience", a.site.token(namespace, "connectors", nodeName, authn.Audience), "refuses the token"},
+		{"no pod", a.site.token(namespace, "connectors", "", gateway.Audience), "not bound to a Pod"},
+		{"another audience", a.site.token(namespace, "connectors", nodeName, authn.Audience), "rejected the token"},
 	} {
 		g, err := upstream.Open(upstream.Config{Address: a.address[0], TokenFile: a.token, CAFile: a.cert}, slog.New(slog.DiscardHandler))
 		if err != nil {

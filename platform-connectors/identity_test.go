@@ -184,7 +184,7 @@ func TestAnAgentCannotSpeakAboutAnotherAgentsCheck(t *testing.T) {
 		t.Helper()
 		belongs := fmt.Sprintf("check %q belongs to agent %q", check, agent)
 		s.refused(rival, asRival, codes.PermissionDenied, belongs)
-		s.refused(rival, healthy("a", 2), codes.PermissionDenied, "is that of system:serviceaccount:"+namespace+":owner, not of")
+		s.refused(rival, healthy("a", 2), codes.PermissionDenied, "belongs to system:serviceaccount:"+namespace+":owner and not to")
 		s.refused(s.publisher(""), healthy("a", 2), codes.PermissionDenied, "send the token of that account")
 		s.refused(owner, ownersOfRival, codes.PermissionDenied, `check "RivalCheck" belongs to agent "rival"`)
 		s.stands("a", 2)
@@ -204,7 +204,7 @@ func TestAnAgentCannotSpeakAboutAnotherAgentsCheck(t *testing.T) {
 func TestTokensAreVerifiedAndFailClosed(t *testing.T) {
 	s := newSite(t)
 	s.makeStoreReachable()
-	s.args = append(s.args, "--publisher-tokens=required", "--publisher-token-verdict-life=10m")
+	s.args = append(s.args, "--publisher-tokens=required", "--publisher-token-cache-ttl=10m")
 	s.start()
 	namespace := s.cluster.Namespace(t)
 	good := s.publisher(s.token(namespace, "monitor", nodeName, authn.Audience))
@@ -256,7 +256,7 @@ func TestAClusterWidePublisherSpeaksForOtherNodes(t *testing.T) {
 	s.refused(s.publisher(s.token(namespace, "narrow", nodeName, authn.Audience)), e, codes.PermissionDenied, `nodeName: is "gpu-99"`)
 	own := event("a", 2)
 	own.Agent = "wide"
-	s.refused(s.publisher(""), own, codes.PermissionDenied, `agent "wide" is that of system:serviceaccount:`+namespace+":wide")
+	s.refused(s.publisher(""), own, codes.PermissionDenied, `agent "wide" belongs to system:serviceaccount:`+namespace+":wide")
 }
 
 func TestOnlyListedUsersMayUseTheSocket(t *testing.T) {

@@ -14,7 +14,10 @@ import (
 
 const name = "platform-connectors"
 
-func main() { daemon.Main(name, defaultConfig(), build) }
+// purpose is the first sentence of the help.
+const purpose = "platform-connectors stores the events of node connectors (role gateway) or writes Node conditions for cluster-wide publishers (role cluster)."
+
+func main() { daemon.Main(name, purpose, defaultConfig(), build) }
 
 // build wires the role's parts.
 func build(ctx context.Context, d *daemon.Daemon, cfg Config) error {

@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 		if slices.ContainsFunc(os.Args, func(a string) bool { return strings.HasPrefix(a, "--role=") }) {
 			main()
 		} else {
-			daemon.Main("node-connector", nodeconnector.Default(), nodeconnector.Build)
+			daemon.Main("node-connector", "", nodeconnector.Default(), nodeconnector.Build)
 		}
 		return
 	}
@@ -90,7 +90,7 @@ func newPlaceOf(t *testing.T, node string, args ...string) *place {
 	t.Cleanup(func() { os.RemoveAll(short) })
 	p := &place{t: t, dir: dir, socket: filepath.Join(short, "s"), gate: gatewaytest.Open(t, node)}
 	p.args = slices.Concat([]string{
-		"--node-name=" + node, "--socket=" + p.socket, "--spool-dir=" + filepath.Join(dir, "spool"), "--metrics-address=off", "--log-format=text",
+		"--node-name=" + node, "--socket=" + p.socket, "--wal-dir=" + filepath.Join(dir, "spool"), "--metrics-address=off", "--log-format=text",
 	}, p.gate.Flags(), args)
 	return p
 }

@@ -288,7 +288,7 @@ func TestDatabaseAwayUnderLoad(t *testing.T) {
 // TestAFullSpoolIsSaidAndDrained: without a store the spool fills to its bound,
 // the publisher is told to wait, and when the store is there all of it is stored.
 func TestAFullSpoolIsSaidAndDrained(t *testing.T) {
-	p := newPlace(t, "--kubernetes=false", "--spool-max-bytes=16777216")
+	p := newPlace(t, "--kubernetes=false", "--wal-max-bytes=16777216")
 	p.args = append(p.args, "--metrics-address=127.0.0.1:0")
 	connector := p.start()
 	client := p.client()
@@ -313,7 +313,7 @@ func TestAFullSpoolIsSaidAndDrained(t *testing.T) {
 		t.Errorf("readiness: %s", ready)
 	}
 	metrics := get(t, connector.url(t, "/metrics"))
-	for _, want := range []string{`nvsentinel_connector_rejections_total{reason="spool-full"} 1`, "nvsentinel_connector_wal_max_bytes 1.6777216e+07"} {
+	for _, want := range []string{`nvsentinel_connector_rejections_total{reason="wal-full"} 1`, "nvsentinel_connector_wal_max_bytes 1.6777216e+07"} {
 		if !strings.Contains(metrics, want+"\n") {
 			t.Errorf("the metrics lack %s", want)
 		}

@@ -17,8 +17,13 @@ import (
 
 const name = "repair-chain"
 
+// purpose is the first sentence of the help.
+const purpose = "repair-chain executes the steps of RepairChain objects on nodes."
+
 // Controller is what nvsentinel-controller runs.
-func Controller() daemon.Controller { return daemon.NewController(name, defaultConfig(), build) }
+func Controller() daemon.Controller {
+	return daemon.NewController(name, purpose, defaultConfig(), build)
+}
 
 func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 	cluster, err := kube.Connect(cfg.Kube, name+"/"+d.Version)

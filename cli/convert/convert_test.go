@@ -85,13 +85,13 @@ all = [
 cspPluginHost = 'h:1'
 exclusions = 1
 [terminateNodeController]
-# convert-config: terminateNodeController.exclusions: use terminateNodeController.nodes.exclusions; a list of label selectors as texts
+# convert-config: terminateNodeController.exclusions: use terminateNodeController.nodes.exclusions, a list of label selectors as texts
 # exclusions = [
 #   "a=b",
 # ]
 
 # convert-config: changes made: 2, and these need a manual change, see docs/tasks/migrate-from-nvsentinel.md:
-#   - terminateNodeController.exclusions: use terminateNodeController.nodes.exclusions; a list of label selectors as texts
+#   - terminateNodeController.exclusions: use terminateNodeController.nodes.exclusions, a list of label selectors as texts
 `},
 		{"a table without a counterpart", "node-drainer", "[customDrain]\nenabled = true\n[customDrain.api]\nname = 'x'\n[[userNamespaces]]\nname = '*'\n", `# convert-config: customDrain: no counterpart: NOTE
 # [customDrain]
@@ -110,11 +110,11 @@ name = '*'
 [exporter.failureHandling]
 # convert-config: exporter.failure_handling.max_backoff is now maxBackoff
 maxBackoff = '1m'
-# convert-config: exporter.failure_handling.max_retries: use exporter.failureHandling.poisonStatus; nothing is given up; what blames the event is set aside
+# convert-config: exporter.failure_handling.max_retries: use exporter.failureHandling.deadLetterStatusCodes, nothing is dropped; a response that blames the event makes it a dead letter
 # max_retries = 3
 
 # convert-config: changes made: 3, and these need a manual change, see docs/tasks/migrate-from-nvsentinel.md:
-#   - exporter.failure_handling.max_retries: use exporter.failureHandling.poisonStatus; nothing is given up; what blames the event is set aside
+#   - exporter.failure_handling.max_retries: use exporter.failureHandling.deadLetterStatusCodes, nothing is dropped; a response that blames the event makes it a dead letter
 `},
 		{"a store in parts", "node-drainer", "[datastore]\nprovider = \"postgresql\"\nhost = \"a,b\"\nport = 5433\ndatabase = \"d\"\nuser = \"u@x\"\npasswordFile = \"/pw\"\nsslMode = \"verify-full\"\nmaxConnections = 7\n[[userNamespaces]]\nname = '*'\n", `# convert-config: the parts of the store are now one address
 store = "postgres://u%40x:PASSWORD@a:5433,b:5433/d?sslmode=verify-full&pool_max_conns=7"
@@ -206,9 +206,9 @@ eviction:
 		}
 	}
 	wantLeft := []string{
-		"fault-quarantine.ruleSets: use [[ruleSets]] in faultQuarantine.config; TOML with the same keys (docs/reference/rule-sets.md)",
-		"global.qps: use extraArgs: [--kube-api-qps=N] of a service; by default the API server's own limits bound it",
-		"postgresql: use store.secretName; the chart brings a database for trials only",
+		"fault-quarantine.ruleSets: use [[ruleSets]] in faultQuarantine.config, TOML with the same keys (docs/reference/rule-sets.md)",
+		"global.qps: use extraArgs: [--kube-api-qps=N] of a service, by default the API server's own limits bound it",
+		"postgresql: use store.secretName, the chart brings a database for trials only",
 	}
 	slices.Sort(got.Left)
 	if diff := cmp.Diff(wantLeft, got.Left); diff != "" {
@@ -253,7 +253,7 @@ UPLOAD_URL_BASE=x
 # convert-config: DATASTORE_USERNAME is now a part of --store
 # convert-config: DATASTORE_PASSWORD is now a part of --store
 # convert-config: MONGODB_CA_CERT_PATH is now a part of --store
-# convert-config: AUDIT_ENABLED: no counterpart: there is no audit log of writes: the API server's own has them, by account, and the records say why
+# convert-config: AUDIT_ENABLED: no counterpart: there is no audit log of writes: the API server's own has them, by account, and the records contain the reason
 UPLOAD_URL_BASE=x
 # convert-config: the parts of the store are now one address
 --store=mongodb://u:PASSWORD@h/d?tlsCAFile=%2Fca
@@ -274,7 +274,7 @@ func TestFlags(t *testing.T) {
 # --enable-http2
 --ttl=1h
 http
-# convert-config: --enable-ttl: use --ttl; 0 keeps objects for ever
+# convert-config: --enable-ttl: use --ttl, 0 keeps objects for ever
 # --enable-ttl=true`
 	if other := convert.Flags("gpu-health-monitor", "--dcgm-mode=local-managed\n--dcgm-mode=remote"); !strings.HasSuffix(other.Text, "\n--dcgm-mode=embedded\n--dcgm-mode=remote") || other.Changed != 1 {
 		t.Errorf("a value of another name: %s", other.Text)

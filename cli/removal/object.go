@@ -93,7 +93,7 @@ func ofLeases(f Facts) (out []Item) {
 
 func ofConfigMaps(maps []corev1.ConfigMap) (out []Item) {
 	for _, m := range maps {
-		if m.Name == brake.Name || m.Name == monitorState || remembers(m) {
+		if m.Name == brake.Name || m.Name == brake.FormerName || m.Name == monitorState || remembers(m) {
 			out = append(out, whole(ConfigMap, m.ObjectMeta, corev1.SchemeGroupVersion.WithResource("configmaps")))
 		}
 	}
@@ -124,7 +124,7 @@ const component = "nvsentinel-"
 // fault of a node.
 func OurEvent(e corev1.Event) bool {
 	return slices.ContainsFunc(leases, func(x [2]string) bool { return e.Source.Component == component+x[0] }) ||
-		e.Source.Component == "nvsentinel" && e.InvolvedObject.Name == brake.Name ||
+		e.Source.Component == "nvsentinel" && (e.InvolvedObject.Name == brake.Name || e.InvolvedObject.Name == brake.FormerName) ||
 		e.InvolvedObject.Kind == "Node" && strings.HasSuffix(e.Reason, nodemark.UnhealthyReason(""))
 }
 

@@ -161,13 +161,13 @@ type Reason string
 // Reasons of a removal.
 const (
 	// Ours: a service of the suite wrote the item and nothing needs it any more, so it is removed. Action: none.
-	Ours Reason = "Ours"
+	Ours Reason = "Managed"
 	// Released: the item belongs to a node in quarantine or to a repair that has not ended, and `--release-nodes`
 	// is given, so it is removed. Action: make sure that the node is sound, because workloads come back onto it.
 	Released Reason = "Released"
 	// Asked: the item is a definition of the suite or an object that people write for it, and `--crds` is given,
 	// so it is removed. Action: none.
-	Asked Reason = "Asked"
+	Asked Reason = "Requested"
 )
 
 // Reasons to leave an item.
@@ -181,7 +181,7 @@ const (
 	// OfAPerson: people write the item and no service does, for example an opt-out label or a repair chain, so it
 	// stays. Action: none. If you do not need it any more, remove it yourself, or add `--crds` for objects of the
 	// suite.
-	OfAPerson Reason = "OfAPerson"
+	OfAPerson Reason = "UserManaged"
 	// Uncertain: the item resembles those of the suite and is not exactly as the services write it, so it stays.
 	// Action: inspect it, and remove it yourself if it belongs to the suite.
 	Uncertain Reason = "Uncertain"
@@ -194,27 +194,27 @@ const (
 	InUse Reason = "InUse"
 	// NotEnded: the repair has not ended, so its object stays. Action: wait for its end, or add `--release-nodes`
 	// to give it up.
-	NotEnded Reason = "NotEnded"
+	NotEnded Reason = "InProgress"
 	// ForeignFinalizer: a finalizer of another program holds the object, so it stays. Action: have that program
 	// remove its finalizer, then run the command again.
 	ForeignFinalizer Reason = "ForeignFinalizer"
 	// NotAsked: the definition stays, because its removal would remove all objects of the kind. Action: add
 	// `--crds` to remove both.
-	NotAsked Reason = "NotAsked"
+	NotAsked Reason = "NotRequested"
 	// ObjectsStay: objects of the kind stay, so their definition stays too. Action: act on the reasons of these
 	// objects, then run the command again with `--crds`.
-	ObjectsStay Reason = "ObjectsStay"
+	ObjectsStay Reason = "ObjectsRemain"
 	// Shared: the definition NodeHealthCheck belongs to medik8s and another operator may use it, so it stays.
 	// Action: none. If nothing uses it, run `kubectl delete crd nodehealthchecks.remediation.medik8s.io`.
 	Shared Reason = "Shared"
 	// Going: the definition is already being deleted. Action: none.
-	Going Reason = "Going"
+	Going Reason = "Terminating"
 	// Expires: the Events expire by themselves within the time of `--event-ttl` of the API server, so they stay.
 	// Action: none.
 	Expires Reason = "Expires"
 	// OnTheNode: the folder is on a node, where no client of the API server reaches it, so it stays. Action: run
 	// the command in the last lines of the list for each node.
-	OnTheNode Reason = "OnTheNode"
+	OnTheNode Reason = "NodeLocal"
 )
 
 // Text is the reason in words.

@@ -103,26 +103,26 @@ func TestNodes(t *testing.T) {
 			"leave Node annotation n quarantineHealthEventIsCordoned InQuarantine",
 		}},
 		"kept for a repair that is gone": {released(quarantined(bare), "gone"), false, []string{
-			"remove Node cordon n unschedulable Ours", "remove Node taint n gpu=xid:NoSchedule Ours",
-			"remove Node label n k8saas.nvidia.com/cordon-by=NVSentinel Ours", "remove Node label n k8saas.nvidia.com/cordon-reason=fatal Ours",
-			"remove Node label n k8saas.nvidia.com/cordon-timestamp=2026-03-01T12-00-00Z Ours",
-			"remove Node annotation n dgxc.nvidia.com/nvsentinel-repair Ours", "remove Node annotation n quarantineHealthEventAppliedTaints Ours",
-			"remove Node annotation n quarantineHealthEventIsCordoned Ours",
+			"remove Node cordon n unschedulable Managed", "remove Node taint n gpu=xid:NoSchedule Managed",
+			"remove Node label n k8saas.nvidia.com/cordon-by=NVSentinel Managed", "remove Node label n k8saas.nvidia.com/cordon-reason=fatal Managed",
+			"remove Node label n k8saas.nvidia.com/cordon-timestamp=2026-03-01T12-00-00Z Managed",
+			"remove Node annotation n dgxc.nvidia.com/nvsentinel-repair Managed", "remove Node annotation n quarantineHealthEventAppliedTaints Managed",
+			"remove Node annotation n quarantineHealthEventIsCordoned Managed",
 		}},
 		"back in service": {released(quarantined(bare), ""), false, []string{
-			"remove Node label n k8saas.nvidia.com/uncordon-by=NVSentinel Ours", "remove Node label n k8saas.nvidia.com/uncordon-reason=fatal-removed Ours",
-			"remove Node label n k8saas.nvidia.com/uncordon-timestamp=2026-03-01T12-00-00Z Ours",
+			"remove Node label n k8saas.nvidia.com/uncordon-by=NVSentinel Managed", "remove Node label n k8saas.nvidia.com/uncordon-reason=fatal-removed Managed",
+			"remove Node label n k8saas.nvidia.com/uncordon-timestamp=2026-03-01T12-00-00Z Managed",
 		}},
 		"GPU services are stopped": {with(nil, map[string]string{nodemark.ResetAnnotation: "u"}), true, []string{"leave Node annotation n dgxc.nvidia.com/nvsentinel-reset ServicesOff"}},
 		"of people": {with(map[string]string{nodemark.ManagedLabel: "false", nodemark.LemonLabel: "true", nodemark.FormerManagedLabel: "false"}, nil), true, []string{
-			"leave Node label n dgxc.nvidia.com/nvsentinel-lemon=true OfAPerson", "leave Node label n k8saas.nvidia.com/ManagedByNVSentinel=false OfAPerson",
-			"leave Node label n nvsentinel.dgxc.nvidia.com/managed=false OfAPerson",
+			"leave Node label n dgxc.nvidia.com/nvsentinel-repeat-offender=true UserManaged", "leave Node label n k8saas.nvidia.com/ManagedByNVSentinel=false UserManaged",
+			"leave Node label n nvsentinel.dgxc.nvidia.com/managed=false UserManaged",
 		}},
 		"of nobody that is known": {with(map[string]string{"nvsentinel.dgxc.nvidia.com/later": "x"}, nil), true, []string{"leave Node label n nvsentinel.dgxc.nvidia.com/later=x Uncertain"}},
 		"labeler's": {with(map[string]string{nodemark.KataEnabledLabel: "false", nodemark.CountLabelsOf("nic").Group: "g"}, nil), false, []string{
-			"remove Node label n nvsentinel.dgxc.nvidia.com/kata.enabled=false Ours", "remove Node label n nvsentinel.dgxc.nvidia.com/nic.count.group=g Ours",
+			"remove Node label n nvsentinel.dgxc.nvidia.com/kata.enabled=false Managed", "remove Node label n nvsentinel.dgxc.nvidia.com/nic.count.group=g Managed",
 		}},
-		"a condition of ours":             {condition("False", "XidIsHealthy", record.HealthyMessage), false, []string{"remove Node condition n Xid=False Ours"}},
+		"a condition of ours":             {condition("False", "XidIsHealthy", record.HealthyMessage), false, []string{"remove Node condition n Xid=False Managed"}},
 		"a condition that is nearly ours": {condition("Unknown", "XidIsHealthy", ""), true, []string{"leave Node condition n Xid=Unknown Uncertain"}},
 		"a condition of others":           {condition("True", "KernelDeadlock", "stuck"), true, nil},
 	} {
@@ -177,22 +177,22 @@ func TestObjects(t *testing.T) {
 		o    removal.Options
 		want []string // of the object, of the definition
 	}{
-		"ended":                                {repairs("RebootNode", object("u", done)), removal.Options{}, []string{"remove Ours", "leave NotAsked"}},
-		"ended, and the definition goes":       {repairs("RebootNode", object("u", done)), crds, []string{"remove Ours", "remove Asked"}},
-		"judged, but claims still":             {repairs("RebootNode", object("u", succeeded("True"))), crds, []string{"leave NotEnded", "leave ObjectsStay"}},
-		"under way":                            {repairs("RebootNode", object("u", nil, claim)), removal.Options{}, []string{"leave NotEnded", "leave NotAsked"}},
-		"under way, and given up":              {repairs("RebootNode", object("u", nil, claim)), release, []string{"remove Released", "leave NotAsked"}},
-		"held by a stranger":                   {repairs("RebootNode", object("u", done, claim, "example.com/hold")), release, []string{"leave ForeignFinalizer", "leave NotAsked"}},
-		"ended, its node is not repaired":      {repairs("RebootNode", of("s", object("u", done))), crds, []string{"leave InQuarantine", "leave ObjectsStay"}},
-		"ended, its node is to be released":    {repairs("RebootNode", of("s", object("u", done))), release, []string{"remove Ours", "leave NotAsked"}},
-		"ended, in a session that is over":     {repairs("RebootNode", of("before", object("u", done))), removal.Options{}, []string{"remove Ours", "leave NotAsked"}},
-		"services are stopped":                 {repairs("GPUReset", object("off", done)), removal.Options{ReleaseNodes: true, Definitions: true}, []string{"leave ServicesOff", "leave ObjectsStay"}},
-		"a run that failed":                    {repairs("RepairRun", object("u", succeeded("False"))), removal.Options{}, []string{"remove Ours", "leave NotAsked"}},
-		"a run that goes on":                   {repairs("RepairRun", object("u", succeeded("Unknown"))), removal.Options{}, []string{"leave NotEnded", "leave NotAsked"}},
-		"what people wrote":                    {repairs("RepairChain", object("u", nil)), release, []string{"leave OfAPerson", "leave NotAsked"}},
-		"what people wrote goes with its kind": {repairs("RepairChain", object("u", nil)), crds, []string{"remove Asked", "remove Asked"}},
-		"a kind that is not known":             {repairs("Later", object("u", nil)), crds, []string{"leave Uncertain", "leave ObjectsStay"}},
-		"without objects":                      {repairs("RebootNode"), crds, []string{"remove Asked"}},
+		"ended":                                {repairs("RebootNode", object("u", done)), removal.Options{}, []string{"remove Managed", "leave NotRequested"}},
+		"ended, and the definition goes":       {repairs("RebootNode", object("u", done)), crds, []string{"remove Managed", "remove Requested"}},
+		"judged, but claims still":             {repairs("RebootNode", object("u", succeeded("True"))), crds, []string{"leave InProgress", "leave ObjectsRemain"}},
+		"under way":                            {repairs("RebootNode", object("u", nil, claim)), removal.Options{}, []string{"leave InProgress", "leave NotRequested"}},
+		"under way, and given up":              {repairs("RebootNode", object("u", nil, claim)), release, []string{"remove Released", "leave NotRequested"}},
+		"held by a stranger":                   {repairs("RebootNode", object("u", done, claim, "example.com/hold")), release, []string{"leave ForeignFinalizer", "leave NotRequested"}},
+		"ended, its node is not repaired":      {repairs("RebootNode", of("s", object("u", done))), crds, []string{"leave InQuarantine", "leave ObjectsRemain"}},
+		"ended, its node is to be released":    {repairs("RebootNode", of("s", object("u", done))), release, []string{"remove Managed", "leave NotRequested"}},
+		"ended, in a session that is over":     {repairs("RebootNode", of("before", object("u", done))), removal.Options{}, []string{"remove Managed", "leave NotRequested"}},
+		"services are stopped":                 {repairs("GPUReset", object("off", done)), removal.Options{ReleaseNodes: true, Definitions: true}, []string{"leave ServicesOff", "leave ObjectsRemain"}},
+		"a run that failed":                    {repairs("RepairRun", object("u", succeeded("False"))), removal.Options{}, []string{"remove Managed", "leave NotRequested"}},
+		"a run that goes on":                   {repairs("RepairRun", object("u", succeeded("Unknown"))), removal.Options{}, []string{"leave InProgress", "leave NotRequested"}},
+		"what people wrote":                    {repairs("RepairChain", object("u", nil)), release, []string{"leave UserManaged", "leave NotRequested"}},
+		"what people wrote goes with its kind": {repairs("RepairChain", object("u", nil)), crds, []string{"remove Requested", "remove Requested"}},
+		"a kind that is not known":             {repairs("Later", object("u", nil)), crds, []string{"leave Uncertain", "leave ObjectsRemain"}},
+		"without objects":                      {repairs("RebootNode"), crds, []string{"remove Requested"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := corev1.Node{}
@@ -219,7 +219,7 @@ func TestForeignKinds(t *testing.T) {
 	going := repairs("RebootNode")
 	going.DeletionTimestamp = &metav1.Time{Time: at}
 	got := lines(removal.Decide(removal.Facts{Definitions: []removal.Definition{checks, going}}, removal.Options{ReleaseNodes: true, Definitions: true}))
-	want := []string{"leave CustomResourceDefinition c Shared", "leave CustomResourceDefinition rebootnodes.janitor.dgxc.nvidia.com Going"}
+	want := []string{"leave CustomResourceDefinition c Shared", "leave CustomResourceDefinition rebootnodes.janitor.dgxc.nvidia.com Terminating"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -242,15 +242,15 @@ func TestLeasesAndConfigMaps(t *testing.T) {
 		Leases: []coordinationv1.Lease{lease("janitor-repairs", "a", 16*time.Second), lease("labeler-labels", "b", 15*time.Second), lease("repair-chain-runs", "", 0), lease("their-leader", "c", 0)},
 		Claims: []coordinationv1.Lease{lease("node-1", "fault-remediation", 0), lease("node-2", "NodeHealthCheck-workers", 0), lease("node-3", "their-operator", 0), lease("node-4", "RepairRun-by-hand", 0)},
 		ConfigMaps: []corev1.ConfigMap{
-			config("nvsentinel-brake", nil), config("kubernetes-object-monitor-state", nil), config("aws-0123", memo, node), config("aws-4567", memo), config("aws-89ab", nil, node), config("other", memo, node),
+			config("nvsentinel-pause", nil), config("nvsentinel-brake", nil), config("kubernetes-object-monitor-state", nil), config("aws-0123", memo, node), config("aws-4567", memo), config("aws-89ab", nil, node), config("other", memo, node),
 		},
 	}
 	p := removal.Decide(f, removal.Options{})
 	want := []string{
-		"remove Pod annotation train dgxc.nvidia.com/devices Ours",
-		"remove ConfigMap nvsentinel-brake Ours", "remove ConfigMap kubernetes-object-monitor-state Ours", "remove ConfigMap aws-0123 Ours",
-		"remove Lease janitor-repairs Ours", "leave Lease labeler-labels InUse", "remove Lease repair-chain-runs Ours",
-		"remove Lease node-1 Ours", "leave Lease node-2 Uncertain", "remove Lease node-4 Ours", "leave Event 3 of them Expires",
+		"remove Pod annotation train dgxc.nvidia.com/devices Managed",
+		"remove ConfigMap nvsentinel-pause Managed", "remove ConfigMap nvsentinel-brake Managed", "remove ConfigMap kubernetes-object-monitor-state Managed", "remove ConfigMap aws-0123 Managed",
+		"remove Lease janitor-repairs Managed", "leave Lease labeler-labels InUse", "remove Lease repair-chain-runs Managed",
+		"remove Lease node-1 Managed", "leave Lease node-2 Uncertain", "remove Lease node-4 Managed", "leave Event 3 Events Expires",
 	}
 	if diff := cmp.Diff(want, lines(p)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -271,9 +271,10 @@ func TestOurEvents(t *testing.T) {
 	}{
 		{about("Node", "n", eventrecorder.Component("fault-quarantine"), "NodeReleased"), true},
 		{about("Node", "n", "gpu-health-monitor", "GpuInforomWatchIsNotHealthy"), true},
-		{about("ConfigMap", "nvsentinel-brake", "nvsentinel", "EmergencyBrakeOn"), true},
+		{about("ConfigMap", "nvsentinel-pause", "nvsentinel", "NVSentinelPaused"), true},
+		{about("ConfigMap", "nvsentinel-brake", "nvsentinel", "NVSentinelPaused"), true},
 		{about("Pod", "n", "theirs", "ProbeIsNotHealthy"), false},
-		{about("ConfigMap", "other", "nvsentinel", "EmergencyBrakeOn"), false},
+		{about("ConfigMap", "other", "nvsentinel", "NVSentinelPaused"), false},
 		{about("Node", "n", "kubelet", "NodeNotReady"), false},
 	} {
 		if got := removal.OurEvent(c.event); got != c.want {

@@ -100,7 +100,7 @@ func (a args) node() timeline.Node {
 		n.Conditions = []timeline.Condition{{Type: check, Status: "True", Message: a.Input}}
 	}
 	if id := a.or("call", ""); id != "" {
-		n.Calls = []nodemark.Call{{Record: id, Action: "REPLACE_VM", Reason: "AttemptsUsedUp", Message: a.Input}}
+		n.Calls = []nodemark.Call{{Record: id, Action: "REPLACE_VM", Reason: "AttemptsExhausted", Message: a.Input}}
 	}
 	if id := a.or("active", ""); id != "" {
 		n.Active = []record.Event{{

@@ -23,7 +23,7 @@ const (
 	Event      Kind = "event"
 	Signal     Kind = "signal"
 	Confirmed  Kind = "confirmed"
-	Verdict    Kind = "verdict"
+	Verdict    Kind = "evaluation"
 	Quarantine Kind = "quarantine"
 	Drain      Kind = "drain"
 	Repair     Kind = "object"

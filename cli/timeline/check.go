@@ -47,9 +47,9 @@ const Unreadable = "Unreadable"
 const shownPatients = 8
 
 // atRest says that a check has nothing to report: no node, and no action that failed and,
-// as its reason then says, is made again.
+// as its reason then says, is retried.
 func (c Check) atRest() bool {
-	return c.Phase == "Enabled" && len(c.Patients) == 0 && c.Storm.IsZero() && !strings.Contains(c.Reason, " again")
+	return c.Phase == "Enabled" && len(c.Patients) == 0 && c.Storm.IsZero() && !strings.Contains(c.Reason, " retried")
 }
 
 func (c Check) mood() Mood {

@@ -101,7 +101,7 @@ type SetAside struct {
 	Key string    `json:"key"`
 	At  time.Time `json:"at"`
 	// Deaths in a row, without a record.
-	Deaths int `json:"deaths,omitempty"`
+	Deaths int `json:"crashes,omitempty"`
 }
 
 // NodesConnector is the consumer that stands for the connector of a node.
@@ -128,7 +128,7 @@ type Node struct {
 	OurCordon bool `json:"ourCordon"`
 	OptedOut  bool `json:"optedOut"`
 	// Lemon is its lemon mark, or nil.
-	Lemon *nodemark.Lemon `json:"lemon,omitempty"`
+	Lemon *nodemark.Lemon `json:"repeatOffender,omitempty"`
 	// Restored says how often lifted marks of the session were restored, or nil.
 	Restored *nodemark.Restored `json:"restored,omitempty"`
 	// Unknown are faults of the session of which the store cannot tell whether
@@ -137,7 +137,7 @@ type Node struct {
 	// Conditions are the checks that report a fault now.
 	Conditions []Condition `json:"conditions,omitempty"`
 	// Calls are what fault-remediation asks a person for.
-	Calls []nodemark.Call `json:"needsHuman,omitempty"`
+	Calls []nodemark.Call `json:"manualInterventions,omitempty"`
 	// Active are the faults that the Node itself lists while it is quarantined.
 	Active []record.Event `json:"-"`
 	// Labels of the Node.
@@ -217,11 +217,11 @@ func undecidable(s observation, r record.Record) string {
 	case !r.IsFault():
 		return ""
 	case s.node == nil && s.read:
-		return "NodeMissing: the Node does not exist, the fault is evaluated when the Node returns or another machine gets its name"
+		return "NodeNotFound: the Node does not exist, the fault is evaluated when the Node returns or another machine gets its name"
 	case s.node == nil || fault.Compare(fault.Of(r), s.node.Identity) != fault.Undecidable:
 		return ""
 	case fault.Machine(fault.Of(r)) == "" && s.node.Created.Before(r.CreatedAt):
 		return ""
 	}
-	return "MachineUndecidable: unknown whether the fault belongs to the machine that has the node name now, a recovery of its check ends it"
+	return "MachineUnknown: unknown whether the fault belongs to the machine that has the node name now, a recovery of its check ends it"
 }

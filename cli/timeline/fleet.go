@@ -16,7 +16,7 @@ type Fleet struct {
 	At      time.Time `json:"at"`
 	Sources []Source  `json:"sources"`
 	// Brake is the emergency brake.
-	Brake Brake `json:"brake"`
+	Brake Brake `json:"pause"`
 	// Counts holds every phase that can be told from what was read; nodes that
 	// only the store knows count too.
 	Counts map[Phase]int `json:"counts"`
@@ -27,7 +27,7 @@ type Fleet struct {
 	// which they will be served.
 	Rows []Row `json:"rows,omitempty"`
 	// Lemons are the Nodes that are marked as lemons.
-	Lemons []Lemon `json:"lemons,omitempty"`
+	Lemons []Lemon `json:"repeatOffenders,omitempty"`
 	// Checks are all NodeHealthChecks.
 	Checks []Check `json:"nodeHealthChecks,omitempty"`
 	// Runs are the runs of repair chains that are under way.
@@ -40,15 +40,15 @@ type Fleet struct {
 	// Refused are repair chains and templates that cannot be used.
 	Refused []Refused `json:"refused,omitempty"`
 	// Stranded are open faults whose publisher says PERSIST_ONLY by now.
-	Stranded []Stranded `json:"stranded,omitempty"`
+	Stranded []Stranded `json:"orphaned,omitempty"`
 	// Uncovered are GPU nodes without a live publisher.
 	Uncovered []Uncovered `json:"uncovered,omitempty"`
 	// Undelivered are nodes whose events do not reach the store.
 	Undelivered []Undelivered `json:"undelivered,omitempty"`
 	// Counted are nodes of which events are counted and not stored.
-	Counted []Counted `json:"counted,omitempty"`
+	Counted []Counted `json:"overQuota,omitempty"`
 	// SetAside are records that killed a service and are passed over.
-	SetAside []SetAside `json:"setAside,omitempty"`
+	SetAside []SetAside `json:"deadLettered,omitempty"`
 	// Undecodable are ids of stored records that cannot be decoded: everybody goes
 	// on without them.
 	Undecodable []string `json:"undecodable,omitempty"`
@@ -318,7 +318,7 @@ func (p *page) switched(b Brake, at time.Time) string {
 		text = " since " + p.moment(b.Since) + " (" + span(at.Sub(b.Since)) + ")"
 	}
 	if b.By != "" {
-		text += ", switched by " + b.By
+		text += ", set by " + b.By
 	}
 	if b.Reason != "" {
 		text += ": " + b.Reason

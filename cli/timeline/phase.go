@@ -18,9 +18,9 @@ type Phase string
 // Phases, the most pressing first.
 const (
 	// NeedsHuman: the suite has done what it can, a person has to go on.
-	NeedsHuman Phase = "needs-human"
+	NeedsHuman Phase = "manual-intervention"
 	// Gone: the API server is certain that there is no such Node.
-	Gone Phase = "gone"
+	Gone Phase = "node-deleted"
 	// Remediating: a repair object exists or is about to.
 	Remediating Phase = "remediating"
 	// Draining: pods are being evicted.
@@ -34,7 +34,7 @@ const (
 	// Held: a fault matches a rule, the budget holds it back.
 	Held Phase = "held"
 	// Unjudged: fault-quarantine has not judged a record yet.
-	Unjudged Phase = "unjudged"
+	Unjudged Phase = "pending-evaluation"
 	// Cordoned: by somebody else.
 	Cordoned Phase = "cordoned"
 	// NotReady: for a reason that is not ours.
@@ -84,7 +84,7 @@ func standing(s observation, storeRead bool, records []record.Record) Standing {
 		return behind(st, open)
 	}
 	if newer := only(records, func(r record.Record) bool { return record.NeedsNewer(r) != "" }); len(newer) > 0 {
-		return behind(Standing{Phase: NeedsHuman, Reason: "NewerVersion: record " + newer[0].ID + ": " + record.NeedsNewer(newer[0]) +
+		return behind(Standing{Phase: NeedsHuman, Reason: "NewerVersionRequired: record " + newer[0].ID + ": " + record.NeedsNewer(newer[0]) +
 			", this version does not process it, see docs/tasks/upgrade.md"}, newer)
 	}
 	if len(open) > 0 {

@@ -93,7 +93,7 @@ func TestWhyAConditionStands(t *testing.T) {
 		{"the recovery was stored just now", []record.Record{cleared(0, "h")}, onItsWay, false},
 		{"the recovery was stored a moment less than a minute ago", []record.Record{cleared(time.Minute-1, "h")}, onItsWay, false},
 		{"the recovery was stored a minute ago", []record.Record{cleared(time.Minute, "h")}, unexplained, false},
-		{"a person released the node", []record.Record{cleared(0, record.ClearedManual)}, "a person released the node", true},
+		{"a person released the node", []record.Record{cleared(0, record.ClearedManual)}, "the node was released manually", true},
 		{"an entry is not cleared", []record.Record{open("r")}, unexplained, false},
 	} {
 		got := unacted([]Condition{{Type: "check"}}, Facts{Records: tt.records, Now: minute(60)})

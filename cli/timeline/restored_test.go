@@ -12,7 +12,7 @@ import (
 // TestWhyNamesWhoLiftsAMark, and how often it was restored.
 func TestWhyNamesWhoLiftsAMark(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for by, want := range map[string]string{"driver": "lifted by driver;", "": "lifted by an unknown user;"} {
+	for by, want := range map[string]string{"driver": "removed by driver.", "": "removed by an unknown user."} {
 		n := &timeline.Node{
 			Name: "gpu-1", Ready: "True", Session: "s1", Unschedulable: true, OurCordon: true, Restored: &nodemark.Restored{Count: 3, At: at, By: by},
 		}

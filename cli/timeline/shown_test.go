@@ -56,13 +56,13 @@ func TestWhatIsLeftOutIsCounted(t *testing.T) {
 		{"nodes without a publisher", uncoveredNodes, " and %d more\n", false, func(n int) func(Style) string {
 			return status(Fleet{Uncovered: listed(n, func(id string) Uncovered { return Uncovered{Node: id} })})
 		}},
-		{"nodes beyond their quota", countedNodes, " and %d more; see", false, func(n int) func(Style) string {
+		{"nodes beyond their quota", countedNodes, " and %d more, see", false, func(n int) func(Style) string {
 			return status(Fleet{Counted: listed(n, func(id string) Counted { return Counted{Node: id} })})
 		}},
 		{"nodes whose events wait", undeliveredNodes, " and %d more\n", false, func(n int) func(Style) string {
 			return status(Fleet{Undelivered: listed(n, func(id string) Undelivered { return Undelivered{Node: id} })})
 		}},
-		{"records that cannot be decoded", undecodableRecords, " and %d more; see", false, func(n int) func(Style) string {
+		{"records that cannot be decoded", undecodableRecords, " and %d more, see", false, func(n int) func(Style) string {
 			return status(Fleet{Undecodable: listed(n, func(id string) string { return id })})
 		}},
 		{"stays in quarantine", shownStays, "\n%d earlier quarantine sessions, use --all to show them.\n", true, func(n int) func(Style) string {

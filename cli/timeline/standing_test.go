@@ -78,8 +78,8 @@ func TestStanding(t *testing.T) {
 			r.Status.UserPodsEvictionStatus = record.EvictionStatus{Status: record.EvictionFailed, Message: "a pod stays"}
 		})}, NeedsHuman, "the drain failed: a pod stays"},
 		{"a repair that manual intervention required with", node(inSession), []record.Record{open("r", func(r *record.Record) {
-			r.Status.Remediation = &record.Remediation{Outcome: record.OutcomeNeedsHuman, Reason: "AttemptsUsedUp"}
-		})}, NeedsHuman, "AttemptsUsedUp"},
+			r.Status.Remediation = &record.Remediation{Outcome: record.OutcomeNeedsHuman, Reason: "AttemptsExhausted"}
+		})}, NeedsHuman, "AttemptsExhausted"},
 		{"a repair that failed", node(inSession), []record.Record{open("r", func(r *record.Record) {
 			r.Status.Remediation, r.Status.FaultRemediated = &record.Remediation{Reason: "Unhealthy"}, new(false)
 		})}, NeedsHuman, "Unhealthy"},

@@ -19,7 +19,7 @@ type Timeline struct {
 	Standing Standing  `json:"standing"`
 	Sources  []Source  `json:"sources"`
 	// Brake is the emergency brake.
-	Brake Brake `json:"brake"`
+	Brake Brake `json:"pause"`
 	// Sighting is the Node as the API server shows it; nil if absent or unknown.
 	Sighting *Node `json:"sighting,omitempty"`
 	// Checks are the NodeHealthChecks that watch the node or have it in hand.
@@ -53,7 +53,7 @@ type Group struct {
 	Text string `json:"text"`
 	// Strategy is PERSIST_ONLY for records that are stored and nothing else.
 	Strategy string `json:"strategy"`
-	// Reason is the verdict's, "unjudged", "stored only", or "Unconfirmed".
+	// Reason is the verdict's, "pending-evaluation", "stored only", or "Unconfirmed".
 	Reason string `json:"reason"`
 	// Count is of events: a record may stand for several.
 	Count int       `json:"count"`
@@ -198,7 +198,7 @@ func others(records []record.Record) []Group {
 }
 
 // unjudged is the reason of a record without a verdict.
-const unjudged = "unjudged"
+const unjudged = "pending-evaluation"
 
 func reason(r record.Record) string {
 	_, _, waits := r.Event.Waits()

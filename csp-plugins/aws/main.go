@@ -10,7 +10,10 @@ import (
 
 const name = "csp-plugin-aws"
 
-func main() { daemon.Main(name, Default(), build) }
+// purpose is the first sentence of the help.
+const purpose = "csp-plugin-aws is the provider plugin for nodes that are Amazon EC2 instances."
+
+func main() { daemon.Main(name, purpose, Default(), build) }
 
 func build(ctx context.Context, d *daemon.Daemon, cfg Config) error {
 	provider, err := New(ctx, cfg)

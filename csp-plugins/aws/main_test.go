@@ -107,7 +107,7 @@ func (w *world) start(t *testing.T) grpc.ClientConnInterface {
 	t.Helper()
 	w.cmd = exec.Command(os.Args[0], append([]string{
 		"--kubeconfig", w.cluster.AdminKubeconfig(), "--metrics-address", "off", "--listen", w.socket,
-		"--plaintext", "--admit-anyone", "--namespace", w.namespace, "--region", "us-west-2", "--ec2-endpoint", w.endpoint,
+		"--plaintext", "--allow-unauthenticated", "--namespace", w.namespace, "--region", "us-west-2", "--ec2-endpoint", w.endpoint,
 	}, w.more...)...)
 	w.cmd.Env = append(os.Environ(), asPlugin+"=1", "AWS_ACCESS_KEY_ID=AKIDTEST", "AWS_SECRET_ACCESS_KEY=secret", "AWS_EC2_METADATA_DISABLED=true",
 		"AWS_CONFIG_FILE=/nowhere", "AWS_SHARED_CREDENTIALS_FILE=/nowhere")

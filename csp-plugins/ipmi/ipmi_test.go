@@ -263,9 +263,9 @@ func TestConfig(t *testing.T) {
 		"must be HOST or HOST:PORT":        func(c *Config) { c.BMCs[0].Address = "-H evil" },
 		`"10.0.0.1:0"`:                     func(c *Config) { c.BMCs[0].Address = "10.0.0.1:0" },
 		"bmc[0] has the same address":      func(c *Config) { c.BMCs[1].Address = c.BMCs[0].Address },
-		"cipherSuite = 1,":                 func(c *Config) { c.BMCs[0].CipherSuite = 1 },
+		"cipherSuite = 1 must be":          func(c *Config) { c.BMCs[0].CipherSuite = 1 },
 		"OPERATOR or ADMINISTRATOR":        func(c *Config) { c.BMCs[0].Privilege = "USER" },
-		`reset has "soft"`:                 func(c *Config) { c.Defaults.Reset = []string{"soft"} },
+		`resetTypes has "soft"`:            func(c *Config) { c.Defaults.Reset = []string{"soft"} },
 		"--ipmitool":                       func(c *Config) { c.Program = "" },
 	} {
 		c := valid()

@@ -17,7 +17,10 @@ import (
 
 const name = "csp-plugin-ipmi"
 
-func main() { daemon.Main(name, Default(), build) }
+// purpose is the first sentence of the help.
+const purpose = "csp-plugin-ipmi is the provider plugin for bare-metal nodes with BMCs that support IPMI 2.0."
+
+func main() { daemon.Main(name, purpose, Default(), build) }
 
 func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 	if _, err := exec.LookPath(cfg.Program); err != nil {

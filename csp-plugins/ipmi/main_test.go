@@ -126,7 +126,7 @@ func (w *world) start(t *testing.T) grpc.ClientConnInterface {
 	w.write(t, "config.toml", w.config.String())
 	socket := "unix://" + filepath.Join(w.dir, "s")
 	w.cmd = exec.Command(os.Args[0], "--config", filepath.Join(w.dir, "config.toml"), "--kubeconfig", w.cluster.AdminKubeconfig(), "--metrics-address", "off",
-		"--listen", socket, "--plaintext", "--admit-anyone", "--namespace", w.namespace)
+		"--listen", socket, "--plaintext", "--allow-unauthenticated", "--namespace", w.namespace)
 	w.cmd.Env = append(os.Environ(), asPlugin+"=1")
 	w.cmd.Stdout, w.cmd.Stderr = &w.said, &w.said
 	if err := testkit.StartChild(w.cmd); err != nil {
@@ -187,7 +187,7 @@ func TestIPMISim(t *testing.T) {
 	w := newWorld(t, cluster)
 	a, b, other, cycled, silent := w.namespace+"-a", w.namespace+"-b", w.namespace+"-other", w.namespace+"-cycled", w.namespace+"-silent"
 	for _, extra := range []struct{ node, more string }{
-		{other, ""}, {cycled, "reset = [\"cycle\"]\nskipUUIDCheck = true"}, {silent, "skipUUIDCheck = true"},
+		{other, ""}, {cycled, "resetTypes = [\"cycle\"]\nskipUUIDCheck = true"}, {silent, "skipUUIDCheck = true"},
 	} {
 		if _, err := cluster.AddNode(t.Context(), localcluster.NodeSpec{Name: extra.node}); err != nil {
 			t.Fatal(err)

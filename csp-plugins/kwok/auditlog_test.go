@@ -16,7 +16,7 @@ var entries = []Entry{
 
 func written(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "sub", "books.jsonl")
+	path := filepath.Join(t.TempDir(), "sub", "journal.jsonl")
 	b, old, err := OpenAuditLog(path)
 	if err != nil || len(old) != 0 {
 		t.Fatalf("opening new books: %v, %v", old, err)

@@ -15,7 +15,10 @@ import (
 
 const name = "csp-plugin-kwok"
 
-func main() { daemon.Main(name, Default(), build) }
+// purpose is the first sentence of the help.
+const purpose = "csp-plugin-kwok is the provider plugin for simulated kwok nodes in tests and demos."
+
+func main() { daemon.Main(name, purpose, Default(), build) }
 
 func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 	cluster, err := kube.Connect(cfg.Kube, name+"/"+d.Version)
@@ -26,7 +29,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	d.OnStop("books", func(context.Context) error { return books.Close() })
+	d.OnStop("journal", func(context.Context) error { return books.Close() })
 	impl := New(books, entries, Options{
 		Machines:   Machines{Client: cluster.Clientset, BootIDDir: cfg.BootIDDir, Hook: cfg.RebootHook},
 		RebootTime: cfg.RebootTime, FaultFile: cfg.Faults,

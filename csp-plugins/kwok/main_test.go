@@ -63,14 +63,14 @@ func newProcess(t *testing.T, cluster *localcluster.Cluster, extra ...string) *p
 	return p
 }
 
-func (p *process) books() string { return filepath.Join(p.dir, "books.jsonl") }
+func (p *process) books() string { return filepath.Join(p.dir, "journal.jsonl") }
 
 func (p *process) start() grpc.ClientConnInterface {
 	p.t.Helper()
 	p.logs = &bytes.Buffer{}
 	args := append([]string{
 		"--kubeconfig", p.cluster.AdminKubeconfig(), "--metrics-address", "off", "--listen", p.address,
-		"--books", p.books(), "--boot-id-dir", filepath.Join(p.dir, "machines"),
+		"--journal-file", p.books(), "--boot-id-dir", filepath.Join(p.dir, "machines"),
 	}, p.extra...)
 	p.cmd = exec.Command(os.Args[0], args...)
 	p.cmd.Env = append(os.Environ(), asPlugin+"=1")
@@ -213,12 +213,12 @@ func token(t *testing.T, cluster *localcluster.Cluster, namespace, account, audi
 }
 
 func TestBadConfigurationIsNamed(t *testing.T) {
-	running := daemon.RunForTest(t, name, Default(), build, "--kubeconfig", "/nowhere", "--books", filepath.Join(t.TempDir(), "b"))
+	running := daemon.RunForTest(t, name, Default(), build, "--kubeconfig", "/nowhere", "--journal-file", filepath.Join(t.TempDir(), "b"))
 	if code := running.Wait(); code != 1 {
 		t.Errorf("a kubeconfig that does not exist: exit code %d, want 1", code)
 	}
 	err := Config{RebootTime: -1, Server: cloud.Server{KeyFile: "k", Audience: "a"}}.Validate()
-	for _, want := range []string{"--listen", "--books", "--reboot-time", "--tls-cert-file", "--callers"} {
+	for _, want := range []string{"--listen", "--journal-file", "--reboot-time", "--tls-cert-file", "--callers"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not mention %s", err, want)
 		}

@@ -265,6 +265,6 @@ func (p *Plugin) write(e *Entry) error {
 		return status.Error(codes.Aborted, err.Error())
 	}
 	p.Metrics.entries.WithLabelValues(string(e.Effect)).Inc()
-	p.Log.Info("books", "verb", e.Verb, "node", e.Node, "key", e.Key, "request", e.RequestID, "effect", e.Effect, "fault", e.Fault)
+	p.Log.Info("request recorded", "verb", e.Verb, "node", e.Node, "key", e.Key, "request", e.RequestID, "effect", e.Effect, "fault", e.Fault)
 	return nil
 }

@@ -19,7 +19,7 @@ type Metrics struct{ entries *prometheus.CounterVec }
 // NewMetrics registers the metrics.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{entries: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "nvsentinel_csp_plugin_kwok_entries_total", Help: "Entries of the simulated provider's books, by effect.",
+		Name: "nvsentinel_csp_plugin_kwok_entries_total", Help: "Calls recorded by the simulated provider, by effect.",
 	}, []string{"effect"})}
 	r.MustRegister(m.entries)
 	return m

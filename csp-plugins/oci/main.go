@@ -11,7 +11,10 @@ import (
 
 const name = "csp-plugin-oci"
 
-func main() { daemon.Main(name, Default(), build) }
+// purpose is the first sentence of the help.
+const purpose = "csp-plugin-oci is the provider plugin for nodes that are Oracle Cloud Infrastructure instances."
+
+func main() { daemon.Main(name, purpose, Default(), build) }
 
 func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 	provider, err := New(cfg)

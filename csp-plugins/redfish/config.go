@@ -28,8 +28,8 @@ type BMC struct {
 	// CAFile is a PEM file with the authorities of the BMC's certificate; empty are
 	// those of the operating system.
 	CAFile string `toml:"caFile"`
-	// Pin is the SHA-256 of the BMC's certificate in hexadecimal digits. A
-	// certificate with it is believed whoever signed it, and no other is.
+	// Pin is the SHA-256 of the BMC's certificate in hexadecimal digits. Only a
+	// certificate with this digest is accepted, and no signature is verified.
 	Pin string `toml:"pin"`
 	// ServerName is the name in the BMC's certificate; empty is the address.
 	ServerName string `toml:"serverName"`

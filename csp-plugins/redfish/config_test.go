@@ -27,8 +27,8 @@ func TestConfig(t *testing.T) {
 		"bmc[0] is for the same machine":         func(c *Config) { c.BMCs[1].Node = "gpu-1" },
 		"providerID = \"metal://1\"":             func(c *Config) { c.BMCs[0].ProviderID = "metal://1" },
 		"absolute path of a directory":           func(c *Config) { c.Defaults.Credentials = "etc" },
-		`reset has "Nmi"`:                        func(c *Config) { c.BMCs[0].Reset = []string{"Nmi"} },
-		"reset is empty":                         func(c *Config) { c.Defaults.Reset = nil },
+		`resetTypes has "Nmi"`:                   func(c *Config) { c.BMCs[0].Reset = []string{"Nmi"} },
+		"resetTypes is empty":                    func(c *Config) { c.Defaults.Reset = nil },
 		"bmc[0] has the same address":            func(c *Config) { c.BMCs[1].Address = c.BMCs[0].Address },
 		"system = ":                              func(c *Config) { c.BMCs[0].System = "../../Managers/1" },
 		"64 hexadecimal digits":                  func(c *Config) { c.BMCs[0].Pin = "AB:CD" },
@@ -37,8 +37,8 @@ func TestConfig(t *testing.T) {
 		"must be the Node name of the machine":   func(c *Config) { c.BMCs[1].Node = "" },
 		"address and skipUUIDCheck are":          func(c *Config) { c.Defaults.SkipUUIDCheck = true },
 		"system, pin and serverName are":         func(c *Config) { c.Defaults.System = "1" },
-		"checkEvery":                             func(c *Config) { c.CheckEvery = 0 },
-		"checksAtOnce":                           func(c *Config) { c.ChecksAtOnce = 1000 },
+		"checkInterval":                          func(c *Config) { c.CheckEvery = 0 },
+		"maxConcurrentChecks":                    func(c *Config) { c.ChecksAtOnce = 1000 },
 	} {
 		c := valid()
 		change(&c)

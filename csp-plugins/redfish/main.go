@@ -11,7 +11,10 @@ import (
 
 const name = "csp-plugin-redfish"
 
-func main() { daemon.Main(name, Default(), build) }
+// purpose is the first sentence of the help.
+const purpose = "csp-plugin-redfish is the provider plugin for bare-metal nodes with BMCs that support Redfish."
+
+func main() { daemon.Main(name, purpose, Default(), build) }
 
 func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 	return bmc.Serve(d, name, cfg.Config, cfg.Entries(), New(cfg, d.Clock))

@@ -115,7 +115,7 @@ func (w *world) start(t *testing.T) grpc.ClientConnInterface {
 	w.write(t, "config.toml", w.config.String())
 	socket := "unix://" + filepath.Join(w.dir, "s")
 	w.cmd = exec.Command(os.Args[0], "--config", filepath.Join(w.dir, "config.toml"), "--kubeconfig", w.cluster.AdminKubeconfig(), "--metrics-address", "off",
-		"--listen", socket, "--plaintext", "--admit-anyone", "--namespace", w.namespace)
+		"--listen", socket, "--plaintext", "--allow-unauthenticated", "--namespace", w.namespace)
 	w.cmd.Env = append(os.Environ(), asPlugin+"=1")
 	w.cmd.Stdout, w.cmd.Stderr = &w.said, &w.said
 	if err := testkit.StartChild(w.cmd); err != nil {

@@ -65,9 +65,9 @@ func choose(w target, state schemas.PowerState, offered []schemas.ResetType) ([]
 	}
 	advice := ""
 	if slices.Contains(offered, schemas.ForceOffResetType) && !slices.ContainsFunc(ways, func(way string) bool { return slices.Contains(offered, schemas.ResetType(way)) }) {
-		advice = ". The machine supports only power off and power on, which can fail in between: reset it through csp-plugins/ipmi, whose power cycle is a single request"
+		advice = ". The machine supports only power off and power on, which can fail in between: reset it through csp-plugin-ipmi, whose power cycle is a single request"
 	}
-	return nil, status.Errorf(codes.FailedPrecondition, "the machine supports the reset types %s, and the plugin is configured for %s (reset in its [[bmc]])%s", texts(offered), texts(wanted), advice)
+	return nil, status.Errorf(codes.FailedPrecondition, "the machine supports the reset types %s, and the plugin is configured for %s (resetTypes in its [[bmc]])%s", texts(offered), texts(wanted), advice)
 }
 
 func texts(types []schemas.ResetType) string {

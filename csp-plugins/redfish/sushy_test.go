@@ -160,7 +160,7 @@ func TestSushyTools(t *testing.T) {
 	e := emulate(t, w)
 	a, b := w.namespace+"-a", w.namespace+"-b"
 	for _, extra := range []struct{ node, lines string }{
-		{w.namespace + "-cycle", "system = \"" + spare + "\"\nreset = [\"PowerCycle\"]"},
+		{w.namespace + "-cycle", "system = \"" + spare + "\"\nresetTypes = [\"PowerCycle\"]"},
 		{w.namespace + "-unknown", "system = \"11111111-1111-1111-1111-111111111111\""},
 	} {
 		w.bmc(t, extra.node, e.proxy, extra.lines+"\nskipUUIDCheck = true")

@@ -223,6 +223,7 @@ func Decode(doc []byte) (Record, error) {
 	}
 	r := Record(p)
 	r.Event.Extra, r.Status.Extra, r.Extra = x.Take(inEvent), x.Take(inStatus), x.OrNil()
+	r.Status.Remediation.renameFormer()
 	return r, nil
 }
 

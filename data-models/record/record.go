@@ -200,7 +200,7 @@ const (
 	OutcomeCovered   Outcome = "Covered"
 	OutcomeCanceled  Outcome = "Cancelled"
 	// OutcomeNeedsHuman ends in remediation-failed with a reason a person can act on.
-	OutcomeNeedsHuman Outcome = "NeedsHuman"
+	OutcomeNeedsHuman Outcome = "ManualInterventionRequired"
 )
 
 // Attempt is one repair object of a slot, from its stamped name to its end.

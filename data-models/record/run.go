@@ -53,11 +53,11 @@ func (e Event) Runs() (run, before string) {
 	return run, before
 }
 
-// Lemon means that the machine needed too many repairs within the window of `[lemon]`, or its Node has the lemon label, and
-// `keep = true` prevents a further repair. The node stays in quarantine, and no recovery of a monitor ends the
+// Lemon means that the machine needed too many repairs within the window of `[repeatOffender]`, or its Node has the repeat offender label, and
+// `requireManualIntervention = true` prevents a further repair. The node stays in quarantine, and no recovery of a monitor ends the
 // session. Action: find the cause or replace the machine, then run `nvsentinel release <node>`. Remove the label
-// `dgxc.nvidia.com/nvsentinel-lemon` if the repairs must not count.
-const Lemon = "Lemon"
+// `dgxc.nvidia.com/nvsentinel-repeat-offender` if the repairs must not count.
+const Lemon = "RepeatOffender"
 
 // KeptLemon says whether a record keeps its session for a person.
 func KeptLemon(s Status) bool {

@@ -60,29 +60,29 @@ const (
 	// NoAnswer: no HTTP answer came, for example because the connection was refused or reset or the request timed
 	// out. The exporter sends the same request again after a growing pause, without end. Action: check that the
 	// receiver runs and that `endpoint` in `[exporter.sink]`, the network and `HTTPS_PROXY` lead to it.
-	NoAnswer Reason = "NoAnswer"
+	NoAnswer Reason = "NoResponse"
 	// ReceiverFailed: the receiver answered with 408, 425 or a 5xx status. The exporter sends the same request
 	// again after a growing pause, or after the time in `Retry-After`. Action: repair the receiver. If it answers
-	// so to an event that it cannot read, add the status to `poisonStatus`, so that such an event becomes a dead
+	// so to an event that it cannot read, add the status to `deadLetterStatusCodes`, so that such an event becomes a dead
 	// letter.
 	ReceiverFailed Reason = "ReceiverFailed"
 	// TooManyRequests: the receiver answered with 429. Every request waits for the time in `Retry-After` (at most
 	// `maxRetryAfter`), and then the same events are sent again. Action: raise the limit of the receiver, or lower
 	// `workers` or `rateLimit` in `[exporter.backfill]`.
 	TooManyRequests Reason = "TooManyRequests"
-	// EventRefused: the receiver answered a request of one event with a status of `poisonStatus` (400, 413 and 422
+	// EventRefused: the receiver answered a request of one event with a status of `deadLetterStatusCodes` (400, 413 and 422
 	// by default). The event becomes a dead letter and the next one is sent. Action: read the answer in the table
 	// `dead_letters` (source `event-exporter`) and correct the receiver. The exporter does not send a dead letter
 	// again.
 	EventRefused Reason = "EventRefused"
-	// BatchRefused: the receiver refused a request of several events with a status of `poisonStatus`, or one of
+	// BatchRefused: the receiver refused a request of several events with a status of `deadLetterStatusCodes`, or one of
 	// the events cannot be encoded. The exporter sends smaller requests until it finds the event at fault, which
 	// then becomes a dead letter. Action: none.
 	BatchRefused Reason = "BatchRefused"
 	// Unencodable: an event cannot be encoded as a CloudEvent, so it is not sent and becomes a dead letter.
 	// Action: find the id of the record in the table `dead_letters` (source `event-exporter`) and report it as a
 	// defect.
-	Unencodable Reason = "Unencodable"
+	Unencodable Reason = "EncodingFailed"
 	// NoCredentials: no token or client certificate is available, because the token endpoint or the files of the
 	// credentials failed. Nothing is sent for a while, the exporter is not ready, and no event becomes a dead
 	// letter. Action: check `tokenURL` and `secretFile` in `[exporter.oidc]`, `tokenFile`, `certFile` and

@@ -59,7 +59,7 @@ func main() {
 // options make the server speak TLS and know its caller.
 func (s settings) options() (o plugin.Options, _ error) {
 	if !plugin.Local(s.listen) && (s.cert == "" || s.caller == "") {
-		return o, errors.New("over a network --tls-cert-file, --tls-key-file and --caller are needed: whoever can call can reboot machines")
+		return o, errors.New("over a network, --tls-cert-file, --tls-key-file and --caller are required, because every caller can reboot machines")
 	}
 	if s.cert != "" {
 		o.TLS = &plugin.TLS{CertFile: s.cert, KeyFile: s.key}

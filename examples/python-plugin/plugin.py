@@ -175,7 +175,7 @@ def parse():
     options = flags.parse_args()
     if not local(options.listen) and not (options.tls_cert_file and options.caller):
         sys.exit(
-            "over a network --tls-cert-file, --tls-key-file and --caller are needed: whoever can call can reboot machines"
+            "over a network, --tls-cert-file, --tls-key-file and --caller are required, because every caller can reboot machines"
         )
     return options
 

@@ -129,7 +129,7 @@ func TestValidate(t *testing.T) {
 	minus, over := -1, 101
 	for want, l := range map[string]budget.Limit{
 		"budgets[0].name is empty":     {Nodes: new(int)},
-		"budgets[0] limits nothing":    {Name: "x"},
+		"budgets[0] has no limit":      {Name: "x"},
 		"budgets[0].percentage is 101": {Name: "x", Percentage: &over},
 		"budgets[0].nodes is -1":       {Name: "x", Nodes: &minus},
 		"budgets[0].duration is -1s":   {Name: "x", Nodes: new(int), Duration: -time.Second},
@@ -153,12 +153,12 @@ func TestARefusalNamesWhoHoldsThePlaces(t *testing.T) {
 	}
 	limits := []budget.Limit{{Name: "b", Nodes: new(3)}}
 	d := budget.NewLedger(limits, nodes...).Admit([]budget.Candidate{{Name: "gpu-5"}}, time.Now())
-	want := "budget b: 9 nodes are in quarantine, 3 allowed; held by gpu-0, gpu-1, gpu-2, gpu-3, gpu-4, gpu-6, gpu-7, gpu-8 and 1 more"
+	want := "budget b: 9 nodes are in quarantine, 3 allowed, used by gpu-0, gpu-1, gpu-2, gpu-3, gpu-4, gpu-6, gpu-7, gpu-8 and 1 more"
 	if got := d.Refused["gpu-5"]; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	d = budget.NewLedger(limits, nodes[1:]...).Admit([]budget.Candidate{{Name: "gpu-5"}}, time.Now())
-	want = "budget b: 8 nodes are in quarantine, 3 allowed; held by gpu-0, gpu-1, gpu-2, gpu-3, gpu-4, gpu-6, gpu-7, gpu-8"
+	want = "budget b: 8 nodes are in quarantine, 3 allowed, used by gpu-0, gpu-1, gpu-2, gpu-3, gpu-4, gpu-6, gpu-7, gpu-8"
 	if got := d.Refused["gpu-5"]; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -110,13 +110,13 @@ type Judgement struct {
 
 // Reasons to leave records unjudged.
 const (
-	// WaitNodeMissing: the node of the fault has no Node object, so the fault has no verdict yet. Action: none.
-	WaitNodeMissing = "NodeMissing"
+	// WaitNodeMissing: the node of the fault has no Node object, so the fault has no decision yet. Action: none.
+	WaitNodeMissing = "NodeNotFound"
 	// WaitMachineUnsure: the record names no machine and is older than the Node, so it is not known whether the
-	// fault is of the present machine, and it has no verdict yet. Action: inspect the node, and cordon it if in
+	// fault is of the present machine, and it has no decision yet. Action: inspect the node, and cordon it if in
 	// doubt (`kubectl cordon <node>`). A recovery of the check ends the wait.
-	WaitMachineUnsure = "MachineUndecidable"
-	// WaitRule: no rule set matches the fault and one of them could not be evaluated, so the fault has no verdict
+	WaitMachineUnsure = "MachineUnknown"
+	// WaitRule: no rule set matches the fault and one of them could not be evaluated, so the fault has no decision
 	// and is evaluated again every minute. Action: correct the rule set that the Event names.
 	WaitRule = "RuleNotEvaluated"
 	// WaitRepair: the repair of the node is a repair chain run that has not succeeded, so no recovery of a monitor
@@ -125,14 +125,14 @@ const (
 	WaitRepair = "RepairUnfinished"
 	// WaitLemon: the node has needed repeated repairs and is kept in quarantine, so no recovery of a monitor
 	// counts. Action: find out why the machine fails again and again, then run `nvsentinel release <node>`.
-	WaitLemon = "LemonKept"
+	WaitLemon = "RepeatOffenderKept"
 	// WaitUnknown: the store cannot confirm that the faults of the quarantine session are over, so the node keeps
 	// its marks, and nothing is evicted or repaired. Action: restore the store, or run `nvsentinel release <node>`
 	// when the node is sound.
 	WaitUnknown = "SessionUnknown"
-	// WaitNewer: only a newer version of the suite may change a record of the node, so the record has no verdict
+	// WaitNewer: only a newer version of the suite may change a record of the node, so the record has no decision
 	// and the node is not released meanwhile. Action: complete the upgrade of the suite.
-	WaitNewer = "NewerVersion"
+	WaitNewer = "NewerVersionRequired"
 )
 
 // Judge decides. It is safe to repeat: a judged record is not judged again.

@@ -118,7 +118,7 @@ func (w *world) command(d *datadriven.TestData) string {
 		}
 		rem.Outcome, rem.Reason = record.OutcomeNeedsHuman, record.Lemon
 		if d.HasArg("forgiven") {
-			rem.Reason = "Forgive"
+			rem.Reason = "Forgiven"
 		}
 		r.Status.Remediation = &rem
 		w.records[r.ID] = r

@@ -18,7 +18,7 @@ type Set struct {
 	Enabled bool `toml:"enabled"`
 	// Version is for people.
 	Version string `toml:"version"`
-	// Name stands in verdicts, labels and messages.
+	// Name appears in decisions, labels and messages.
 	Name string `toml:"name"`
 	// Priority: of sets that ask for one taint or label, the highest counts.
 	Priority int `toml:"priority"`

@@ -12,7 +12,9 @@ import (
 // reservedLabels are labels of Nodes by which Kubernetes, the GPU operator and people
 // tell what a node is; reservedPrefixes begin more of them.
 var (
-	reservedLabels   = []string{nodemark.StateLabel, nodemark.LemonLabel, nodemark.ManagedLabel, nodemark.FormerManagedLabel, "nvidia.com/gpu.present"}
+	reservedLabels = []string{
+		nodemark.StateLabel, nodemark.LemonLabel, nodemark.FormerRepeatOffenderLabel, nodemark.ManagedLabel, nodemark.FormerManagedLabel, "nvidia.com/gpu.present",
+	}
 	reservedPrefixes = []string{"node-role.kubernetes.io/", "kubernetes.io/", "topology.kubernetes.io/", "beta.kubernetes.io/"}
 )
 

@@ -107,22 +107,22 @@ func TestBadRulesAreNamed(t *testing.T) {
 	taint := set("taint", 0, "true")
 	taint.Taint = &record.Taint{Key: "k", Effect: "Never"}
 	for want, sets := range map[string][]ruling.Set{
-		`("a").match.all[0].expression`:   {set("a", 0, "event.")},
-		`returns int, not bool`:           {set("a", 0, "event.recommendedAction")},
-		`undefined field 'isfatal'`:       {set("a", 0, `event.agent == "x" && event.isfatal`)},
-		`an event has: version, agent,`:   {set("a", 0, `event.isfatal`)},
-		`undefined field 'kind'`:          {set("a", 0, `event.entitiesImpacted.exists(e, e.kind == "GPU")`)},
-		`no matching overload for '_==_'`: {set("a", 0, `event.isFatal == "true"`)},
-		`taint.key "not a key!"`:          {marked(record.Taint{Key: "not a key!", Effect: "NoSchedule"}, record.Label{Key: "l"})},
-		`taint.value "a b"`:               {marked(record.Taint{Key: "k", Value: "a b", Effect: "NoSchedule"}, record.Label{Key: "l"})},
-		`label.key "a b"`:                 {marked(record.Taint{Key: "k", Effect: "NoSchedule"}, record.Label{Key: "a b"})},
-		`label.value "c d"`:               {marked(record.Taint{Key: "k", Effect: "NoSchedule"}, record.Label{Key: "l", Value: "c d"})},
-		`undeclared reference to 'pod'`:   {set("a", 0, "pod.x")},
-		`name is a duplicate`:             {set("a", 0, "true"), set("a", 0, "true")},
-		`has no rules: set all or any`:    {empty},
-		`asks for nothing`:                {nothing},
-		`kind "Pod" is not HealthEvent`:   {kind},
-		`taint.effect "Never" is not`:     {taint},
+		`("a").match.all[0].expression`:       {set("a", 0, "event.")},
+		`result type is int, must be bool`:    {set("a", 0, "event.recommendedAction")},
+		`undefined field 'isfatal'`:           {set("a", 0, `event.agent == "x" && event.isfatal`)},
+		`fields of an event: version, agent,`: {set("a", 0, `event.isfatal`)},
+		`undefined field 'kind'`:              {set("a", 0, `event.entitiesImpacted.exists(e, e.kind == "GPU")`)},
+		`no matching overload for '_==_'`:     {set("a", 0, `event.isFatal == "true"`)},
+		`taint.key "not a key!"`:              {marked(record.Taint{Key: "not a key!", Effect: "NoSchedule"}, record.Label{Key: "l"})},
+		`taint.value "a b"`:                   {marked(record.Taint{Key: "k", Value: "a b", Effect: "NoSchedule"}, record.Label{Key: "l"})},
+		`label.key "a b"`:                     {marked(record.Taint{Key: "k", Effect: "NoSchedule"}, record.Label{Key: "a b"})},
+		`label.value "c d"`:                   {marked(record.Taint{Key: "k", Effect: "NoSchedule"}, record.Label{Key: "l", Value: "c d"})},
+		`undeclared reference to 'pod'`:       {set("a", 0, "pod.x")},
+		`name is a duplicate`:                 {set("a", 0, "true"), set("a", 0, "true")},
+		`has no rules: set all or any`:        {empty},
+		`has no effect`:                       {nothing},
+		`kind "Pod" is not HealthEvent`:       {kind},
+		`taint.effect "Never" is not`:         {taint},
 	} {
 		_, err := ruling.Compile(sets)
 		if err == nil || !strings.Contains(err.Error(), want) {

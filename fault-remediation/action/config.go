@@ -67,10 +67,10 @@ type Config struct {
 	EquivalenceGroup string `toml:"equivalenceGroup"`
 	// CompleteConditionType is short for a rule on one condition.
 	CompleteConditionType string `toml:"completeConditionType"`
-	// HealthRule says from the object whether the repair succeeded.
+	// HealthRule evaluates from the object whether the remediation succeeded.
 	HealthRule *healthrule.Rule `toml:"healthRule"`
-	// UnknownTimeout is how long an object may stay without a verdict; "0s" is
-	// for ever (manual mode).
+	// UnknownTimeout is the time that an object may stay without a result. "0s"
+	// disables the limit (manual mode).
 	UnknownTimeout *time.Duration `toml:"unknownTimeout" bounds:"at least 0s"`
 	// Attempts bound the objects that are created for one machine.
 	Attempts *Attempts `toml:"attempts"`

@@ -148,7 +148,7 @@ func TestCompile(t *testing.T) {
 		"namespaced, nowhere":    {doc: valid + "scope = 'Namespaced'", want: "namespace: is required"},
 		"scope of another world": {doc: valid + "scope = 'Galaxy'", want: `scope: "Galaxy"`},
 		"no rule":                {doc: strings.Replace(valid, "completeConditionType = \"Done\"", "", 1), want: "healthRule or completeConditionType is required"},
-		"two rules":              {doc: valid + "healthRule = {alwaysHealthy = {}}", want: "both given"},
+		"two rules":              {doc: valid + "healthRule = {alwaysHealthy = {}}", want: "mutually exclusive, set one"},
 		"broken rule":            {doc: strings.Replace(valid, "completeConditionType = \"Done\"", "healthRule = {}", 1), want: "exactly one of"},
 		"two templates":          {doc: valid + "templateFileName = 'x'", want: "template and templateFileName are mutually exclusive,"},
 		"no such file":           {doc: withoutTemplate() + "templateFileName = 'x.yaml'", want: "reading x.yaml"},

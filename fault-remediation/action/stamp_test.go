@@ -158,7 +158,7 @@ func TestObjectName(t *testing.T) {
 func TestNextStep(t *testing.T) {
 	for _, name := range []record.Action{record.ActionContactSupport, record.ActionRunFieldDiag, record.ActionRunDCGMEUD, record.ActionUnknown, "SWAP_DISK"} {
 		got := action.NextStep(name, "node-1")
-		if !strings.HasPrefix(got, string(name)+" needs a person: ") || !strings.Contains(got, "node-1") {
+		if !strings.HasPrefix(got, string(name)+" requires manual intervention: ") || !strings.Contains(got, "node-1") {
 			t.Errorf("NextStep(%s) = %q", name, got)
 		}
 	}

@@ -33,6 +33,8 @@ const (
 type LemonMark struct {
 	Label bool
 	Note  string
+	// Former: it is under a former name, and has to be written again.
+	Former bool
 }
 
 // Message says of a mark what an Event tells.

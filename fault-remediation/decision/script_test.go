@@ -265,7 +265,7 @@ func (w *world) setObject(d *datadriven.TestData) {
 			o.Health = healthrule.Result{State: healthrule.Unhealthy, Reason: "SucceededCondition", Message: "step validate: MatchedCondition: bad GPU"}
 			o.Escalated, o.Steps = true, []record.RepairStep{{Name: "reboot", State: "Done"}, {Name: "validate", State: "Failed"}}
 		case "misconfigured":
-			o.Health = healthrule.Result{State: healthrule.Unhealthy, Reason: "SucceededCondition", Message: "step validate: StampFailed: map has no entry for key \"boot\""}
+			o.Health = healthrule.Result{State: healthrule.Unhealthy, Reason: "SucceededCondition", Message: "step validate: RenderFailed: map has no entry for key \"boot\""}
 			o.Misconfigured, o.Steps = true, []record.RepairStep{{Name: "reset", State: "Done"}, {Name: "validate", State: "Failed"}}
 		case "unknown":
 			why := "step reset: Lost: the object was deleted"

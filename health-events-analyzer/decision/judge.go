@@ -31,12 +31,12 @@ const (
 	AlreadyPublished Reason = "AlreadyPublished"
 	// TooFew: the window has fewer events, values or bursts than the rule needs, or not its sequence, so no fault
 	// is derived. Action: none.
-	TooFew Reason = "TooFew"
+	TooFew Reason = "BelowThreshold"
 	// KeptStill: an event of `unless` of the rule is in the window, so no fault is derived. Action: none.
-	KeptStill Reason = "KeptStill"
+	KeptStill Reason = "Suppressed"
 	// CausesOver: all events that the rule found are over and the rule has `clear = "sources"`, so no fault is
 	// derived. Action: none.
-	CausesOver Reason = "CausesOver"
+	CausesOver Reason = "SourcesCleared"
 )
 
 // Reasons lists every reason, in a fixed order.

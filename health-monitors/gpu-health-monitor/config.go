@@ -33,7 +33,7 @@ type Config struct {
 	// CallDeadline is that of each call of DCGM.
 	CallDeadline time.Duration `toml:"callDeadline" bounds:"at least 6s" flag:"call-deadline" usage:"Timeout of one DCGM call, after which DCGM counts as hanging. A connection attempt to an absent host engine takes 5s."`
 	// ReconnectPause is that before another connection after one that failed at once.
-	ReconnectPause time.Duration `toml:"reconnectPause" bounds:"at least 1s" flag:"reconnect-pause" usage:"Initial backoff before a new connection to DCGM. It doubles up to 2m while connections fail, because the host engine keeps the watches of every connection."`
+	ReconnectPause time.Duration `toml:"reconnectBackoff" bounds:"at least 1s" flag:"reconnect-backoff" usage:"Initial backoff before a new connection to DCGM. It doubles up to 2m while connections fail, because the host engine keeps the watches of every connection."`
 	// SettleTime is for how long what shows a fault has to have recent samples before the
 	// fault can end.
 	SettleTime time.Duration `toml:"settleTime" bounds:"at least 0s" flag:"settle-time" usage:"Time during which every poll over one connection must have recent samples of the fields that indicate a fault before the fault can recover."`
@@ -51,14 +51,14 @@ type Config struct {
 	MetadataPath string `toml:"metadataPath" flag:"metadata-path" usage:"Path of the GPU metadata file of the node."`
 }
 
-// Check is what an operator says of one check; what is empty stays as it is.
+// Check overrides the settings of one check. An empty key keeps the built-in value.
 type Check struct {
 	// Strategy of the check's events: PROCESS or PERSIST_ONLY.
 	Strategy string `toml:"processingStrategy" bounds:"PROCESS, PERSIST_ONLY"`
-	// Raise and Clear are [k, n]: in k of the last n looks.
+	// Raise and Clear are [k, n]: in k of the last n polls.
 	Raise []int `toml:"raise"`
 	Clear []int `toml:"clear"`
-	// For is how long every look has to show it, besides Raise.
+	// For is how long every poll must show the fault, in addition to Raise.
 	For *time.Duration `toml:"for" bounds:"at least 0s"`
 }
 

@@ -17,7 +17,7 @@ func TestValidate(t *testing.T) {
 		"dcgm-addr":                       func(c *Config) { c.Address = "" },
 		"poll-interval":                   func(c *Config) { c.PollInterval = time.Millisecond },
 		"call-deadline":                   func(c *Config) { c.CallDeadline = time.Second },
-		"reconnect-pause":                 func(c *Config) { c.ReconnectPause = 0 },
+		"reconnect-backoff":               func(c *Config) { c.ReconnectPause = 0 },
 		"settle-time":                     func(c *Config) { c.SettleTime = -1 },
 		"escalation-threshold":            func(c *Config) { c.EscalateAfter = -1 },
 		"outbox-mib":                      func(c *Config) { c.OutboxMiB = 0 },

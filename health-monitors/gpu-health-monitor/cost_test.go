@@ -27,7 +27,7 @@ func TestWhatItCosts(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	n := newNode(t, 8, "--poll-interval=1s", "--settle-time=1s", "--reconnect-pause=1s")
+	n := newNode(t, 8, "--poll-interval=1s", "--settle-time=1s", "--reconnect-backoff=1s")
 	n.program = program
 	n.start()
 	n.quiet(3)

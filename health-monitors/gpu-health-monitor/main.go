@@ -14,12 +14,15 @@ import (
 	"github.com/nvidia/nvsentinel/internal/daemon"
 )
 
+// purpose is the first sentence of the help.
+const purpose = "gpu-health-monitor reports GPU faults that DCGM detects on a node, and their recovery."
+
 func main() {
 	if len(os.Args) == 2 && os.Args[1] == WorkerArgument {
 		talk()
 		return
 	}
-	daemon.Main(check.Agent, Default, build)
+	daemon.Main(check.Agent, purpose, Default, build)
 }
 
 // talk is the process that talks to DCGM.

@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 			talk()
 			return
 		}
-		daemon.Main(check.Agent, impatient{Default}, func(ctx context.Context, d *daemon.Daemon, cfg impatient) error {
+		daemon.Main(check.Agent, purpose, impatient{Default}, func(ctx context.Context, d *daemon.Daemon, cfg impatient) error {
 			return build(ctx, d, cfg.Config)
 		})
 	}
@@ -136,7 +136,7 @@ func (n *node) start() {
 		"--config=" + filepath.Join(n.dir, "config.toml"),
 		"--node-name=n1", "--boot-id-path=" + filepath.Join(n.dir, "boot_id"), "--state-dir=" + filepath.Join(n.dir, "state"),
 		"--platform-connector-socket=" + n.connector.Target(), "--metadata-path=" + filepath.Join(n.dir, "gpu_metadata.json"),
-		"--metrics-address=127.0.0.1:0", "--poll-interval=20ms", "--settle-time=0s", "--reconnect-pause=50ms", "--call-deadline=10s",
+		"--metrics-address=127.0.0.1:0", "--poll-interval=20ms", "--settle-time=0s", "--reconnect-backoff=50ms", "--call-deadline=10s",
 	}, n.args...)
 	program := n.program
 	if program == "" {

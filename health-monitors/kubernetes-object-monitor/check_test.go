@@ -179,7 +179,7 @@ func TestPoliciesThatTenantsCouldUseAreNamed(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, out, problems := checked(t, nodes, "--policy-config-path", file)
-			if strings.Contains(out, "warning: whoever may write") != c.warned || problems != "" {
+			if strings.Contains(out, "warning: accounts that can write") != c.warned || problems != "" {
 				t.Errorf("want a warning: %v\n%s%s", c.warned, out, problems)
 			}
 		})

@@ -23,9 +23,12 @@ import (
 // the policies that the Event names.
 const refusedReason = "PoliciesRefused"
 
+// purpose is the first sentence of the help.
+const purpose = "kubernetes-object-monitor evaluates CEL policies against Kubernetes objects and reports matches as health events."
+
 // Controller is what nvsentinel-controller runs.
 func Controller() daemon.Controller {
-	c := daemon.NewController(machine.Agent, defaultConfig, build)
+	c := daemon.NewController(machine.Agent, purpose, defaultConfig, build)
 	c.Commands = map[string]func(args []string) int{
 		"check": func(args []string) int {
 			return runCheck(args, streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, clock.RealClock{}.Now())

@@ -34,7 +34,7 @@ type Config struct {
 	// RequireReady holds the version back until DCGM was Ready once.
 	RequireReady bool `toml:"requireDCGMReadyForBootstrap" flag:"require-dcgm-ready-for-bootstrap" usage:"If true, sets the label of the DCGM version only when the DCGM Pod is Ready. The label then stays for as long as the Pod exists."`
 	// Grace is how long something must be missing.
-	Grace time.Duration `toml:"grace" bounds:"at least 1m" flag:"grace" usage:"Time that a Pod must be absent, or a device count reduced, before the labels change. It bridges the replacement of a Pod."`
+	Grace time.Duration `toml:"gracePeriod" bounds:"at least 1m" flag:"grace-period" usage:"Time that a Pod must be absent, or a device count reduced, before the labels change. It bridges the replacement of a Pod."`
 	// ClassesFile has the classes of devices; they are read once.
 	ClassesFile string `toml:"expectedDeviceCountsConfigFile" flag:"expected-device-counts-config-file" usage:"TOML file with the classes of devices to count. Empty uses the built-in classes."`
 	// Workers is how many nodes are worked on at once.

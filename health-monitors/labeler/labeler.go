@@ -14,8 +14,11 @@ import (
 
 const name = "labeler"
 
+// purpose is the first sentence of the help.
+const purpose = "labeler labels nodes with the DCGM version, driver installation, Kata support and device counts."
+
 // Controller is what nvsentinel-controller runs.
-func Controller() daemon.Controller { return daemon.NewController(name, defaultConfig, build) }
+func Controller() daemon.Controller { return daemon.NewController(name, purpose, defaultConfig, build) }
 
 func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 	policy, err := cfg.policy()

@@ -343,15 +343,15 @@ func TestBadConfigurationSaysWhat(t *testing.T) {
 		t.Errorf("the default: %v", err)
 	}
 	for want, change := range map[string]func(*Config){
-		"grace (--grace) is 1s: must be at least 1m": func(c *Config) { c.Grace = time.Second },
-		"dcgmAppLabel (--dcgm-app-label) is empty":   func(c *Config) { c.DCGMApp = "" },
-		`driverAppLabel (--driver-app-label) "a/b"`:  func(c *Config) { c.DriverApp = "a/b" },
-		`kataLabel (--kata-label) "a b"`:             func(c *Config) { c.KataLabel = "a b" },
-		`(--assume-dcgm-version) "4" is not like`:    func(c *Config) { c.AssumeDCGM = "4" },
-		"podNamespaces (--pod-namespaces) has 0":     func(c *Config) { c.PodNamespaces = nil },
-		`podNamespaces (--pod-namespaces) has ""`:    func(c *Config) { c.PodNamespaces = []string{""} },
-		"each once": func(c *Config) { c.PodNamespaces = []string{"a", "a"} },
-		"want 1 to 16": func(c *Config) {
+		"gracePeriod (--grace-period) is 1s: must be at least 1m": func(c *Config) { c.Grace = time.Second },
+		"dcgmAppLabel (--dcgm-app-label) is empty":                func(c *Config) { c.DCGMApp = "" },
+		`driverAppLabel (--driver-app-label) "a/b"`:               func(c *Config) { c.DriverApp = "a/b" },
+		`kataLabel (--kata-label) "a b"`:                          func(c *Config) { c.KataLabel = "a b" },
+		`(--assume-dcgm-version) "4" is not a version`:            func(c *Config) { c.AssumeDCGM = "4" },
+		"podNamespaces (--pod-namespaces) has 0":                  func(c *Config) { c.PodNamespaces = nil },
+		`podNamespaces (--pod-namespaces) has ""`:                 func(c *Config) { c.PodNamespaces = []string{""} },
+		"each of them once":                                       func(c *Config) { c.PodNamespaces = []string{"a", "a"} },
+		"set 1 to 16": func(c *Config) {
 			c.PodNamespaces = strings.Split("a b c d e f g h i j k l m n o p q", " ")
 		},
 		"workers (--workers) is 0":       func(c *Config) { c.Workers = 0 },

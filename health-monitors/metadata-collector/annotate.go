@@ -176,7 +176,7 @@ func (k *Kubelet) Close() error { return k.conn.Close() }
 
 // PodMetrics of the annotator.
 type PodMetrics struct {
-	// Annotated counts annotations that were written or taken away, Failures rounds
+	// Annotated counts annotations that were set or removed, Failures reconciliations
 	// that failed.
 	Annotated, Failures prometheus.Counter
 }
@@ -185,10 +185,10 @@ type PodMetrics struct {
 func NewPodMetrics(r prometheus.Registerer) *PodMetrics {
 	m := &PodMetrics{
 		Annotated: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "nvsentinel_metadata_collector_pod_annotation_updates_total", Help: "Annotations of pods' GPUs that were written or taken away.",
+			Name: "nvsentinel_metadata_collector_pod_annotation_updates_total", Help: "GPU annotations of Pods that were set or removed.",
 		}),
 		Failures: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "nvsentinel_metadata_collector_pod_annotation_failures_total", Help: "Rounds in which pods could not be annotated with their GPUs.",
+			Name: "nvsentinel_metadata_collector_pod_annotation_failures_total", Help: "Reconciliations that could not annotate Pods with their GPUs.",
 		}),
 	}
 	r.MustRegister(m.Annotated, m.Failures)

@@ -167,9 +167,9 @@ func (c *Collector) write(d inventory.Document) error {
 type Metrics struct {
 	// Writes counts written files, by reason.
 	Writes *prometheus.CounterVec
-	// Failures counts looks that failed.
+	// Failures counts collections that failed.
 	Failures prometheus.Counter
-	// GPUs is how many the file has.
+	// GPUs is the number of GPUs in the file.
 	GPUs prometheus.Gauge
 }
 
@@ -177,10 +177,10 @@ type Metrics struct {
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		Writes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "nvsentinel_metadata_collector_file_writes_total", Help: "Times that the GPU metadata file was written, by reason.",
+			Name: "nvsentinel_metadata_collector_file_writes_total", Help: "Writes of the GPU metadata file, by reason.",
 		}, []string{"reason"}),
 		Failures: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "nvsentinel_metadata_collector_collection_failures_total", Help: "Looks at the GPUs that failed and left the file as it was.",
+			Name: "nvsentinel_metadata_collector_collection_failures_total", Help: "Collections of GPU metadata that failed and left the file unchanged.",
 		}),
 		GPUs: prometheus.NewGauge(prometheus.GaugeOpts{Name: "nvsentinel_metadata_collector_gpus", Help: "GPUs in the metadata file."}),
 	}

@@ -233,7 +233,7 @@ func TestADriverThatFails(t *testing.T) {
 	n.put("sim", "driver 570.1\n"+first+"\n")
 	_, written := n.look()
 	n.clock.Step(n.Refresh)
-	for text, want := range map[string]string{"fail 9\n": "initializing the driver library: error 9", "": "initialising"} {
+	for text, want := range map[string]string{"fail 9\n": "initializing the driver library: error 9", "": "initializing"} {
 		if text == "" {
 			t.Setenv("NVML_SIM", n.path("none"))
 		}

@@ -26,15 +26,15 @@ type Config struct {
 	DriverPath string `toml:"driverPath" flag:"driver-path" usage:"Directory in which the driver publishes its version and GPUs. A change there triggers a query at once."`
 	// BootIDPath holds the id of the running boot.
 	BootIDPath string `toml:"bootIDPath" bounds:"not empty" flag:"boot-id-path" usage:"File with the ID of the current boot."`
-	// Interval and Refresh are times between looks.
-	Interval time.Duration `toml:"interval" bounds:"at least 1s" flag:"interval" usage:"Interval between two reads of the driver directory, and between two attempts after a failure."`
-	Refresh  time.Duration `toml:"refresh" bounds:"at least interval" enforced:"Validate" flag:"refresh" usage:"Maximum time between two queries to the driver. It bounds the delay until a lost NVLink is in the file."`
+	// Interval and Refresh are times between polls.
+	Interval time.Duration `toml:"pollInterval" bounds:"at least 1s" flag:"poll-interval" usage:"Interval between two reads of the driver directory, and between two attempts after a failure."`
+	Refresh  time.Duration `toml:"refreshInterval" bounds:"at least pollInterval" enforced:"Validate" flag:"refresh-interval" usage:"Maximum time between two queries to the driver. It bounds the delay until a lost NVLink is in the file."`
 	// Socket is the kubelet's.
 	Socket string `toml:"podResourcesSocket" flag:"pod-resources-socket" usage:"Path of the kubelet PodResources socket, used to annotate Pods with their GPUs. Empty annotates no Pods."`
 	// Kube is how to reach the API server.
 	Kube kube.Config `toml:"kube"`
-	// Deadline bounds a question.
-	Deadline time.Duration `toml:"deadline" bounds:"at least 1s" flag:"deadline" usage:"Timeout of one query to the driver."`
+	// Deadline bounds a query.
+	Deadline time.Duration `toml:"queryTimeout" bounds:"at least 1s" flag:"query-timeout" usage:"Timeout of one query to the driver."`
 }
 
 // Default is the configuration of a node without special wishes.
@@ -52,7 +52,7 @@ var Default = Config{
 func (c Config) Validate() error {
 	problems := []error{config.CheckBounds(c), c.Kube.Validate()}
 	if c.Refresh < c.Interval {
-		problems = append(problems, fmt.Errorf("refresh (--refresh) is %s, set it to at least the interval, %s", c.Refresh, c.Interval))
+		problems = append(problems, fmt.Errorf("refreshInterval (--refresh-interval) is %s, set it to at least pollInterval, %s", c.Refresh, c.Interval))
 	}
 	return errors.Join(problems...)
 }

@@ -16,11 +16,14 @@ import (
 	"github.com/nvidia/nvsentinel/internal/kube"
 )
 
+// purpose is the first sentence of the help.
+const purpose = "metadata-collector writes the GPU metadata file of a node and annotates Pods with their GPUs."
+
 func main() {
 	if len(os.Args) == 3 && os.Args[1] == nvml.Argument {
 		os.Exit(nvml.Main(os.Args[2], os.Stdout, os.Stderr))
 	}
-	daemon.Main(Name, Default, build)
+	daemon.Main(Name, purpose, Default, build)
 }
 
 func build(_ context.Context, d *daemon.Daemon, cfg Config) error {

@@ -28,15 +28,15 @@ type Config struct {
 	// Include and Exclude choose cards by name.
 	Include string `toml:"includeDevices" flag:"include-devices" usage:"Regular expression of the network cards to monitor, regardless of their routes. Empty monitors all cards without a default route."`
 	Exclude string `toml:"excludeDevices" flag:"exclude-devices" usage:"Regular expression of the network cards to ignore. Empty ignores none."`
-	// Interval is the time from look to look.
-	Interval time.Duration `toml:"interval" bounds:"at least 100ms" flag:"interval" usage:"Interval between two polls."`
-	// Looks and Persist say when a state is believed.
-	Looks   int           `toml:"looks" bounds:"at least 1" flag:"looks" usage:"Number of consecutive polls with the same result before a state is accepted."`
+	// Interval is the time between two polls.
+	Interval time.Duration `toml:"pollInterval" bounds:"at least 100ms" flag:"poll-interval" usage:"Interval between two polls."`
+	// Looks and Persist define when a state is accepted.
+	Looks   int           `toml:"consecutivePolls" bounds:"at least 1" flag:"consecutive-polls" usage:"Number of consecutive polls with the same result before a state is accepted."`
 	Persist time.Duration `toml:"persistTime" bounds:"at least 0s" flag:"persist-time" usage:"Time that a link must be down, or a card missing, before a fault is reported."`
 	// Steady says when a fault of state is over.
 	Steady time.Duration `toml:"steadyTime" bounds:"at least 0s" flag:"steady-time" usage:"Time that a link or card must be healthy before the recovery is reported."`
 	// Reload is for updates of the driver.
-	Reload time.Duration `toml:"reloadTime" bounds:"at least 0s" flag:"reload-time" usage:"Time that all cards of a driver may be missing at once while the driver reloads."`
+	Reload time.Duration `toml:"driverReloadTimeout" bounds:"at least 0s" flag:"driver-reload-timeout" usage:"Time that all cards of a driver may be missing at once while the driver reloads."`
 	// Settle is for links that come up.
 	Settle time.Duration `toml:"settleTime" bounds:"at least 0s" flag:"settle-time" usage:"Time after the first poll of a boot, or after a driver returns, during which no link or card faults are reported."`
 	// Quiet is for counters.
@@ -51,16 +51,16 @@ type Counter struct {
 	Code string `toml:"code"`
 	// Counter is the name of its file.
 	Counter string `toml:"counter"`
-	// More than Over within Window is a fault; a Window of zero is the time since
-	// the first look of the boot.
-	Over   uint64        `toml:"over"`
+	// Over is the threshold: a higher growth within Window is a fault. With a Window of 0,
+	// the growth since the first poll of the boot counts.
+	Over   uint64        `toml:"threshold"`
 	Window time.Duration `toml:"window" bounds:"at least 0s"`
 	// Fatal makes the fault fatal.
 	Fatal bool `toml:"fatal"`
 	// Action is the recommended one: NONE by default, REPLACE_VM if fatal.
 	Action string `toml:"action"`
-	// Off takes a built-in rule away.
-	Off bool `toml:"off"`
+	// Off disables the built-in rule of the same code.
+	Off bool `toml:"disabled"`
 }
 
 // Default is the configuration of a node without special wishes.

@@ -10,7 +10,10 @@ import (
 	"github.com/nvidia/nvsentinel/internal/daemon"
 )
 
-func main() { daemon.Main(Agent, Default, build) }
+// purpose is the first sentence of the help.
+const purpose = "nic-health-monitor reports lost links, missing cards and error counters of network cards on a node, and their recovery."
+
+func main() { daemon.Main(Agent, purpose, Default, build) }
 
 func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 	policy, err := cfg.Policy()

@@ -91,7 +91,7 @@ func (p *process) start(env ...string) {
 	p.cmd, p.out, p.done = exec.Command(path,
 		"--node-name=n1", "--sysfs-root="+filepath.Join(p.dir, "sys"), "--routes-path="+filepath.Join(p.dir, "net"),
 		"--boot-id-path="+filepath.Join(p.dir, "boot_id"), "--state-dir="+filepath.Join(p.dir, "state"),
-		"--platform-connector-socket="+p.connector.Target(), "--interval=100ms", "--looks=2", "--persist-time=100ms", "--steady-time=100ms",
+		"--platform-connector-socket="+p.connector.Target(), "--poll-interval=100ms", "--consecutive-polls=2", "--persist-time=100ms", "--steady-time=100ms",
 		"--settle-time=0s", "--metrics-address=127.0.0.1:0"), &bytes.Buffer{}, make(chan error, 1)
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stderr = p.out
@@ -232,7 +232,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{}, "node-name"},
 		{[]string{"--node-name=n1", "--processingStrategy=never"}, "PERSIST_ONLY"},
 		{[]string{"--node-name=n1", "--exclude-devices=("}, "exclude-devices"},
-		{[]string{"--node-name=n1", "--interval=1ms", "--looks=0", "--outbox-mib=0"}, "interval"},
+		{[]string{"--node-name=n1", "--poll-interval=1ms", "--consecutive-polls=0", "--outbox-mib=0"}, "pollInterval"},
 		{[]string{"--node-name=n1", "--steady-time=-1s"}, "steady-time"},
 	} {
 		out, err := exec.Command(path, append([]string{"-check-config"}, c.args...)...).CombinedOutput()

@@ -43,11 +43,11 @@ type Config struct {
 	// UserLines accepts XID lines that programs wrote into the kernel log.
 	UserLines bool `toml:"acceptUserLines" flag:"accept-user-lines" usage:"If true, accepts matching lines that user-space programs wrote to the kernel log. For tests only."`
 	// CataloguePath is a file of codes and patterns merged over the built-in ones.
-	CataloguePath string `toml:"catalogue" flag:"catalogue" usage:"TOML file with XIDs, SXIDs and patterns that override or extend the built-in catalog. Empty uses the built-in catalog only."`
+	CataloguePath string `toml:"catalog" flag:"catalog" usage:"TOML file with XIDs, SXIDs and patterns that override or extend the built-in catalog. Empty uses the built-in catalog only."`
 	// SysfsRoot is where names of network cards, and the PCI addresses of GPUs, are looked up.
 	SysfsRoot string `toml:"sysfsRoot" flag:"sysfs-root" usage:"Path at which sysfs is mounted, used to look up the names of network cards and the PCI addresses of GPUs. Empty disables the lookup."`
-	// Cancellations say which XID clears others on its device; without the key
-	// DefaultCancellations hold, with an empty list none do.
+	// Cancellations define which XID clears others on its device. Without the key,
+	// DefaultCancellations apply. With an empty list, none do.
 	Cancellations []Cancellation `toml:"cancellations"`
 }
 
@@ -89,7 +89,7 @@ func (c Config) Validate() error {
 			"set kmsg (kernel ring buffer) or journal (systemd journal), and remove logKernelOnly (--log-kernel-only)"))
 	}
 	if _, err := catalogue.Load(c.CataloguePath); err != nil {
-		problems = append(problems, fmt.Errorf("catalogue (--catalogue): %w", err))
+		problems = append(problems, fmt.Errorf("catalog (--catalog): %w", err))
 	}
 	return errors.Join(append(problems, c.checkCancellations()...)...)
 }

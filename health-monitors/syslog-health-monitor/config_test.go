@@ -72,11 +72,11 @@ func TestALogFileIsRefused(t *testing.T) {
 }
 
 func TestTheCatalogueIsReadWithTheConfiguration(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "catalogue.toml")
+	path := filepath.Join(t.TempDir(), "catalog.toml")
 	if err := os.WriteFile(path, []byte("[[xid]]\ncode = 179\naction = \"RESTART_BM\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := load(t, "catalogue = '"+path+"'\n")
+	c, err := load(t, "catalog = '"+path+"'\n")
 	policy, problem := c.Policy()
 	if err != nil || problem != nil || !policy.Catalogue.XIDs[179].Fatal {
 		t.Errorf("errors %v, %v; row %+v", err, problem, policy.Catalogue.XIDs[179])
@@ -84,10 +84,10 @@ func TestTheCatalogueIsReadWithTheConfiguration(t *testing.T) {
 	if err := os.WriteFile(path, []byte("[[xid]]\ncode = 179\naction = \"REBOOT\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := load(t, "catalogue = '"+path+"'\n"); err == nil || !strings.Contains(err.Error(), path+": line 3 (key \"action\")") {
+	if _, err := load(t, "catalog = '"+path+"'\n"); err == nil || !strings.Contains(err.Error(), path+": line 3 (key \"action\")") {
 		t.Errorf("error %v", err)
 	}
-	if _, err := load(t, "catalogue = '/does/not/exist'\n"); err == nil {
+	if _, err := load(t, "catalog = '/does/not/exist'\n"); err == nil {
 		t.Error("a missing file is no error")
 	}
 }

@@ -11,7 +11,10 @@ import (
 	"github.com/nvidia/nvsentinel/internal/daemon"
 )
 
-func main() { daemon.Main(Agent, Default, build) }
+// purpose is the first sentence of the help.
+const purpose = "syslog-health-monitor reports GPU faults found in the kernel log of a node, and their recovery after a reboot."
+
+func main() { daemon.Main(Agent, purpose, Default, build) }
 
 func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 	policy, err := cfg.Policy()

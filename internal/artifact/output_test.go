@@ -35,7 +35,7 @@ func TestRead(t *testing.T) {
 		t.Errorf("%+v, %v", after, err)
 	}
 	for path, problem := range map[string]string{
-		".status.missing": "not found", ".status.list[*].name": "more than one", ".status.huge": "more than 16384 bytes", ".status[": "parsing",
+		".status.missing": "not found", ".status.list[*].name": "more than one", ".status.huge": "exceed 16384 bytes", ".status[": "parsing",
 	} {
 		if _, err := artifact.Read(live, map[string]string{"x": path}, by, nil, start); err == nil || !strings.Contains(err.Error(), problem) || !strings.Contains(err.Error(), "output x at "+path) {
 			t.Errorf("%s: %v", path, err)

@@ -26,10 +26,10 @@ import (
 
 const (
 	// Name of the ConfigMap in the suite's namespace.
-	Name = "nvsentinel-brake"
+	Name = "nvsentinel-pause"
 	// Key of its data. The brake is on while the ConfigMap exists and this is not
 	// Off: a misspelt value stops more, not less.
-	Key = "brake"
+	Key = "pause"
 	// Off is the one value that lets the brake go.
 	Off = "off"
 	// ReasonKey of its data says why, for people.
@@ -47,8 +47,8 @@ const (
 // safe for concurrent use.
 type Brake struct {
 	namespace string
-	informer  cache.SharedIndexInformer
-	factory   informers.SharedInformerFactory
+	informers [2]cache.SharedIndexInformer // of Name, and of FormerName
+	factories [2]informers.SharedInformerFactory
 	log       *slog.Logger
 	client    kubernetes.Interface
 	clock     clock.PassiveClock
@@ -64,17 +64,17 @@ type Brake struct {
 func Start(d *daemon.Daemon, client kubernetes.Interface, namespace string) *Brake {
 	b := New(client, namespace, d.Log)
 	d.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "nvsentinel_paused", Help: "1 while the emergency brake keeps this process from cordons, evictions, repair objects and signals.",
+		Name: "nvsentinel_paused", Help: "1 while the emergency stop pauses the cordons, evictions, maintenance objects, and reboot and replace requests of this process, otherwise 0.",
 	}, func() float64 {
 		if _, on := b.On(); on {
 			return 1
 		}
 		return 0
 	}))
-	d.Go("brake", b.Run)
-	d.Ready("brake", func() (bool, string) {
+	d.Go("pause", b.Run)
+	d.Ready("pause", func() (bool, string) {
 		why, _ := b.On()
-		return b.informer.HasSynced(), why
+		return !b.Unread(), why
 	})
 	return b
 }
@@ -84,14 +84,15 @@ func New(client kubernetes.Interface, namespace string, log *slog.Logger) *Brake
 	if namespace == "" {
 		namespace = DefaultNamespace
 	}
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace),
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, Name).String()
-		}))
-	return &Brake{
-		namespace: namespace, factory: factory, informer: factory.Core().V1().ConfigMaps().Informer(), log: log,
-		client: client, clock: clock.RealClock{}, changes: make(chan change, queued),
+	b := &Brake{namespace: namespace, log: log, client: client, clock: clock.RealClock{}, changes: make(chan change, queued)}
+	for i, name := range []string{Name, FormerName} {
+		b.factories[i] = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace),
+			informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+				o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+			}))
+		b.informers[i] = b.factories[i].Core().V1().ConfigMaps().Informer()
 	}
+	return b
 }
 
 // queued are the changes whose Events wait to be written; what comes beside
@@ -100,16 +101,18 @@ const queued = 16
 
 // Run watches until ctx ends.
 func (b *Brake) Run(ctx context.Context) error {
-	_, err := b.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(now any) { b.switched(now, false); b.changed() },
-		UpdateFunc: func(_, now any) { b.switched(now, false); b.changed() },
-		DeleteFunc: func(last any) { b.switched(last, true); b.changed() },
-	})
-	if err != nil {
-		return err
+	for i, informer := range b.informers {
+		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(now any) { b.switched(now, false); b.changed() },
+			UpdateFunc: func(_, now any) { b.switched(now, false); b.changed() },
+			DeleteFunc: func(last any) { b.switched(last, true); b.changed() },
+		})
+		if err != nil {
+			return err
+		}
+		b.factories[i].Start(ctx.Done())
 	}
-	b.factory.Start(ctx.Done())
-	if cache.WaitForCacheSync(ctx.Done(), b.informer.HasSynced) {
+	if cache.WaitForCacheSync(ctx.Done(), b.informers[0].HasSynced, b.informers[1].HasSynced) {
 		b.changed() // what had to wait for the first reading goes on
 	}
 	for {
@@ -117,7 +120,9 @@ func (b *Brake) Run(ctx context.Context) error {
 		case c := <-b.changes:
 			b.tell(ctx, b.client, c)
 		case <-ctx.Done():
-			kube.AwaitStop(b.factory.Shutdown)
+			for _, factory := range b.factories {
+				kube.AwaitStop(factory.Shutdown)
+			}
 			return nil
 		}
 	}
@@ -134,10 +139,11 @@ func (b *Brake) switched(object any, gone bool) {
 	if !ok {
 		return
 	}
-	c := change{object: m, state: StateOf(m), gone: gone}
-	if gone {
-		c.state = State{}
+	decides := b.decides()
+	if !gone && decides != nil && decides.Name != m.Name {
+		return // a ConfigMap of the former name beside the present one says nothing
 	}
+	c := change{object: m, state: StateOf(decides), gone: gone}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if c.state.On == b.on {
@@ -168,7 +174,21 @@ func (b *Brake) changed() {
 
 // Unread says that nobody knows yet whether the brake is on: it counts as on, and
 // nothing should be written about it.
-func (b *Brake) Unread() bool { return b != nil && !b.informer.HasSynced() }
+func (b *Brake) Unread() bool {
+	return b != nil && (!b.informers[0].HasSynced() || !b.informers[1].HasSynced())
+}
+
+// decides is the ConfigMap that says how the brake stands; nil is none. The one of the
+// former name counts where there is none of the present name.
+func (b *Brake) decides() *corev1.ConfigMap {
+	for i, name := range []string{Name, FormerName} {
+		object, _, err := b.informers[i].GetStore().GetByKey(b.namespace + "/" + name)
+		if m, ok := object.(*corev1.ConfigMap); ok && err == nil {
+			return m
+		}
+	}
+	return nil
+}
 
 // Wait is when work that the brake stops should be looked at again.
 func (b *Brake) Wait() time.Duration {
@@ -183,22 +203,15 @@ func (b *Brake) On() (why string, on bool) {
 	if b == nil {
 		return "", false
 	}
-	if !b.informer.HasSynced() {
+	if b.Unread() {
 		return "the emergency stop is not read yet (ConfigMap " + b.namespace + "/" + Name + ")", true
 	}
-	object, exists, err := b.informer.GetStore().GetByKey(b.namespace + "/" + Name)
-	if err != nil || !exists {
-		return "", false
-	}
-	brake, ok := object.(*corev1.ConfigMap)
-	if !ok {
-		return "", false
-	}
-	state := StateOf(brake)
+	m := b.decides()
+	state := StateOf(m)
 	if !state.On {
 		return "", false
 	}
-	return "the emergency stop is on (ConfigMap " + b.namespace + "/" + Name + ")" + state.said(), true
+	return "the emergency stop is on (ConfigMap " + b.namespace + "/" + m.Name + ")" + state.said(), true
 }
 
 // OnChange calls notify whenever the brake has changed; it must not block.
@@ -211,10 +224,10 @@ func (b *Brake) OnChange(notify func()) {
 // Reasons of the Events about the ConfigMap.
 const (
 	// EventOn: the emergency stop is on, so nothing is cordoned, evicted or remediated. Action: remove the cause, then
-	// run `nvsentinel brake off`.
-	EventOn = "EmergencyBrakeOn"
+	// run `nvsentinel resume`.
+	EventOn = "NVSentinelPaused"
 	// EventOff: the emergency stop is off and all services act again. Action: none.
-	EventOff = "EmergencyBrakeOff"
+	EventOff = "NVSentinelResumed"
 )
 
 // change is one switching of the brake, of which one Event is made.
@@ -256,7 +269,7 @@ func (c change) event(now time.Time) *corev1.Event {
 		message += c.state.said()
 	}
 	return &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.object.Namespace, Name: Name + "." + string(c.object.UID) + "." + version},
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.object.Namespace, Name: c.object.Name + "." + string(c.object.UID) + "." + version},
 		InvolvedObject: corev1.ObjectReference{
 			Kind: "ConfigMap", APIVersion: "v1", Namespace: c.object.Namespace, Name: c.object.Name, UID: c.object.UID, ResourceVersion: c.object.ResourceVersion,
 		},

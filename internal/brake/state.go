@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
 const (
@@ -36,11 +37,15 @@ func StateOf(m *corev1.ConfigMap) State {
 	if m == nil {
 		return State{}
 	}
-	s := State{On: m.Data[Key] != Off, Reason: m.Data[ReasonKey], Since: m.CreationTimestamp.UTC()}
+	key := Key
+	if _, ok := m.Data[Key]; !ok && m.Data[FormerKey] != "" {
+		key = FormerKey
+	}
+	s := State{On: m.Data[key] != Off, Reason: m.Data[ReasonKey], Since: m.CreationTimestamp.UTC()}
 	// Who said by and who switched may be two: then by is of an earlier switch.
 	for _, entry := range m.ManagedFields {
 		owned := dataOf(entry)
-		if !owned[Key] {
+		if !owned[key] {
 			continue
 		}
 		if s.By = entry.Manager; owned[ByKey] && m.Data[ByKey] != "" {
@@ -76,7 +81,7 @@ func dataOf(entry metav1.ManagedFieldsEntry) map[string]bool {
 	}
 	for key := range fields.Data {
 		if len(key) > 2 {
-			keys[key[2:]] = true // "f:brake"
+			keys[key[2:]] = true // "f:pause"
 		}
 	}
 	return keys
@@ -84,39 +89,48 @@ func dataOf(entry metav1.ManagedFieldsEntry) map[string]bool {
 
 // Read asks the API server how the brake stands.
 func Read(ctx context.Context, client kubernetes.Interface, namespace string) (State, error) {
-	m, err := client.CoreV1().ConfigMaps(namespace).Get(ctx, Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return State{}, nil
+	for _, name := range []string{Name, FormerName} {
+		m, err := client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err == nil {
+			return StateOf(m), nil
+		}
+		if !apierrors.IsNotFound(err) {
+			return State{}, fmt.Errorf("reading the emergency stop: %w", err)
+		}
 	}
-	if err != nil {
-		return State{}, fmt.Errorf("reading the emergency stop: %w", err)
-	}
-	return StateOf(m), nil
+	return State{}, nil
 }
 
 // Set switches the brake. Since is the API server's to say. A brake that was
-// never on needs no ConfigMap to be off.
+// never on needs no ConfigMap to be off. A ConfigMap of the former name is switched
+// too: it decides where there is no other, and for processes of the former version.
 func Set(ctx context.Context, client kubernetes.Interface, namespace string, s State) error {
-	data := map[string]any{Key: "on", ByKey: s.By, ReasonKey: s.Reason}
+	for _, at := range [][2]string{{Name, Key}, {FormerName, FormerKey}} {
+		if err := set(ctx, client.CoreV1().ConfigMaps(namespace), at[0], at[1], s); err != nil {
+			return fmt.Errorf("setting the emergency stop (ConfigMap %s/%s): %w", namespace, at[0], err)
+		}
+	}
+	return nil
+}
+
+// set switches in one ConfigMap. Only the one of the present name is created, by a
+// brake that goes on.
+func set(ctx context.Context, maps corev1client.ConfigMapInterface, name, key string, s State) error {
+	data := map[string]string{key: "on", ByKey: s.By, ReasonKey: s.Reason}
 	if !s.On {
-		data[Key] = Off
+		data[key] = Off
 	}
 	patch, err := json.Marshal(map[string]any{"data": data})
 	if err != nil {
 		return err
 	}
-	maps := client.CoreV1().ConfigMaps(namespace)
-	_, err = maps.Patch(ctx, Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: manager})
-	if apierrors.IsNotFound(err) && s.On {
-		_, err = maps.Create(ctx, &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: Name}, Data: map[string]string{Key: "on", ByKey: s.By, ReasonKey: s.Reason},
-		}, metav1.CreateOptions{FieldManager: manager})
-	}
-	if apierrors.IsNotFound(err) && !s.On {
+	_, err = maps.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: manager})
+	switch {
+	case !apierrors.IsNotFound(err):
+		return err //nolint:wrapcheck // Set says what was being done
+	case !s.On || name != Name:
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("setting the emergency stop (ConfigMap %s/%s): %w", namespace, Name, err)
-	}
-	return nil
+	_, err = maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}, metav1.CreateOptions{FieldManager: manager})
+	return err //nolint:wrapcheck // Set says what was being done
 }

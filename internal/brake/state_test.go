@@ -41,10 +41,10 @@ func TestWhoSwitched(t *testing.T) {
 	expect(brake.State{})
 	set(brake.State{By: "ann"}) // never on
 	expect(brake.State{})
-	on := brake.State{On: true, By: "ann", Reason: "wrong catalogue"}
+	on := brake.State{On: true, By: "ann", Reason: "wrong catalog"}
 	set(on)
 	expect(on)
-	off := brake.State{By: "bob", Reason: "catalogue mended"}
+	off := brake.State{By: "bob", Reason: "catalog fixed"}
 	set(off)
 	expect(off)
 	by := func(patch string) {
@@ -54,7 +54,7 @@ func TestWhoSwitched(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	by(`{"data":{"brake":"on","reason":null}}`)
+	by(`{"data":{"pause":"on","reason":null}}`)
 	expect(brake.State{On: true, By: "kubectl-patch"})
 	set(off)
 	expect(off)
@@ -88,33 +88,38 @@ func TestOneEventForAChange(t *testing.T) {
 			t.Errorf("events %q, want %q", got, want)
 		}
 	}
-	if err := brake.Set(t.Context(), client, namespace, brake.State{On: true, By: "ann", Reason: "wrong catalogue"}); err != nil {
+	if err := brake.Set(t.Context(), client, namespace, brake.State{On: true, By: "ann", Reason: "wrong catalog"}); err != nil {
 		t.Fatal(err)
 	}
-	const on = "Warning EmergencyBrakeOn: The emergency stop is on: cordons, evictions, remediations and signals are paused, recoveries and releases continue"
-	events(on + ", switched by ann: wrong catalogue")
+	const on = "Warning NVSentinelPaused: The emergency stop is on: cordons, evictions, remediations and signals are paused, recoveries and releases continue"
+	events(on + ", set by ann: wrong catalog")
 	watching(t, client, namespace)
 	if err := brake.Set(t.Context(), client, namespace, brake.State{By: "bob"}); err != nil {
 		t.Fatal(err)
 	}
-	const off = "Normal EmergencyBrakeOff: The emergency stop is off, pending work continues"
-	events(off+", switched by bob", on)
-	m, err := client.CoreV1().ConfigMaps(namespace).Patch(t.Context(), brake.Name, types.MergePatchType, []byte(`{"data":{"brake":"on"}}`), metav1.PatchOptions{FieldManager: "kubectl-patch"})
+	const off = "Normal NVSentinelResumed: The emergency stop is off, pending work continues"
+	events(off+", set by bob", on)
+	m, err := client.CoreV1().ConfigMaps(namespace).Patch(t.Context(), brake.Name, types.MergePatchType, []byte(`{"data":{"pause":"on"}}`), metav1.PatchOptions{FieldManager: "kubectl-patch"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	events(off, on+", switched by ann", on+", switched by kubectl-patch")
+	events(off, on+", set by ann", on+", set by kubectl-patch")
 	if err := client.CoreV1().ConfigMaps(namespace).Delete(t.Context(), m.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	events(off, off, on+", switched by ann", on+", switched by kubectl-patch")
+	events(off, off, on+", set by ann", on+", set by kubectl-patch")
 }
 
 // watching runs a service's brake until the test ends, and waits until it has
 // read.
 func watching(t *testing.T, client kubernetes.Interface, namespace string) {
 	t.Helper()
-	b := brake.New(client, namespace, slog.New(slog.DiscardHandler))
+	run(t, brake.New(client, namespace, slog.New(slog.DiscardHandler)))
+}
+
+// run has a brake watch until the test ends, and waits until it has read.
+func run(t *testing.T, b *brake.Brake) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- b.Run(ctx) }()

@@ -39,7 +39,7 @@ func former(target any, lookup func(name string) (string, bool)) error {
 }
 
 // instead is what to use instead of a key that no field has, or empty. typo says that the
-// key is nearly one that is there.
+// key is nearly one that is there, or was one before the first release.
 func instead(target any, key []string) (hint string, typo bool) {
 	if f, ok := target.(Former); ok {
 		if now := f.FormerKeys()[key[0]]; now != "" {
@@ -47,6 +47,9 @@ func instead(target any, key []string) (hint string, typo bool) {
 		}
 	}
 	t := reflect.TypeOf(target)
+	if now := renamed[key[len(key)-1]]; slices.Contains(beside(t, key), now) {
+		return "it was renamed to " + now, true
+	}
 	if now := present(t, key); now != "" {
 		return "it is spelled " + now + " now", false
 	}

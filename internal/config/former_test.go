@@ -18,6 +18,7 @@ type spelt struct {
 	Table part             `toml:"failureHandling"`
 	List  []part           `toml:"ruleSets"`
 	Named map[string]*part `toml:"named"`
+	Polls int              `toml:"consecutivePolls"`
 }
 
 // Block is embedded.
@@ -61,6 +62,10 @@ func TestKeysInAnotherSpelling(t *testing.T) {
 		{name: "as the flag", text: "[failureHandling]\nkube-api-qps = 5\n", says: []string{`"failureHandling.kube-api-qps": it is spelled qps now`}},
 		{name: "in YAML", file: "c.yaml", text: "single-host: a\n", says: []string{`c.yaml: unknown key "single-host": it is spelled singleHost now`}},
 		{name: "removed", text: "[datastore]\nhost = 'h'\n", says: []string{`unknown key "datastore": it was removed: use store`, "convert-config"}},
+		{name: "renamed", text: "looks = 3\n[failureHandling]\nlooks = 3\n", says: []string{
+			`line 1: unknown key "looks": it was renamed to consecutivePolls`, `unknown key "failureHandling.looks"`,
+		}, not: `"failureHandling.looks": it was`},
+		{name: "renamed alone", text: "looks = 3\n", says: []string{"it was renamed to consecutivePolls"}, not: "convert-config"},
 		{name: "a typo", text: "singelHost = 'a'\n", says: []string{`unknown key "singelHost": did you mean singleHost?`}, not: "convert-config"},
 		{name: "a typo below a name", text: "[named.x]\nmaxLga = '1s'\n", says: []string{`unknown key "named.x.maxLga": did you mean maxLag?`}, not: "convert-config"},
 		{name: "a typo of an embedded key", text: "dryRum = true\n", says: []string{`unknown key "dryRum": did you mean dryRun?`}, not: "convert-config"},

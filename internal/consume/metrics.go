@@ -17,7 +17,7 @@ const (
 	resultIgnored = "ignored" // a delivery without a key
 )
 
-// Metrics of one loop. Counters are written by the loop, gauges are read from
+// Metrics of one loop. The loop increments the counters. The gauges are read from
 // it at the time of a scrape. A nil *Metrics counts nothing.
 type Metrics struct {
 	handled  *prometheus.CounterVec
@@ -39,12 +39,12 @@ type gauges struct {
 	queue, unsettled, oldest, stuck, aside, careful float64
 }
 
-// Names of a loop's metrics. Two are given whole, since some services have the earlier
-// NVSentinel's names there.
+// Names of the metrics of a loop. Two are complete names, because some services use names of
+// the earlier NVSentinel there.
 type Names struct {
-	// Namespace begins the names of the others, for example nvsentinel_fault_quarantine.
+	// Namespace is the prefix of the other names, for example nvsentinel_fault_quarantine.
 	Namespace string
-	// Handling is the name of the histogram of handlings, Depth that of the queue's depth.
+	// Handling is the name of the histogram of handlings, Depth that of the queue depth.
 	Handling, Depth string
 }
 
@@ -55,24 +55,24 @@ func NewMetrics(registerer prometheus.Registerer, names Names) *Metrics {
 	}
 	m := &Metrics{
 		handled: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: names.Namespace, Name: "keys_handled_total", Help: "Keys handled, by what the handler answered.",
+			Namespace: names.Namespace, Name: "keys_handled_total", Help: "Keys of the work queue that were handled, by outcome.",
 		}, []string{"outcome"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: names.Namespace, Name: "source_failures_total", Help: "Failures of the backlog, the feed, a source or a commit.",
+			Namespace: names.Namespace, Name: "source_failures_total", Help: "Failures to read the backlog, the change feed or another source, or to store a checkpoint, by source.",
 		}, []string{"source"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: names.Handling, Help: "Time of one handling.",
+			Name: names.Handling, Help: "Duration of the handling of one key in seconds.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
 		}),
 		commits: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: names.Namespace, Name: "checkpoints_total", Help: "Feed positions stored.",
+			Namespace: names.Namespace, Name: "checkpoints_total", Help: "Checkpoints of the change feed that were stored.",
 		}),
-		queue:     gauge(names.Depth, "Keys waiting to be handled."),
-		unsettled: gauge(names.Namespace+"_unsettled_deliveries", "Deliveries of the feed that are not settled; of one key at most two count."),
-		oldest:    gauge(names.Namespace+"_oldest_unsettled_seconds", "Age of the oldest work that is not settled."),
-		stuck:     gauge(names.Namespace+"_stuck", "1 while work is held for longer than it should be."),
-		aside:     gauge(names.Namespace+"_dead_lettered_records", "Records that killed the process and are passed over until a person puts them back."),
-		careful:   gauge(names.Namespace+"_crash_loop_isolation", "1 while one thing is done at a time because the process died early again and again."),
+		queue:     gauge(names.Depth, "Keys that wait in the work queue."),
+		unsettled: gauge(names.Namespace+"_unsettled_deliveries", "Deliveries of the change feed that are not settled. At most two deliveries of a key are counted."),
+		oldest:    gauge(names.Namespace+"_oldest_unsettled_seconds", "Age of the oldest unsettled work in seconds."),
+		stuck:     gauge(names.Namespace+"_stuck", "1 while work is held, or an input cannot be read, for longer than the limit, otherwise 0."),
+		aside:     gauge(names.Namespace+"_dead_lettered_records", "Records that crashed the process and are skipped until an operator retries them."),
+		careful:   gauge(names.Namespace+"_crash_loop_isolation", "1 while the service handles one item at a time after repeated early crashes, otherwise 0."),
 	}
 	registerer.MustRegister(m)
 	return m
@@ -110,7 +110,7 @@ func (m *Metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.handled, m.failures, m.duration, m.commits}
 }
 
-// attach names the running loop; nil when it has ended.
+// attach sets the running loop, or nil when it has ended.
 func (m *Metrics) attach(l stater) {
 	if m == nil {
 		return
@@ -142,7 +142,7 @@ func (m *Metrics) committed() {
 	}
 }
 
-// Ready tells whether the loop keeps up, and what holds it. A loop that has
+// Ready reports whether the loop keeps up, and the cause if it does not. A loop that has
 // not started is a standby, which is ready; one that reads its backlog is not.
 func (l *Loop[R]) Ready() (ok bool, detail string) {
 	l.mu.Lock()
@@ -194,7 +194,7 @@ func (l *Loop[R]) longest(now time.Time) (what string, longest hold, found bool)
 	return what, longest, found
 }
 
-// title names a key for people.
+// title returns a key as text.
 func title(key string) string {
 	if key == keyless {
 		return "a delivery without a key"
@@ -202,7 +202,7 @@ func title(key string) string {
 	return "key " + key
 }
 
-// state is what the gauges show.
+// state returns the values of the gauges.
 func (l *Loop[R]) state() gauges {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -29,7 +29,7 @@ func TestRefusedWatches(t *testing.T) {
 	}
 	r.note("*v1.Lease", forbidden)
 	r.note(raw.GroupVersionKind().String(), apierrors.NewUnauthorized("expired"))
-	if why := r.Why(); !strings.Contains(why, "Lease cannot be watched") || !strings.Contains(why, "no right; Thing cannot be watched") || !strings.HasSuffix(why, "expired") {
+	if why := r.Why(); !strings.Contains(why, "Lease cannot be watched") || !strings.Contains(why, "no right, Thing cannot be watched") || !strings.HasSuffix(why, "expired") {
 		t.Errorf("it says %q", why)
 	}
 	clock.SetTime(clock.Now().Add(time.Minute))

@@ -260,7 +260,7 @@ func NewSkips(events *eventrecorder.Recorder, log *slog.Logger, r prometheus.Reg
 }
 
 var undecodable = prometheus.NewDesc("nvsentinel_undecodable_objects",
-	"Objects that the API server has accepted and this service cannot decode, by kind: they are left out, the others are served.", []string{"kind"}, nil)
+	"Objects that the API server accepted and this service cannot decode, by kind. They are skipped, and the others are processed.", []string{"kind"}, nil)
 
 // Describe implements prometheus.Collector.
 func (s *Skips) Describe(out chan<- *prometheus.Desc) { out <- undecodable }

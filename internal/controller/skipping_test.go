@@ -205,8 +205,8 @@ func TestUndecodableObjectsAreLeftOutOfLists(t *testing.T) {
 			t.Errorf("%s: reading the object itself: %v, want an error that is not NotFound", spec, err)
 		}
 	}
-	want := fmt.Sprintf("# HELP nvsentinel_undecodable_objects Objects that the API server has accepted and this service cannot decode, by kind: "+
-		"they are left out, the others are served.\n# TYPE nvsentinel_undecodable_objects gauge\nnvsentinel_undecodable_objects{kind=%q} %d\n", "Widget", len(undecodables))
+	want := fmt.Sprintf("# HELP nvsentinel_undecodable_objects Objects that the API server accepted and this service cannot decode, by kind. "+
+		"They are skipped, and the others are processed.\n# TYPE nvsentinel_undecodable_objects gauge\nnvsentinel_undecodable_objects{kind=%q} %d\n", "Widget", len(undecodables))
 	if err := testutil.GatherAndCompare(s.metrics, bytes.NewBufferString(want), "nvsentinel_undecodable_objects"); err != nil {
 		t.Error(err)
 	}

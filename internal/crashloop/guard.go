@@ -93,7 +93,7 @@ func (g *Guard) Begin(ctx context.Context, m Memory, c clock.Clock, log *slog.Lo
 			past.Suspect, past.Deaths, past.KeyDeaths = poison, before.Deaths, before.KeyDeaths+1
 		} else {
 			log.Error("record dead-lettered and skipped, it crashed the process at each isolated attempt",
-				"record", poison.Record, "key", poison.Key, "deaths", PoisonDeaths)
+				"record", poison.Record, "key", poison.Key, "crashes", PoisonDeaths)
 		}
 	}
 	if err := m.Save(ctx, past); err != nil {
@@ -106,7 +106,7 @@ func (g *Guard) Begin(ctx context.Context, m Memory, c clock.Clock, log *slog.Lo
 	g.isolates.Store(past.Isolates())
 	if past.Isolates() {
 		log.Warn("crash loop detected, isolation mode enabled: items are handled one at a time",
-			"deaths", past.Starts-1, "suspect", past.Suspect.Key, "record", past.Suspect.Record, "for", StableAfter)
+			"crashes", past.Starts-1, "suspect", past.Suspect.Key, "record", past.Suspect.Record, "for", StableAfter)
 	}
 }
 

@@ -21,17 +21,19 @@ type Controller struct {
 	// argument of a controller that runs alone. May be nil.
 	Commands map[string]func(args []string) int
 
-	alone  func(ctx context.Context, in invocation) int
-	flags  func(in invocation) (*flag.FlagSet, error)
-	beside func(in invocation) (member, int)
+	purpose string // the first sentence of its help
+	alone   func(ctx context.Context, in invocation) int
+	flags   func(in invocation) (*flag.FlagSet, error)
+	beside  func(in invocation) (member, int)
 }
 
-// NewController is a service as Main has it: its configuration over the defaults def, and
-// what build wires.
-func NewController[C any](name string, def C, build func(ctx context.Context, d *Daemon, cfg C) error) Controller {
+// NewController is a service as Main has it: the first sentence of its help, its
+// configuration over the defaults def, and what build wires.
+func NewController[C any](name, purpose string, def C, build func(ctx context.Context, d *Daemon, cfg C) error) Controller {
 	return Controller{
-		Name:  name,
-		alone: func(ctx context.Context, in invocation) int { return start(ctx, in, def, build) },
+		Name:    name,
+		purpose: purpose,
+		alone:   func(ctx context.Context, in invocation) int { return start(ctx, in, def, build) },
 		flags: func(in invocation) (*flag.FlagSet, error) {
 			flags, cfg := flag.NewFlagSet(in.name, flag.ContinueOnError), def
 			_, err := config.Bind(flags, &cfg)
@@ -67,13 +69,13 @@ func Controllers(program string, table ...Controller) {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", program, err)
 		os.Exit(exitUsage)
 	case len(chosen) > 1:
-		runProcess(program, args, func(ctx context.Context, in invocation) int { return startSeveral(ctx, in, chosen) })
+		runProcess(program, purposeOf(program)+".", args, func(ctx context.Context, in invocation) int { return startSeveral(ctx, in, chosen) })
 	}
 	one := chosen[0]
 	if len(args) > 0 && one.Commands[args[0]] != nil {
 		os.Exit(one.Commands[args[0]](args[1:]))
 	}
-	runProcess(one.Name, args, one.alone)
+	runProcess(one.Name, one.purpose, args, one.alone)
 }
 
 // errVersion asks for the version, which is that of all controllers.
@@ -157,9 +159,14 @@ func names(table []Controller) string {
 	return strings.Join(out, ", ")
 }
 
+// purposeOf says what the program is.
+func purposeOf(program string) string {
+	return program + " runs one or more controllers of the control plane in one process"
+}
+
 // usage is the help of the program without a controller.
 func usage(program string, table []Controller) string {
-	return fmt.Sprintf(`%[1]s runs one or more controllers of the control plane in one process: %[2]s.
+	return fmt.Sprintf(`%[5]s: %[2]s.
 
   %[1]s --controllers=%[3]s [flags of %[3]s]
   %[1]s --controllers=%[3]s --help
@@ -168,5 +175,5 @@ func usage(program string, table []Controller) string {
 With several controllers, prefix each flag with the name of its controller and a dot. Flags of
 the process have no prefix: --metrics-address, --log-level, --log-format, --check-config,
 --version.
-`, program, names(table), table[0].Name, table[min(1, len(table)-1)].Name)
+`, program, names(table), table[0].Name, table[min(1, len(table)-1)].Name, purposeOf(program))
 }

@@ -11,7 +11,7 @@ import (
 func controllersOf(build func(ctx context.Context, d *Daemon, cfg settings) error, names ...string) []Controller {
 	var table []Controller
 	for _, name := range names {
-		table = append(table, NewController(name, settings{}, build))
+		table = append(table, NewController(name, name+" is a test.", settings{}, build))
 	}
 	return table
 }
@@ -34,7 +34,7 @@ func TestControllersAreChosen(t *testing.T) {
 		{"help", "controller --help", nil, "flag: help requested"},
 		{"empty", "controller --controllers=", nil, "--controllers is empty: name one or more of drainer, janitor, labeler"},
 		{"without a value", "controller --controllers", nil, "--controllers is empty"},
-		{"unknown", "controller --controllers=drainer,jnitor", nil, `there is no controller "jnitor"; known are drainer, janitor, labeler`},
+		{"unknown", "controller --controllers=drainer,jnitor", nil, `unknown controller "jnitor", known controllers are drainer, janitor, labeler`},
 		{"an empty name", "controller --controllers=drainer,,janitor", nil, "--controllers=drainer,,janitor has an empty name between its commas"},
 		{"a name twice", "controller --controllers=drainer,janitor,drainer", nil, "--controllers names drainer twice"},
 		{"the flag twice", "controller --controllers=drainer --controllers=janitor", nil, "--controllers is given more than once"},

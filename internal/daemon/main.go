@@ -88,6 +88,7 @@ func addressesOf(o options, cfg any) (first, second string) {
 // invocation is one command line with the streams it speaks to.
 type invocation struct {
 	name           string
+	purpose        string // the first sentence of the help
 	args           []string
 	stdout, stderr io.Writer
 	lookup         func(name string) (string, bool)
@@ -102,18 +103,19 @@ type invocation struct {
 
 // Main is the whole of a service's main function: it reads flags and the
 // configuration over the defaults def, runs what build wires until a signal, a
-// failed task or the end of all tasks, and exits.
-func Main[C any](name string, def C, build func(ctx context.Context, d *Daemon, cfg C) error) {
-	runProcess(name, os.Args[1:], func(ctx context.Context, in invocation) int { return start(ctx, in, def, build) })
+// failed task or the end of all tasks, and exits. purpose is the first sentence of
+// the help: it says what the program is.
+func Main[C any](name, purpose string, def C, build func(ctx context.Context, d *Daemon, cfg C) error) {
+	runProcess(name, purpose, os.Args[1:], func(ctx context.Context, in invocation) int { return start(ctx, in, def, build) })
 }
 
 // runProcess runs a service as this process, and exits.
-func runProcess(name string, args []string, start func(ctx context.Context, in invocation) int) {
+func runProcess(name, purpose string, args []string, start func(ctx context.Context, in invocation) int) {
 	ctx, release := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	// After the first signal the default handling is back: a second one kills.
 	context.AfterFunc(ctx, release)
 	limitMemory()
-	in := invocation{name: name, args: args, stdout: os.Stdout, stderr: os.Stderr, lookup: os.LookupEnv}
+	in := invocation{name: name, purpose: purpose, args: args, stdout: os.Stdout, stderr: os.Stderr, lookup: os.LookupEnv}
 	in.logging = klog.SetSlogLogger // client-go logs there
 	in.grow = growHeap
 	os.Exit(start(ctx, in))
@@ -213,7 +215,7 @@ func configure[C any](in invocation, all any, opts *basics, cfg *C) (code int, d
 	if err != nil {
 		return fail(err)
 	}
-	flags.Usage = func() { config.PrintUsage(flags) }
+	flags.Usage = func() { in.help(flags) }
 	if err := flags.Parse(in.args); errors.Is(err, flag.ErrHelp) {
 		return exitStopped, true
 	} else if err != nil {
@@ -237,6 +239,14 @@ func configure[C any](in invocation, all any, opts *basics, cfg *C) (code int, d
 		in.check(*cfg)
 	}
 	return exitStopped, opts.CheckConfig
+}
+
+// help prints what the program is, and its flags.
+func (in invocation) help(flags *flag.FlagSet) {
+	if in.purpose != "" {
+		fmt.Fprintf(in.stderr, "%s\n\n", in.purpose)
+	}
+	config.PrintUsage(flags)
 }
 
 // check says of a valid configuration what a start would warn of.
@@ -280,7 +290,7 @@ func Version() string {
 func newRegistry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "nvsentinel_build_info", Help: "Always 1; the label tells the version of the build.",
+		Name: "nvsentinel_build_info", Help: "Always 1. The label version is the version of the build.",
 		ConstLabels: prometheus.Labels{"version": Version()},
 	})
 	build.Set(1)

@@ -15,7 +15,7 @@ import (
 // TestMain lets the test binary be the service that TestProcess starts.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "--name=process" {
-		Main("svc", settings{}, func(_ context.Context, d *Daemon, _ settings) error {
+		Main("svc", "svc is a test.", settings{}, func(_ context.Context, d *Daemon, _ settings) error {
 			d.Go("work", func(ctx context.Context) error {
 				fmt.Println("working")
 				return untilDone(ctx)

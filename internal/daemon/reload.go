@@ -35,7 +35,7 @@ type Files interface{ Files() []string }
 // Without any file there is nothing to do.
 func Reload[C any](d *Daemon, started C, def func() C, take func(C) error) {
 	failed := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "nvsentinel_config_reload_failed", Help: "1 while the configuration file cannot be used and an older content is in force.",
+		Name: "nvsentinel_config_reload_failed", Help: "1 while the configuration file is invalid and its previous content is active, otherwise 0.",
 	})
 	d.Registry.MustRegister(failed)
 	file, cfg, err := reread(d.in, def())
@@ -200,12 +200,12 @@ type Job struct {
 // Once is the whole of the main function of a program that does one thing and ends: it
 // reads flags and the configuration over the defaults def, runs, and exits. Unlike
 // Main's, its end by a signal is no success: who started it, such as a Kubernetes Job,
-// would take what was not done for done.
-func Once[C any](name string, def C, run func(ctx context.Context, j *Job, cfg C) error) {
+// would take what was not done for done. purpose is the first sentence of the help.
+func Once[C any](name, purpose string, def C, run func(ctx context.Context, j *Job, cfg C) error) {
 	ctx, release := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	context.AfterFunc(ctx, release)
 	limitMemory()
-	in := invocation{name: name, args: os.Args[1:], stdout: os.Stdout, stderr: os.Stderr, lookup: os.LookupEnv}
+	in := invocation{name: name, purpose: purpose, args: os.Args[1:], stdout: os.Stdout, stderr: os.Stderr, lookup: os.LookupEnv}
 	os.Exit(once(ctx, in, def, run))
 }
 

@@ -92,7 +92,7 @@ func (in invocation) share(opts *options, chosen []Controller) (args map[string]
 	if args, err = declareAll(flags, chosen); err != nil {
 		return fail(err)
 	}
-	flags.Usage = func() { config.PrintUsage(flags) }
+	flags.Usage = func() { in.help(flags) }
 	if err := flags.Parse(in.args); errors.Is(err, flag.ErrHelp) {
 		return nil, exitStopped, true
 	} else if err != nil {

@@ -125,7 +125,7 @@ func TestNoneIsLeftBehind(t *testing.T) {
 			return nil
 		}, `controller bad: task \"t\": boom`},
 		"lost lease": {func(d *Daemon) error { d.Go("t", func(context.Context) error { return lost{} }); return nil }, `controller bad: task \"t\": lost`},
-		"by itself":  {func(d *Daemon) error { d.Go("t", func(context.Context) error { return nil }); return nil }, "controller bad: it has ended"},
+		"by itself":  {func(d *Daemon) error { d.Go("t", func(context.Context) error { return nil }); return nil }, "controller bad: the controller has ended"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -53,14 +53,14 @@ func TestALife(t *testing.T) {
 		r := eventrecorder.Start(d, client)
 		for range 2 {
 			r.Event(eventrecorder.Node(node), corev1.EventTypeNormal, "NodeQuarantined", "session s1 opened")
-			r.Write(ctx, eventrecorder.Node(node), corev1.EventTypeWarning, "RepairNeedsHuman", "record r1")
+			r.Write(ctx, eventrecorder.Node(node), corev1.EventTypeWarning, "ManualInterventionRequired", "record r1")
 			r.Event(config, corev1.EventTypeWarning, "PoliciesRefused", strings.Repeat("ü", 600))
 		}
 		return nil
 	}
 	want := []string{
 		"2 Normal default/nvsentinel-test NodeQuarantined: session s1 opened",
-		"2 Warning default/nvsentinel-test RepairNeedsHuman: record r1",
+		"2 Warning default/nvsentinel-test ManualInterventionRequired: record r1",
 	}
 	wantConfig := []string{"2 Warning " + config.Namespace + "/nvsentinel-test PoliciesRefused: " + strings.Repeat("ü", 510) + "..."}
 	for range 2 {

@@ -90,7 +90,7 @@ func New(client kubernetes.Interface, component string, now clock.PassiveClock, 
 		pace:    flowcontrol.NewTokenBucketRateLimiter(perSecond, burst),
 		waiting: make(chan *record.EventCorrelateResult, maxWaiting),
 		results: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "nvsentinel_kubernetes_events_total", Help: "Kubernetes Events, by what became of them: written, filtered (too many of one object), dropped (no room) or failed.",
+			Name: "nvsentinel_kubernetes_events_total", Help: "Kubernetes Events, by result: written, filtered (too many of one object), dropped (full queue) or failed.",
 		}, []string{"result"}),
 	}
 	for _, result := range []string{"written", "filtered", "dropped", "failed"} {

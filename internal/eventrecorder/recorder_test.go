@@ -195,7 +195,7 @@ func TestManyWritesWaitOnce(t *testing.T) {
 		b.answers(func() error { <-time.After(5 * time.Second); return context.DeadlineExceeded })
 		began := time.Now()
 		for i := range 16 {
-			b.Write(t.Context(), eventrecorder.Node("gpu-1"), corev1.EventTypeWarning, "RepairNeedsHuman", fmt.Sprint("record ", i))
+			b.Write(t.Context(), eventrecorder.Node("gpu-1"), corev1.EventTypeWarning, "ManualInterventionRequired", fmt.Sprint("record ", i))
 		}
 		if d := time.Since(began); d != 5*time.Second {
 			t.Errorf("it took %s", d)
@@ -295,7 +295,7 @@ func TestANodesLifeIsTold(t *testing.T) {
 		for day := range 6 {
 			for fault := range 24 {
 				b.warn("gpu-1", fmt.Sprintf("fault %d of %d is held", fault, day))
-				b.Write(t.Context(), eventrecorder.Node("gpu-1"), corev1.EventTypeWarning, "RepairNeedsHuman", fmt.Sprintf("record %d of %d", fault, day))
+				b.Write(t.Context(), eventrecorder.Node("gpu-1"), corev1.EventTypeWarning, "ManualInterventionRequired", fmt.Sprintf("record %d of %d", fault, day))
 				b.Event(eventrecorder.Node("gpu-1"), corev1.EventTypeNormal, "DrainStarted", fmt.Sprintf("%d of %d", fault, day))
 			}
 			<-time.After(4 * time.Hour)

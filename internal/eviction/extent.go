@@ -16,9 +16,9 @@ import (
 // Reasons for the extent of a fault's drain.
 const (
 	// SkipAsked: the health event has `drainOverrides.skip`, so no pod is evicted for it. Action: none.
-	SkipAsked Reason = "SkipAsked"
+	SkipAsked Reason = "SkipRequested"
 	// WholeNodeRepair: the remediation acts on the whole node, so all user pods must leave. Action: none.
-	WholeNodeRepair Reason = "WholeNodeRepair"
+	WholeNodeRepair Reason = "NodeRepair"
 	// GPURepair: the remediation resets only the GPUs that the fault names, so only the pods on them must leave.
 	// Action: none.
 	GPURepair Reason = "GPURepair"

@@ -62,13 +62,13 @@ type Config struct {
 	// the end of its grace period, before it counts as lost and holds the drain
 	// of a node no longer.
 	NotReadyTimeoutMinutes int `toml:"notReadyTimeoutMinutes" bounds:"at least 1 min"`
-	// PartialDrainEnabled says that COMPONENT_RESET is carried out on the GPU
-	// alone, so that only the pods on that GPU have to go. Set it only together
-	// with such a repair: a reboot under it would end the pods that stayed.
+	// PartialDrainEnabled evicts only the Pods on the GPU of a COMPONENT_RESET. Set
+	// it only if that action resets one GPU, because a reboot ends the Pods that
+	// stayed.
 	PartialDrainEnabled bool `toml:"partialDrainEnabled"`
 	// UserNamespaces are the rules; the most specific match wins.
 	UserNamespaces []NamespaceRule `toml:"userNamespaces"`
-	// OwnerKinds say what AllowCompletion means for the pods of one kind of
+	// OwnerKinds define the meaning of AllowCompletion for the Pods of one kind of
 	// controller, in namespaces that no rule names more closely than "*". They come
 	// before the built-in ones.
 	OwnerKinds []OwnerRule `toml:"ownerKinds"`

@@ -190,8 +190,13 @@ func (c *count) buildInto(ctx context.Context, b Batch, into string, programs []
 	args := slices.Concat([]string{"build", "-o", into + string(filepath.Separator), "-v"}, b.Flags)
 	for _, p := range programs {
 		args = append(args, p.Package)
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(b.Out, p.Name)), 0o755); err != nil {
+		binary := filepath.Join(b.Out, p.Name)
+		if err := os.MkdirAll(filepath.Dir(binary), 0o755); err != nil {
 			return fmt.Errorf("making the folder of %s: %w", p.Name, err)
+		}
+		// Under the name that go build gives, it does not link again what is up to date.
+		if err := os.Rename(binary, filepath.Join(into, binaryOf(p.Package))); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("finding the last build of %s: %w", p.Name, err)
 		}
 	}
 	if _, err := b.run(ctx, args, c.compiling); err != nil {

@@ -36,7 +36,7 @@ func module(t *testing.T) Batch {
 	}
 	return Batch{
 		Title: "example", Dir: dir, Env: []string{"CGO_ENABLED=0", "GOWORK=off", "GOFLAGS="}, Out: filepath.Join(t.TempDir(), "out"),
-		Programs: []Program{{Name: "one", Package: "example.com/built/one/v3"}, {Name: "two", Package: "example.com/built/two"}, {Name: "more/two", Package: "example.com/built/more/two"}},
+		Programs: []Program{{Name: "first", Package: "example.com/built/one/v3"}, {Name: "two", Package: "example.com/built/two"}, {Name: "more/two", Package: "example.com/built/more/two"}},
 	}
 }
 
@@ -74,6 +74,19 @@ func TestBuild(t *testing.T) {
 			}
 			if want := "programs: 1"; once && !strings.Contains(said.String(), want) {
 				t.Errorf("built more than what was lacking:\n%s", &said)
+			}
+			entries, err := os.ReadDir(b.Out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, e := range entries {
+				if !strings.HasPrefix(e.Name(), ".") {
+					names = append(names, e.Name())
+				}
+			}
+			if want := []string{"first", "more", "two"}; !slices.Equal(names, want) {
+				t.Errorf("after the second build there are %v, want %v", names, want)
 			}
 		})
 	}

@@ -275,7 +275,7 @@ func TestPathWrapping(t *testing.T) {
 
 func TestAfter(t *testing.T) {
 	unknown := healthrule.Result{State: healthrule.Unknown, Reason: "ReadyCondition", Message: "soon"}
-	timedOut := healthrule.Result{State: healthrule.Unhealthy, Reason: "UnknownTimeout", Message: "no result within 1m0s; last: soon"}
+	timedOut := healthrule.Result{State: healthrule.Unhealthy, Reason: "UnknownTimeout", Message: "no result within 1m0s, most recently: soon"}
 	healthy := healthrule.Result{State: healthrule.Healthy}
 	tests := map[string]struct {
 		in      healthrule.Result

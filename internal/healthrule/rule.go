@@ -43,9 +43,9 @@ type MultiMatch struct {
 
 // Matchers are tests on the object's conditions and fields.
 type Matchers struct {
-	// MatchConditions look at status.conditions.
+	// MatchConditions match entries of status.conditions.
 	MatchConditions []ConditionMatcher `json:"matchConditions,omitempty" toml:"matchConditions"`
-	// MatchFields look at any field.
+	// MatchFields match any field.
 	MatchFields []FieldMatcher `json:"matchFields,omitempty" toml:"matchFields"`
 }
 

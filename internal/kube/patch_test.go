@@ -72,10 +72,11 @@ func facts() map[string]func(*corev1.Node) {
 		nodemark.QuarantineHealthEventAppliedTaints, nodemark.QuarantineHealthEventAppliedLabels,
 		nodemark.QuarantinedNodeUncordonedManually, nodemark.QuarantinedNodeUntaintedManually, nodemark.ReleasedAnnotation, nodemark.LemonAnnotation,
 		nodemark.LiftedByAnnotation, nodemark.RestoredAnnotation, nodemark.AnyoneReleasesAnnotation,
+		nodemark.FormerRepeatOffenderAnnotation, nodemark.FormerReleaseOnAnyUncordonAnnotation,
 	} {
 		out["/metadata/annotations/"+escape.Replace(key)] = func(n *corev1.Node) { nodemark.Annotate(n, key, "other <&> é \u2028") }
 	}
-	for _, key := range []string{nodemark.ManagedLabel, nodemark.FormerManagedLabel, nodemark.LemonLabel} {
+	for _, key := range []string{nodemark.ManagedLabel, nodemark.FormerManagedLabel, nodemark.LemonLabel, nodemark.FormerRepeatOffenderLabel} {
 		out["/metadata/labels/"+escape.Replace(key)] = func(n *corev1.Node) { nodemark.Label(n, key, "other") }
 	}
 	return out

@@ -81,7 +81,7 @@ func (c Config) elect(ctx context.Context, client kubernetes.Interface, who cand
 		return fmt.Errorf("naming this candidate: %w", err)
 	}
 	leading := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "nvsentinel_leader_election_is_leader", Help: "1 while this process holds the lease of the task.",
+		Name: "nvsentinel_leader_election_is_leader", Help: "1 while this process holds the lease of the task, otherwise 0.",
 		ConstLabels: prometheus.Labels{"task": who.task},
 	})
 	if err := who.registry.Register(leading); err != nil {

@@ -102,7 +102,9 @@ func TaintOf(t corev1.Taint) record.Taint {
 // whoever erases does that first. What only people write stays, and so does
 // ResetAnnotation: GPU services are off the node until somebody sets their labels.
 func Erase(node *corev1.Node) {
-	if _, noted := node.Annotations[LemonAnnotation]; noted { // else the label is a person's
+	_, noted := node.Annotations[LemonAnnotation]
+	_, former := node.Annotations[FormerRepeatOffenderAnnotation]
+	if noted || former { // else the label is a person's
 		SetLemon(node, LemonMark{})
 	}
 	ours := append(FactAnnotations(), LatestFaultRemediationState, CanaryAnnotation)

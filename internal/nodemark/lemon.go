@@ -65,6 +65,8 @@ func (l Lemon) Within(now time.Time) int {
 type LemonMark struct {
 	Label bool
 	Note  string
+	// Former: a part of it has a former name, so that it has to be written again.
+	Former bool
 }
 
 // KeptLemon says whether the Node is a lemon whose session is kept for a person.
@@ -79,7 +81,7 @@ type Repairs struct {
 	// EquivalenceGroups has the newest repair object of each group.
 	EquivalenceGroups map[string]RepairObject `json:"equivalenceGroups"`
 	// NeedsHuman are what a person is asked for.
-	NeedsHuman []Call `json:"needsHuman,omitempty"`
+	NeedsHuman []Call `json:"manualInterventions,omitempty"`
 }
 
 // RepairObject is a repair object of a group.
@@ -100,11 +102,11 @@ type Call struct {
 // ParseRepairs reads LatestFaultRemediationState; one that somebody broke shows
 // nothing.
 func ParseRepairs(text string) Repairs {
-	var r Repairs
+	var r allRepairs
 	if text == "" || json.Unmarshal([]byte(text), &r) != nil {
 		return Repairs{}
 	}
-	return r
+	return r.present()
 }
 
 // Text is the annotation's value; empty if there is nothing to show.

@@ -40,7 +40,7 @@ const (
 	// LemonLabel is LemonYes on a node whose machine needed too many repairs. Written
 	// by fault-remediation, or by a person; taken off by a person, and by
 	// fault-remediation when another machine has the name.
-	LemonLabel = "dgxc.nvidia.com/nvsentinel-lemon"
+	LemonLabel = "dgxc.nvidia.com/nvsentinel-repeat-offender"
 	// LemonYes is the only value that marks a lemon.
 	LemonYes = "true"
 )
@@ -100,7 +100,7 @@ const (
 
 	// LemonAnnotation holds a Lemon, JSON. Without the label a person has taken that
 	// off, and the repairs count no more. Written by fault-remediation.
-	LemonAnnotation = "dgxc.nvidia.com/nvsentinel-lemon-repairs"
+	LemonAnnotation = "dgxc.nvidia.com/nvsentinel-repeat-offender-repairs"
 
 	// True is the value of the annotations that are a yes.
 	True = "True"

@@ -77,14 +77,14 @@ func Read(node *corev1.Node) Marks {
 		Claim:    a[RepairAnnotation],
 		Reset:    a[ResetAnnotation],
 		OptedOut: OptedOut(node.Labels),
-		Lemon:    LemonMark{Label: node.Labels[LemonLabel] == LemonYes, Note: a[LemonAnnotation]},
+		Lemon:    readLemon(node.Labels, a),
 		Repairs:  a[LatestFaultRemediationState],
 		Canary:   a[CanaryAnnotation],
 		LiftedBy: a[LiftedByAnnotation],
 		Restored: readRestored(a),
 		Request:  requestOf(a, a[SessionAnnotation]),
 
-		AnyoneReleases: a[AnyoneReleasesAnnotation] == True,
+		AnyoneReleases: value(a, AnyoneReleasesAnnotation) == True,
 	}
 	m.Lifted = m.Applied.TakenFrom(node)
 	m.Released = m.released()
@@ -104,11 +104,14 @@ func FactAnnotations() []string {
 		QuarantineHealthEventAppliedTaints, QuarantineHealthEventAppliedLabels,
 		QuarantinedNodeUncordonedManually, QuarantinedNodeUntaintedManually, ReleasedAnnotation, LemonAnnotation,
 		LiftedByAnnotation, RestoredAnnotation, AnyoneReleasesAnnotation,
+		FormerRepeatOffenderAnnotation, FormerReleaseOnAnyUncordonAnnotation,
 	}
 }
 
 // FactLabels are those of the labels.
-func FactLabels() []string { return []string{ManagedLabel, FormerManagedLabel, LemonLabel} }
+func FactLabels() []string {
+	return []string{ManagedLabel, FormerManagedLabel, LemonLabel, FormerRepeatOffenderLabel}
+}
 
 // ids reads a list with commas; only an empty text lists none.
 func ids(text string) []string {
@@ -139,10 +142,14 @@ func Bears(node *corev1.Node) bool {
 // they changed.
 
 // Label sets a label of a Node. No value is a value too.
-func Label(node *corev1.Node, key, value string) { set(&node.Labels, key, value) }
+func Label(node *corev1.Node, key, value string) {
+	delete(node.Labels, formerKeys[key])
+	set(&node.Labels, key, value)
+}
 
 // Annotate sets an annotation of a Node, or takes it away where there is no value.
 func Annotate(node *corev1.Node, key, value string) {
+	delete(node.Annotations, formerKeys[key])
 	if value == "" {
 		delete(node.Annotations, key)
 		return
@@ -173,8 +180,12 @@ func SetLemon(node *corev1.Node, m LemonMark) {
 	Annotate(node, LemonAnnotation, m.Note)
 	if m.Label {
 		Label(node, LemonLabel, LemonYes)
-	} else if node.Labels[LemonLabel] == LemonYes {
-		delete(node.Labels, LemonLabel)
+		return
+	}
+	for _, key := range []string{LemonLabel, FormerRepeatOffenderLabel} {
+		if node.Labels[key] == LemonYes {
+			delete(node.Labels, key)
+		}
 	}
 }
 

@@ -25,7 +25,7 @@ const (
 	RestoredAnnotation = "dgxc.nvidia.com/nvsentinel-restored"
 	// AnyoneReleasesAnnotation is True where fault-quarantine is configured so that
 	// whoever lifts a mark of the session releases the node. Written by fault-quarantine.
-	AnyoneReleasesAnnotation = "dgxc.nvidia.com/nvsentinel-anyone-releases"
+	AnyoneReleasesAnnotation = "dgxc.nvidia.com/nvsentinel-release-on-any-uncordon"
 )
 
 // Restored says how often marks of a session that were lifted were restored, when last,
@@ -97,7 +97,7 @@ type Writer string
 // Writers.
 const (
 	UnknownWriter  Writer = "unknown"
-	Person         Writer = "person"
+	Person         Writer = "user"
 	ServiceAccount Writer = "service account"
 	// System is a node, or a component of the control plane.
 	System Writer = "system"

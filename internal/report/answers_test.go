@@ -155,7 +155,7 @@ func TestAnAnswerForOtherEvents(t *testing.T) {
 	}
 	defer conn.Close()
 	_, err = report.Sender{Connector: short{protos.NewPlatformConnectorClient(conn)}}.Send(t.Context(), []*protos.HealthEvent{{Message: "a"}, {Message: "b"}})
-	if err == nil || !strings.Contains(err.Error(), "answered for 1 of 2 events") {
+	if err == nil || !strings.Contains(err.Error(), "returned results for 1 of 2 events") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -13,15 +13,15 @@ type Metrics struct {
 	Published *prometheus.CounterVec
 	// Failures counts requests that were not acknowledged, by gRPC code.
 	Failures *prometheus.CounterVec
-	// DeadLetters counts events refused for good.
+	// DeadLetters counts events that were rejected permanently.
 	DeadLetters prometheus.Counter
 }
 
-// NewPublished makes the counter of acknowledged events; both strategies begin
+// NewPublished makes the counter of acknowledged events. Both strategies start
 // at zero.
 func NewPublished(prefix string) *prometheus.CounterVec {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: prefix + "_events_published_total", Help: "Events the platform connector acknowledged, by processing strategy.",
+		Name: prefix + "_events_published_total", Help: "Events that the platform connector acknowledged, by processing strategy.",
 	}, []string{"strategy"})
 	for _, s := range []record.Strategy{record.Process, record.PersistOnly} {
 		c.WithLabelValues(string(s))
@@ -38,21 +38,21 @@ func NewMetrics(r prometheus.Registerer, prefix string, b *Outbox, c clock.Passi
 	m := &Metrics{
 		Published: NewPublished(prefix),
 		Failures: prometheus.NewCounterVec(counter("publish_failures_total",
-			"Requests the platform connector did not acknowledge, by gRPC code."), []string{"code"}),
-		DeadLetters: prometheus.NewCounter(counter("dead_letters_total", "Events the platform connector refused for good.")),
+			"Requests that the platform connector did not acknowledge, by gRPC code."), []string{"code"}),
+		DeadLetters: prometheus.NewCounter(counter("dead_letters_total", "Events that the platform connector rejected permanently.")),
 	}
 	gauge := func(name, help string, value func(Stats) float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: prefix + "_" + name, Help: help},
 			func() float64 { return value(b.Stats()) })
 	}
 	r.MustRegister(m.Published, m.Failures, m.DeadLetters,
-		gauge("outbox_entries", "Events that wait for the platform connector.",
+		gauge("outbox_entries", "Events in the outbox that wait for the platform connector.",
 			func(s Stats) float64 { return float64(s.Entries) }),
-		gauge("outbox_bytes", "Bytes of the events that wait for the platform connector.",
+		gauge("outbox_bytes", "Size in bytes of the events in the outbox that wait for the platform connector.",
 			func(s Stats) float64 { return float64(s.Bytes) }),
-		gauge("outbox_dead_letters", "Dead letters kept in the outbox.",
+		gauge("outbox_dead_letters", "Dead letters in the outbox.",
 			func(s Stats) float64 { return float64(s.Dead) }),
-		gauge("outbox_oldest_seconds", "Age of the oldest event that waits; 0 when none does.",
+		gauge("outbox_oldest_seconds", "Age of the oldest event in the outbox in seconds, or 0 if none waits.",
 			func(s Stats) float64 {
 				if s.Oldest.IsZero() {
 					return 0
@@ -60,10 +60,10 @@ func NewMetrics(r prometheus.Registerer, prefix string, b *Outbox, c clock.Passi
 				return max(0, c.Since(s.Oldest).Seconds())
 			}),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: prefix + "_outbox_full_total",
-			Help: "Appends that found the outbox full and left the source unread."},
+			Help: "Appends that failed because the outbox was full. The source is read again later."},
 			func() float64 { return float64(b.Stats().Refused) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: prefix + "_outbox_replaced_total",
-			Help: "Outboxes that could not be read when the process began, and were replaced: what they held is lost."},
+			Help: "Outboxes that were unreadable at the start of the process and were replaced. Their events are lost."},
 			func() float64 {
 				if b.Origin() == Replaced {
 					return 1

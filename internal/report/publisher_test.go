@@ -131,7 +131,7 @@ func TestPublishedEventsAreCountedByStrategy(t *testing.T) {
 	r := publish(t, b, c, "")
 	drained(t, b)
 	want := `
-# HELP test_events_published_total Events the platform connector acknowledged, by processing strategy.
+# HELP test_events_published_total Events that the platform connector acknowledged, by processing strategy.
 # TYPE test_events_published_total counter
 test_events_published_total{strategy="PERSIST_ONLY"} 1
 test_events_published_total{strategy="PROCESS"} 1

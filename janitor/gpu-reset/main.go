@@ -19,6 +19,10 @@ func main() {
 	names := flag.String("gpus", os.Getenv("NVIDIA_GPU_RESETS"), "UUIDs or PCI bus IDs of the GPUs to reset, separated by commas. Empty resets all. The environment variable NVIDIA_GPU_RESETS sets its default.")
 	root := flag.String("driver-root", os.Getenv("DRIVER_ROOT"), "Root directory of the driver installation. Empty is /. The environment variable DRIVER_ROOT sets its default.")
 	kernel := flag.String("kernel-log", "/dev/kmsg", "Device or file to which the result is written.")
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), "gpu-reset resets GPUs of a node and writes the result to the kernel log. It runs in a Job of the janitor.\n\nUsage of gpu-reset:")
+		flag.PrintDefaults()
+	}
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	err := run(ctx, *names, *root, *kernel)

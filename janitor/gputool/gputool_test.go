@@ -71,7 +71,7 @@ func TestEachCallHasALimit(t *testing.T) {
 
 func TestNoGPUs(t *testing.T) {
 	tool := gputool.Tool{Say: t.Logf, SMI: func(context.Context, ...string) (string, error) { return "\n", nil }}
-	if err := tool.Reset(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "knows none") {
+	if err := tool.Reset(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "reports none") {
 		t.Errorf("error %v", err)
 	}
 }

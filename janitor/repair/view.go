@@ -159,7 +159,7 @@ const (
 	NoIntent Reason = "NoIntent"
 	// NodeAbsent: the Node object does not exist. The janitor waits until it appears or the time of the object is
 	// over. Action: none if you removed the machine. Otherwise start it so that its kubelet registers the Node again.
-	NodeAbsent Reason = "NodeAbsent"
+	NodeAbsent Reason = "NodeNotFound"
 	// NodeGone: the Node object was absent until the time of the object was over, so the object ends. Action: none if
 	// you removed the machine. Otherwise start it so that its kubelet registers the Node again.
 	NodeGone Reason = "NodeGone"
@@ -226,7 +226,7 @@ const (
 	PluginNotReady Reason = "PluginNotReady"
 	// TimeUp: the time of the object is over, so it fails. Action: read the last message of its condition and check
 	// the plugin, the provider and the machine.
-	TimeUp Reason = "TimeUp"
+	TimeUp Reason = "TimedOut"
 	// Ended: the outcome of the object is final. The janitor drops the claim, and removes the object after
 	// `global.ttl`. Action: none.
 	Ended Reason = "Ended"
@@ -235,7 +235,7 @@ const (
 	Deleted Reason = "Deleted"
 	// NodeUnnamed: the object names no Node, so it ends without a request. Action: create the object with
 	// `spec.nodeName`.
-	NodeUnnamed Reason = "NodeUnnamed"
+	NodeUnnamed Reason = "NodeNameMissing"
 	// GivenUp: the NodeHealthCheck that owns the object no longer waits for it, so the object ends. Action: none. The
 	// next remediation of the NodeHealthCheck follows.
 	GivenUp Reason = "GivenUp"
@@ -244,7 +244,7 @@ const (
 	Signaled Reason = "Signaled"
 	// MachineThere: a termination was sent, and the provider still has the machine or reports nothing about it. The
 	// janitor waits. Action: none at first. If it lasts, check the machine at the provider.
-	MachineThere Reason = "MachineThere"
+	MachineThere Reason = "MachineExists"
 	// MachineGone: the provider reports that the machine is gone. The janitor removes the Node object and the object
 	// succeeds. Action: none.
 	MachineGone Reason = "MachineGone"

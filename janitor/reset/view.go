@@ -134,20 +134,20 @@ const (
 	// LeftDown: an earlier GPUReset that no longer exists left the GPU services off. The reset waits, and its
 	// condition shows ResourceContention. Action: restore the labels of the services and remove the annotation
 	// `dgxc.nvidia.com/nvsentinel-reset` from the Node.
-	LeftDown repair.Reason = "LeftDown"
+	LeftDown repair.Reason = "ServicesLeftOff"
 	// PodsLeft: pods of the GPU services are still on the node. The janitor waits, and the condition shows
 	// TearingDownServices. Action: none.
-	PodsLeft repair.Reason = "PodsLeft"
+	PodsLeft repair.Reason = "PodsRemaining"
 	// TeardownTimeUp: pods of the GPU services are still on the node after `teardownTimeout`, so the reset fails as
 	// ServiceTeardownTimeoutExceeded. Action: remove the pods that remain or increase `teardownTimeout`, then create
 	// a new GPUReset.
-	TeardownTimeUp repair.Reason = "TeardownTimeUp"
+	TeardownTimeUp repair.Reason = "TeardownTimedOut"
 	// NodeFree: no pod of the GPU services is left, so the janitor prepares the Job. Action: none.
-	NodeFree repair.Reason = "NodeFree"
+	NodeFree repair.Reason = "ServicesStopped"
 	// JobUnseen: the Job does not exist and can be created. Action: none.
-	JobUnseen repair.Reason = "JobUnseen"
+	JobUnseen repair.Reason = "JobNotCreated"
 	// JobSeen: the Job exists, so the janitor writes its UID into the status. Action: none.
-	JobSeen repair.Reason = "JobSeen"
+	JobSeen repair.Reason = "JobCreated"
 	// NameTaken: a Job of another owner has the name of this reset, so the reset fails as ResetJobCreationFailed.
 	// Action: rename or delete that Job, then create a new GPUReset.
 	NameTaken repair.Reason = "NameTaken"
@@ -155,27 +155,27 @@ const (
 	// GPUs with `nvidia-smi` and create a new GPUReset if needed. Do not delete such Jobs.
 	JobLost repair.Reason = "JobLost"
 	// JobRuns: the Job runs, or its pod can still start. The janitor waits for its end. Action: none.
-	JobRuns repair.Reason = "JobRuns"
+	JobRuns repair.Reason = "JobRunning"
 	// JobEnded: the Job succeeded, so the GPUs are reset. The janitor restores the GPU services. Action: none.
-	JobEnded repair.Reason = "JobEnded"
+	JobEnded repair.Reason = "JobSucceeded"
 	// JobFailure: the Job failed, so the reset fails as ResetJobFailed. Action: read the log of the Job
 	// `<name>-reset-job`, end the processes that use the GPU, then create a new GPUReset or reboot the node.
-	JobFailure repair.Reason = "JobFailure"
+	JobFailure repair.Reason = "JobFailed"
 	// JobTimeUp: the Job did not end in time, so the reset fails as ResetJobFailed. Action: read the log of the Job
 	// `<name>-reset-job`, or increase `timeout` of `resetJob`, then create a new GPUReset.
-	JobTimeUp repair.Reason = "JobTimeUp"
+	JobTimeUp repair.Reason = "JobTimedOut"
 	// ByHand: in manual mode the condition ResetJobCompleted was set to True, so the GPUs count as reset. Action:
 	// none.
-	ByHand repair.Reason = "ByHand"
+	ByHand repair.Reason = "ResetManually"
 	// StillDown: the result of the reset is known and the GPU services are still off, so the janitor restores their
 	// labels. Action: none.
-	StillDown repair.Reason = "StillDown"
+	StillDown repair.Reason = "ServicesStillOff"
 	// PodsMissing: a GPU service that ran before the reset has no Ready pod yet. The janitor waits, and the condition
 	// shows RestoringServices. Action: none.
-	PodsMissing repair.Reason = "PodsMissing"
+	PodsMissing repair.Reason = "PodsNotReady"
 	// RestoreTimeUp: a GPU service is not Ready after `restoreTimeout`, so the reset fails as RestoreTimeoutExceeded.
 	// Action: check the pods of the GPU operator on the node.
-	RestoreTimeUp repair.Reason = "RestoreTimeUp"
+	RestoreTimeUp repair.Reason = "RestoreTimedOut"
 	// Restored: the labels and the GPU services are as before, so the janitor writes the outcome. Action: none.
 	Restored repair.Reason = "Restored"
 )

@@ -50,19 +50,19 @@ const (
 const (
 	// NodeMissing: the Node object does not exist, so the drain waits. Action: none if you removed the machine.
 	// Otherwise start it so that its kubelet registers the Node again.
-	NodeMissing Reason = "NodeMissing"
+	NodeMissing Reason = "NodeNotFound"
 	// SessionNotShown: the Node does not show the session of the records, not yet or no longer. The drain waits until
 	// fault-quarantine marks the Node or ends the session. Action: none if it ends within a minute. Otherwise check
 	// fault-quarantine with `nvsentinel status`.
-	SessionNotShown Reason = "SessionNotShown"
+	SessionNotShown Reason = "AwaitingSession"
 	// SessionUnknown: the store does not contain all faults of the session, so nothing is drained. Action: if the
 	// records do not return within minutes, inspect the node and run `nvsentinel release <node>`. See the page Back
 	// up and restore.
 	SessionUnknown Reason = "SessionUnknown"
 	// NewerVersion: only a newer version of node-drainer can drain for a record of the node. Other faults of the node
-	// are drained, with the Event NewerVersion. Action: install the newer version again. If you cannot, inspect the
+	// are drained, with the Event NewerVersionRequired. Action: install the newer version again. If you cannot, inspect the
 	// node and run `nvsentinel release <node>`. See the page Upgrade.
-	NewerVersion Reason = "NewerVersion"
+	NewerVersion Reason = "NewerVersionRequired"
 	// ManuallyReleased: the Node shows that it was released, so no further pod is evicted until fault-quarantine ends
 	// the session. Action: none.
 	ManuallyReleased Reason = "ManuallyReleased"
@@ -77,19 +77,19 @@ const (
 	// BudgetBlocked: a PodDisruptionBudget refuses an eviction. node-drainer retries at least every minute, and soon
 	// after the budget allows it. Action: increase the budget, or delete the pod yourself. The Event DrainBlocked
 	// names the budget.
-	BudgetBlocked Reason = "BudgetBlocked"
+	BudgetBlocked Reason = "DisruptionBudgetBlocked"
 	// SeveralBudgets: a pod has several PodDisruptionBudgets, and the eviction API rejects such pods. node-drainer
 	// retries. Action: remove all but one of the budgets that the Event DrainBlocked names, or delete the pod
 	// yourself.
-	SeveralBudgets Reason = "SeveralBudgets"
+	SeveralBudgets Reason = "MultipleDisruptionBudgets"
 	// EvictionErrored: an eviction failed for another reason than a budget, for example by an admission webhook.
 	// node-drainer retries. Action: none if it ends by itself. Otherwise correct the cause in the drain message of
 	// the record (`nvsentinel why <node>`).
-	EvictionErrored Reason = "EvictionErrored"
+	EvictionErrored Reason = "EvictionFailed"
 	// PodsReturn: a controller starts its pods on the node again after each eviction. After 3 evictions node-drainer
 	// leaves such a pod on the node unless it may be a workload. Action: none if the Event PodsLeftAlone follows.
 	// Otherwise stop the controller, or set its kind to `LeaveAlone` in `ownerKinds`.
-	PodsReturn Reason = "PodsReturn"
+	PodsReturn Reason = "PodsRecreated"
 	// PodsTerminating: pods are terminating, and the drain waits for them. Action: none. If a finalizer keeps a pod,
 	// remove it.
 	PodsTerminating Reason = "PodsTerminating"
@@ -108,7 +108,7 @@ const (
 // Reasons of the other steps.
 const (
 	// PodsToMove: pods must leave the node before the remediation, so the drain starts. Action: none.
-	PodsToMove Reason = "PodsToMove"
+	PodsToMove Reason = "PodsToEvict"
 	// ImmediatePods: pods of the mode Immediate are on the node, so node-drainer evicts them. Action: none.
 	ImmediatePods Reason = "ImmediatePods"
 	// DeadlinePassed: pods of the mode DeleteAfterTimeout are on the node after their deadline, so node-drainer
@@ -118,9 +118,9 @@ const (
 	PodsGone Reason = "PodsGone"
 	// DrainedBefore: the node was drained for an earlier fault of the session and is still empty, so this fault needs
 	// no drain. Action: none.
-	DrainedBefore Reason = "DrainedBefore"
+	DrainedBefore Reason = "AlreadyDrained"
 	// SkipAsked: the health event has `drainOverrides.skip`, so the record counts as drained. Action: none.
-	SkipAsked Reason = "SkipAsked"
+	SkipAsked Reason = "SkipRequested"
 	// NoSession: a record in quarantine names no session, so its drain fails. This is an internal error. Action:
 	// report it with the output of `nvsentinel why <node> -o json`, inspect the node and run
 	// `nvsentinel release <node>`.
@@ -129,7 +129,7 @@ const (
 	KeepingEmpty Reason = "KeepingEmpty"
 	// PodsBack: pods that must leave came to a drained node, so node-drainer evicts them again. Action: none. If it
 	// repeats, find the controller or toleration that places them there.
-	PodsBack Reason = "PodsBack"
+	PodsBack Reason = "PodsReturned"
 	// NoOpenWork: no record of the node needs a drain. Action: none.
 	NoOpenWork Reason = "NoOpenWork"
 	// NoMarks: the rule sets of the session request neither a cordon nor a taint that keeps pods away, so the node is

@@ -59,7 +59,7 @@ const (
 
 	// NotOfACheck: no NodeHealthCheck owns the HealthEventRemediation, so nothing is reported. Action: delete the
 	// object. Only node-health-check creates such objects.
-	NotOfACheck Reason = "NotOfANodeHealthCheck"
+	NotOfACheck Reason = "NotOwnedByNodeHealthCheck"
 	// NoNode: the Node does not exist, so nothing is reported. Action: none.
 	NoNode Reason = "NodeNotFound"
 	// TimedOut: the NodeHealthCheck no longer waits for this remediation. The quarantine session continues, and the

@@ -104,8 +104,8 @@ func TestWhatWasNotBegun(t *testing.T) {
 		reason  string
 		events  int
 	}{
-		"refused":       {triage.HoldRefused, []string{"quota of a", "quota of b"}, "; 2 wait: " + string(triage.HoldRefused), 1},
-		"a lease taken": {"", []string{string(triage.HoldLease), string(triage.HoldLease)}, "; 2 wait: " + string(triage.HoldLease), 2},
+		"refused":       {triage.HoldRefused, []string{"quota of a", "quota of b"}, ", 2 pending: " + string(triage.HoldRefused), 1},
+		"a lease taken": {"", []string{string(triage.HoldLease), string(triage.HoldLease)}, ", 2 pending: " + string(triage.HoldLease), 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(0, nil)

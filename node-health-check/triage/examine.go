@@ -263,7 +263,7 @@ func (r *round) held(n *corev1.Node, hold Hold, why string) {
 	case HoldStorm:
 		r.plan.warn("storm", NoticeSkipped, fmt.Sprintf("no remediation starts: storm recovery is active until at most %d nodes are unhealthy, currently %d", *r.Check.Spec.StormRecoveryThreshold, c.Unhealthy()))
 	case HoldBrake:
-		r.plan.warn("brake", NoticeSkipped, "no remediation starts: "+r.Brake)
+		r.plan.warn("pause", NoticeSkipped, "no remediation starts: "+r.Brake)
 	case HoldDryRun:
 		r.plan.tell("dry/"+n.Name, NoticeSkipped, "dry run: a remediation of node "+n.Name+" would start")
 	default:

@@ -78,7 +78,7 @@ const (
 	NoticeEnabled      = "Enabled"
 	NoticeStorm        = "StormRecoveryStarted"
 	NoticeStormOver    = "StormRecoveryEnded"
-	NoticeLease        = "NodeLeaseGivenUp"
+	NoticeLease        = "NodeLeaseReleased"
 	NoticeFailed       = "RemediationActionFailed"
 )
 

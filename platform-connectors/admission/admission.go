@@ -108,7 +108,7 @@ const (
 	TooMany Reason = "too-many"
 	// Foreseeable: the id of the health event can be computed by others, so the event is refused. Action: have the
 	// monitor give random ids (UUIDs of version 7 or 4), or none.
-	Foreseeable Reason = "foreseeable-id"
+	Foreseeable Reason = "predictable-id"
 )
 
 // Reasons lists every reason, in a fixed order.

@@ -29,27 +29,27 @@ type Caller struct {
 type Agent struct {
 	// Name is the agent's name in its events.
 	Name string `toml:"name"`
-	// Account alone may speak for the agent, with its token; empty means the
-	// first account that does.
+	// Account is the only account that may publish events of the agent, with its
+	// token. Empty means the first account that does.
 	Account string `toml:"account"`
 	// ClusterWide agents may send events about any node; they need an account.
 	ClusterWide bool `toml:"clusterWide"`
 	// Checks are the check names that belong to the agent, as patterns of
 	// path.Match: "SysLogs*". A name goes before a pattern of another agent.
 	Checks []string `toml:"checks"`
-	// UIDs are the users of tokenless peers that may speak for it; empty is any.
+	// UIDs are the users that may publish its events without a token. Empty admits any.
 	UIDs []uint32 `toml:"uids"`
-	// EarlierStrategyNumbers says that the agent is a monitor of the earlier
-	// NVSentinel: on the wire its 1 is PROCESS, its 2 and 3 are PERSIST_ONLY.
-	EarlierStrategyNumbers bool `toml:"earlierStrategyNumbers"`
+	// EarlierStrategyNumbers marks the agent as a monitor of the earlier NVSentinel, whose
+	// messages use 1 for PROCESS, and 2 and 3 for PERSIST_ONLY.
+	EarlierStrategyNumbers bool `toml:"legacyStrategyNumbers"`
 }
 
 // Policy is what an operator says of all callers.
 type Policy struct {
 	// Node is the connector's own.
 	Node string
-	// UIDs are the users of peers that may enter; empty is whoever the socket's
-	// permissions let in.
+	// UIDs are the users of peers that may connect. Empty admits every user that the
+	// permissions of the socket admit.
 	UIDs []uint32
 	// RequireToken refuses callers without one.
 	RequireToken bool

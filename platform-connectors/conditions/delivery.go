@@ -47,14 +47,14 @@ const (
 	// Waits: events have waited for the store or a gateway for 30 seconds, so the condition `EventDelivery`
 	// becomes True. Action: check the gateway, the store and the network of the node. The text of the condition
 	// has the last error.
-	Waits DeliveryReason = "Waits"
+	Waits DeliveryReason = "Waiting"
 	// Told: events wait and the condition `EventDelivery` reports that already, so nothing is written. Action:
 	// check the gateway, the store and the network of the node. The text of the condition has the last error.
-	Told DeliveryReason = "Told"
+	Told DeliveryReason = "AlreadyReported"
 	// Another: events wait since another time or for another cause than the condition `EventDelivery` reports, so
 	// its text is updated, at most every five minutes. Action: check the gateway, the store and the network of the
 	// node. The text of the condition has the last error.
-	Another DeliveryReason = "Another"
+	Another DeliveryReason = "Changed"
 )
 
 // DecideDelivery compares the backlog with the Node's condition, nil if it has none, and returns

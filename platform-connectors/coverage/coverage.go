@@ -56,15 +56,15 @@ const (
 	Covered Reason = "Covered"
 	// Waits: no monitor or no connector is Ready on the node, and the time of `--coverage-after` is not over, so
 	// nothing is reported yet. Action: none.
-	Waits Reason = "Waits"
+	Waits Reason = "Waiting"
 	// Stands: no monitor or no connector is Ready on the node, and that is reported already. Action: make the pods
 	// of the monitor and the connector Ready (`kubectl get pods -A --field-selector spec.nodeName=<node>`).
-	Stands Reason = "Stands"
+	Stands Reason = "AlreadyReported"
 	// Report: no monitor or no connector has been Ready on the node for the time of `--coverage-after`, so the
 	// fault `GpuNodeUncovered` is reported. Action: make the pods of the monitor and the connector Ready (`kubectl
 	// get pods -A --field-selector spec.nodeName=<node>`), or remove the label `nvidia.com/gpu.present` from a
 	// node that needs no monitor.
-	Report Reason = "Report"
+	Report Reason = "Reported"
 	// Recovered: a monitor and the connector are Ready again, or the node has no GPUs any more, so the recovery is
 	// reported. Action: none.
 	Recovered Reason = "Recovered"

@@ -8,4 +8,7 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/nodeconnector"
 )
 
-func main() { daemon.Main("node-connector", nodeconnector.Default(), nodeconnector.Build) }
+// purpose is the first sentence of the help.
+const purpose = "node-connector accepts health events on a node, writes them to a write-ahead log, and forwards them to a gateway and to Kubernetes."
+
+func main() { daemon.Main("node-connector", purpose, nodeconnector.Default(), nodeconnector.Build) }

@@ -32,31 +32,31 @@ type Reason string
 
 // Reasons of a refusal.
 const (
-	// ForeignNode: the record is about another node than that of its connector, so the gateway refuses it for
-	// good. Action: cordon the node of the connector (`kubectl cordon <node>`) and find out which process wrote
+	// ForeignNode: the record is about another node than that of its connector, so the gateway refuses it
+	// permanently. Action: cordon the node of the connector (`kubectl cordon <node>`) and find out which process wrote
 	// the record, because no connector brings such a record by itself.
 	ForeignNode Reason = "foreign-node"
 	// Unspoken: the record names an agent with `clusterWide = true` and comes without the token of that agent, so
-	// the gateway refuses it for good. Action: find out which process on the node wrote it. A monitor with that
+	// the gateway refuses it permanently. Action: find out which process on the node wrote it. A monitor with that
 	// agent needs its own projected token.
 	Unspoken Reason = "agent-without-token"
 	// ForeignAgent: the token with the record belongs to another agent, or the check to another agent, so the
-	// gateway refuses the record for good. Action: correct `account` or `checks` in `[[publishers.agent]]` of the
+	// gateway refuses the record permanently. Action: correct `account` or `checks` in `[[publishers.agent]]` of the
 	// gateway.
 	ForeignAgent Reason = "agent-of-another-account"
-	// Stamped: the record has a status or a revision, which a connector never sets, so the gateway refuses it for
-	// good. Action: cordon the node of the connector (`kubectl cordon <node>`) and find out which process wrote
+	// Stamped: the record has a status or a revision, which a connector never sets, so the gateway refuses it
+	// permanently. Action: cordon the node of the connector (`kubectl cordon <node>`) and find out which process wrote
 	// the record.
-	Stamped Reason = "status"
-	// BadID: the id of the record is not a random UUID (version 4 or 7), so the gateway refuses it for good.
+	Stamped Reason = "unexpected-status"
+	// BadID: the id of the record is not a random UUID (version 4 or 7), so the gateway refuses it permanently.
 	// Action: have the monitor give a random id or none. If it does already, find out which process on the node
 	// wrote the record.
-	BadID Reason = "id"
-	// Newer: the recovery needs a newer version of the gateway, so the gateway refuses it for good. Action:
+	BadID Reason = "invalid-id"
+	// Newer: the recovery needs a newer version of the gateway, so the gateway refuses it permanently. Action:
 	// upgrade the gateways before the connectors. Faults that stay open because of it end with `nvsentinel clear
 	// <node> <record>`.
-	Newer Reason = "newer-version"
-	// Malformed: the record breaks a bound that the connector checks too, so the gateway refuses it for good.
+	Newer Reason = "newer-version-required"
+	// Malformed: the record breaks a bound that the connector checks too, so the gateway refuses it permanently.
 	// Action: run the same version of connectors and gateways. If you do already, find out which process on the
 	// node wrote the record.
 	Malformed Reason = "malformed"

@@ -110,7 +110,7 @@ func compile(env *cel.Env, expression string) (cel.Program, error) {
 func (p *Pipeline) Warnings() (out []string) {
 	if p.config.Retired {
 		out = append(out, fmt.Sprintf("pipeline: stage %s no longer has an effect, and its file is not read: "+
-			"identical events are counted (--repeat-window), and syslog-health-monitor counts events that differ only in their text, "+
+			"identical events are counted (--dedup-window), and syslog-health-monitor counts events that differ only in their text, "+
 			"so remove the stage", StageRetired))
 	}
 	for i, r := range p.config.Overrides.Rules {

@@ -222,7 +222,7 @@ func TestCompileNamesWhatIsWrong(t *testing.T) {
 	}{
 		"an unknown stage":            {stages("Magic"), `stage "Magic" is not MetadataAugmentor, OverrideTransformer or Confirmation`},
 		"overrides behind what waits": {stages(StageConfirmation, StageOverrides), "stage OverrideTransformer must come before Confirmation"},
-		"a stage twice":               {stages(StageMetadata, StageMetadata), "stage MetadataAugmentor is given twice"},
+		"a stage twice":               {stages(StageMetadata, StageMetadata), "stage MetadataAugmentor is a duplicate"},
 		"no cache":                    {func() Config { c := stages(StageMetadata); c.Metadata.CacheSize = 0; return c }(), "MetadataAugmentor: cacheSize 0"},
 		"a rule without name":         {rules(Rule{When: "true", Override: Override{IsFatal: new(true)}}), `OverrideTransformer: rules[0] (""): name is empty`},
 		"a rule for nothing":          {rules(Rule{Name: "r", When: "true"}), `rules[0] ("r"): override changes nothing`},

@@ -19,7 +19,7 @@ import (
 const (
 	// ReasonMistake: an earlier step showed a mistake in the chain or a template, so this step is skipped. Action:
 	// correct the RepairChain or RepairTemplate that the message names.
-	ReasonMistake = "EarlierMistake"
+	ReasonMistake = "EarlierStepMisconfigured"
 	// ReasonUnknown: the effect of an earlier step is unknown, so this step is skipped. Action: find out whether the
 	// node was repaired (`nvsentinel trace <node>`).
 	ReasonUnknown = "EarlierOutcomeUnknown"
@@ -36,19 +36,19 @@ const (
 	ReasonTemplate = "TemplateUnusable"
 	// ReasonStamp: the template makes no valid object from the inputs of the step, so the step fails and the run ends
 	// as Misconfigured. Action: correct the RepairTemplate or the inputs in the RepairChain.
-	ReasonStamp = "StampFailed"
+	ReasonStamp = "RenderFailed"
 	// ReasonBrake: the emergency stop is on, so no step starts and no object is changed. Action: read in
-	// `nvsentinel status` by whom and why it was switched on, and run `nvsentinel brake off` when the cause is gone.
-	ReasonBrake = "Brake"
+	// `nvsentinel status` by whom and why it was switched on, and run `nvsentinel resume` when the cause is gone.
+	ReasonBrake = "Paused"
 	// ReasonLease: the Lease of the node could not be taken, because another remediator or run works on the node. The
 	// step waits. Action: none while that one works. Otherwise end it. The message names the holder or the error.
 	ReasonLease = "NodeLease"
 	// ReasonTrouble: the object of the step could not be read, created or changed. repair-chain retries. Action: none
 	// if it ends by itself. Otherwise correct the cause in the message, such as a missing right or CRD.
-	ReasonTrouble = "Trouble"
+	ReasonTrouble = "ObjectError"
 	// ReasonNode: the Node could not be read, so the step waits. Action: none if it ends by itself. Otherwise check
 	// that the API server responds and that the service account has `get` on Nodes.
-	ReasonNode = "NodeUnread"
+	ReasonNode = "NodeUnreadable"
 )
 
 // Facts is what a run depends on besides itself.

@@ -18,6 +18,7 @@ import (
 var inconclusive = map[string]string{
 	ReasonExpression:             v1alpha1.ReasonMisconfigured,
 	ReasonStamp:                  v1alpha1.ReasonMisconfigured,
+	"StampFailed":                v1alpha1.ReasonMisconfigured, // former name of ReasonStamp, read until v1.0
 	artifact.ReasonRefused:       v1alpha1.ReasonMisconfigured,
 	artifact.ReasonOutputMissing: v1alpha1.ReasonMisconfigured,
 	artifact.ReasonLost:          v1alpha1.ReasonOutcomeUnknown,

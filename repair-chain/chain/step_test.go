@@ -176,7 +176,7 @@ func TestATemplateMakesItsOwnKind(t *testing.T) {
 	x := templateOf(t, "any", `{"apiVersion":"v1","kind":"{{ .Inputs.kind }}"}`)
 	_, run := chainOf(t, v1alpha1.Step{Name: "one"})
 	_, err := x.Stamp(run, "one", map[string]any{"kind": "Pod"})
-	expect(t, "another kind", err, "template any: makes a /v1, Kind=Pod, not a /v1, Kind={{ .Inputs.kind }}")
+	expect(t, "another kind", err, "template any: renders a /v1, Kind=Pod, not a /v1, Kind={{ .Inputs.kind }}")
 }
 
 // TestAMessageIsBounded, and stays text.

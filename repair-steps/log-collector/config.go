@@ -21,7 +21,7 @@ type StorageConfig struct {
 	UploadURL config.Secret `toml:"uploadURL" flag:"upload-url" env:"UPLOAD_URL" usage:"URL to which the archive is uploaded: https:// or http:// by PUT (also presigned), or s3://bucket/key with the credentials of the AWS SDK. The environment variable UPLOAD_URL sets its default."`
 	// KeepDir keeps archives on the node.
 	KeepDir string `toml:"keepDir" flag:"keep-dir" usage:"Directory that keeps the archives instead of an upload."`
-	Keep    int    `toml:"keep" bounds:"1 to 1000" flag:"keep" usage:"Number of archives kept in the directory of --keep-dir. The oldest archives are deleted."`
+	Keep    int    `toml:"maxArchives" bounds:"1 to 1000" flag:"max-archives" usage:"Number of archives kept in the directory of --keep-dir. The oldest archives are deleted."`
 	Name    string `toml:"name" flag:"name" env:"ARCHIVE_NAME" usage:"Name of the archive in the directory of --keep-dir, for example RUN-STEP. An existing archive of this name is replaced. The environment variable ARCHIVE_NAME sets its default."`
 
 	Sending delivery.Config `toml:"sending"`
@@ -62,7 +62,7 @@ func (s StorageConfig) s3() bool { return strings.HasPrefix(s.UploadURL.Reveal()
 func (s StorageConfig) local() error {
 	var problems []error
 	if s.Keep < 1 || s.Keep > maxKeep {
-		problems = append(problems, fmt.Errorf("keep (--keep) is %d, it must be from 1 to %d", s.Keep, maxKeep))
+		problems = append(problems, fmt.Errorf("maxArchives (--max-archives) is %d, it must be from 1 to %d", s.Keep, maxKeep))
 	}
 	if !names.MatchString(s.Name) {
 		problems = append(problems, fmt.Errorf("name (--name) is %q, with keepDir (--keep-dir) it must consist of letters, digits, dots, dashes and underscores", s.Name))

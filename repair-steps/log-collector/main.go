@@ -24,8 +24,11 @@ type settings struct {
 // Validate joins everything that is wrong.
 func (s settings) Validate() error { return errors.Join(s.Collector.Validate(), s.Storage.Validate()) }
 
+// purpose is the first sentence of the help.
+const purpose = "log-collector collects the logs of a GPU node into one archive and uploads or stores it, as a step of a repair chain."
+
 func main() {
-	daemon.Once("log-collector", settings{Collector: collector.Default(), Storage: DefaultStorage(), TerminationLog: "/dev/termination-log"}, run)
+	daemon.Once("log-collector", purpose, settings{Collector: collector.Default(), Storage: DefaultStorage(), TerminationLog: "/dev/termination-log"}, run)
 }
 
 func run(ctx context.Context, j *daemon.Job, cfg settings) error {

@@ -105,7 +105,7 @@ func TestWeb(t *testing.T) {
 		}
 	}
 	b.answers = []int{0, 0, 403}
-	if _, err := take(t, c, file); err == nil || !strings.Contains(err.Error(), "refused: HTTP 403") || strings.Contains(err.Error(), "hunter2") {
+	if _, err := take(t, c, file); err == nil || !strings.Contains(err.Error(), "rejected: HTTP 403") || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("a refusal: %v", err)
 	}
 }
@@ -198,8 +198,8 @@ func TestValidate(t *testing.T) {
 		"S3 and a token":     {func(c *StorageConfig) { c.UploadURL, c.Sending.TokenFile = config.NewSecret("s3://bucket/a"), "token" }, "--token-file"},
 		"S3 without time":    {func(c *StorageConfig) { c.UploadURL, c.Sending.SendTimeout = config.NewSecret("s3://bucket/a"), 0 }, "--send-timeout"},
 		"a folder":           {func(c *StorageConfig) { c.KeepDir, c.Name = "/keep", "run-1.collect" }, ""},
-		"none kept":          {func(c *StorageConfig) { c.KeepDir, c.Name, c.Keep = "/keep", "x", 0 }, "--keep"},
-		"too many kept":      {func(c *StorageConfig) { c.KeepDir, c.Name, c.Keep = "/keep", "x", maxKeep+1 }, "--keep"},
+		"none kept":          {func(c *StorageConfig) { c.KeepDir, c.Name, c.Keep = "/keep", "x", 0 }, "--max-archives"},
+		"too many kept":      {func(c *StorageConfig) { c.KeepDir, c.Name, c.Keep = "/keep", "x", maxKeep+1 }, "--max-archives"},
 		"a name that leaves": {func(c *StorageConfig) { c.KeepDir, c.Name = "/keep", "../x" }, "--name"},
 		"no name":            {func(c *StorageConfig) { c.KeepDir = "/keep" }, "--name"},
 	} {

@@ -180,7 +180,7 @@ func TestAReceiverThatRefuses(t *testing.T) {
 	if got := code(t, cmd.Run()); got != 1 || strings.Contains(out.String(), "hunter2") {
 		t.Errorf("exit code %d:\n%s", got, out)
 	}
-	if word, err := os.ReadFile(p.word); err != nil || !strings.Contains(string(word), "refused: HTTP 404") {
+	if word, err := os.ReadFile(p.word); err != nil || !strings.Contains(string(word), "rejected: HTTP 404") {
 		t.Errorf("last word %q, %v", word, err)
 	}
 }

@@ -23,8 +23,11 @@ type config struct {
 // Validate joins everything that is wrong.
 func (c config) Validate() error { return c.Ticket.Validate() }
 
+// purpose is the first sentence of the help.
+const purpose = "ticket creates a ticket about a remediation with one idempotent POST request, as a step of a repair chain."
+
 func main() {
-	daemon.Once("ticket", config{Ticket: ticket.Default(), TerminationLog: "/dev/termination-log"}, run)
+	daemon.Once("ticket", purpose, config{Ticket: ticket.Default(), TerminationLog: "/dev/termination-log"}, run)
 }
 
 func run(ctx context.Context, j *daemon.Job, cfg config) error {

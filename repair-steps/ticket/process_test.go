@@ -188,7 +188,7 @@ func TestRefused(t *testing.T) {
 	if got := code(t, cmd.Run()); got != 1 || d.asked != 1 || strings.Contains(out.String(), "hunter2") {
 		t.Errorf("exit code %d after %d requests:\n%s", got, d.asked, out)
 	}
-	if text, err := os.ReadFile(word); err != nil || !strings.Contains(string(text), "refused: HTTP 403 Forbidden: not now, token=[redacted]") {
+	if text, err := os.ReadFile(word); err != nil || !strings.Contains(string(text), "rejected: HTTP 403 Forbidden: not now, token=[redacted]") {
 		t.Errorf("last word %q, %v", text, err)
 	}
 }

@@ -119,7 +119,7 @@ func connect(ctx context.Context, dsn string, cfg Config) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("opening the database: %w", err), s.Close())
 	}
 	if clearText(conf) {
-		s.Log.Warn(provider.ClearText, "mend_with", "tls=true")
+		s.Log.Warn(provider.ClearText, "option", "tls=true")
 	}
 	return s, nil
 }

@@ -228,7 +228,7 @@ func (s *Server) Command(ctx context.Context, database string, command bson.D) e
 	}
 	defer func() { _ = client.Disconnect(context.WithoutCancel(ctx)) }()
 	if err := client.Database(database).RunCommand(ctx, command).Err(); err != nil {
-		return fmt.Errorf("telling the server: %w", err)
+		return fmt.Errorf("sending a command to the server: %w", err)
 	}
 	return nil
 }

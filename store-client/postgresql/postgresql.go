@@ -46,7 +46,7 @@ func Open(ctx context.Context, dsn string, cfg sqlstore.Config) (*sqlstore.Store
 		return nil, errors.Join(fmt.Errorf("opening the database: %w", p.hint(err)), db.Close())
 	}
 	if p.clear {
-		cfg.Log.Warn(provider.ClearText, "mend_with", "sslmode=verify-full")
+		cfg.Log.Warn(provider.ClearText, "option", "sslmode=verify-full")
 	}
 	cfg.Dialect, cfg.Schema = dialect(p.conn, cfg), sqlstore.Versions(schema)
 	return sqlstore.New(db, cfg), nil
@@ -180,7 +180,7 @@ func OpenMaintenances(ctx context.Context, dsn string, cfg sqlstore.Config) (*sq
 		return nil, errors.Join(fmt.Errorf("opening the database: %w", p.hint(err)), db.Close())
 	}
 	if p.clear {
-		cfg.Log.Warn(provider.ClearText, "mend_with", "sslmode=verify-full")
+		cfg.Log.Warn(provider.ClearText, "option", "sslmode=verify-full")
 	}
 	cfg.Dialect = dialect(p.conn, cfg)
 	return sqlstore.New(db, cfg), nil

@@ -108,19 +108,19 @@ func TestRefused(t *testing.T) {
 		status int
 		says   string
 	}{
-		"a later version":      {post("/v2/list", "{}"), 404, "of another version"},
+		"a later version":      {post("/v2/list", "{}"), 404, "unknown path"},
 		"another call":         {post("/v1/append", "{}"), 404, "consumers, dead-letters, get, lag, list, ping under /v1/"},
-		"no version":           {post("/list", "{}"), 404, "of another version"},
-		"a write":              {put, 405, "nothing can be written"},
+		"no version":           {post("/list", "{}"), 404, "unknown path"},
+		"a write":              {put, 405, "writes are not supported"},
 		"a page in a browser":  {form, 415, "application/json"},
 		"a newer question":     {post("/v1/get", `{"id":"a","why":"b"}`), 400, `unknown field \"why\"`},
 		"a newer selector":     {post("/v1/list", `{"order":"append","selector":{"Rack":"7"}}`), 400, `unknown field \"Rack\"`},
 		"a newer order":        {post("/v1/list", `{"order":"shuffled"}`), 400, "the order"},
-		"no JSON":              {post("/v1/get", `id=a`), 400, "not understood"},
-		"nothing":              {post("/v1/get", ``), 400, "not understood"},
-		"two questions":        {post("/v1/get", `{"id":"a"}{"id":"b"}`), 400, "something follows"},
+		"no JSON":              {post("/v1/get", `id=a`), 400, "the request is invalid"},
+		"nothing":              {post("/v1/get", ``), 400, "the request is invalid"},
+		"two questions":        {post("/v1/get", `{"id":"a"}{"id":"b"}`), 400, "unexpected data follows"},
 		"too long":             {post("/v1/get", `{"id":"`+strings.Repeat("a", MaxQuestion)+`"}`), 400, "longer than 65536 bytes"},
-		"too many selectors":   {post("/v1/list", `{"order":"append","selector":`+nested+`}`), 400, "81 selectors, 64 are allowed"},
+		"too many selectors":   {post("/v1/list", `{"order":"append","selector":`+nested+`}`), 400, "81 selectors, the limit is 64"},
 		"a negative limit":     {post("/v1/list", `{"order":"append","limit":-1}`), 400, "negative"},
 		"a lag without end":    {post("/v1/lag", `{"consumer":"c","limit":100001}`), 400, "between 1 and 100000"},
 		"a lag of nothing":     {post("/v1/lag", `{"consumer":"c"}`), 400, "between 1 and 100000"},
@@ -169,8 +169,8 @@ func TestPages(t *testing.T) {
 		"few":                  {`{"order":"append","limit":3}`, 3, `{"end":{}}`},
 		"a page of everything": {`{"order":"append","page":true}`, store.PageRecords, `{"end":{"more":true}}`},
 		"few by counter":       {`{"order":"seqDescending","limit":3}`, 3, `{"end":{"more":true}}`},
-		"many by counter":      {`{"order":"seqDescending","limit":501}`, 0, "ask for fewer"},
-		"all by counter":       {`{"order":"seqDescending"}`, 0, "ask for fewer"},
+		"many by counter":      {`{"order":"seqDescending","limit":501}`, 0, "request fewer records"},
+		"all by counter":       {`{"order":"seqDescending"}`, 0, "request fewer records"},
 	} {
 		s := &told{list: func(_ context.Context, q store.Query) (out []record.Record, _ error) {
 			for at := q.After + 1; at <= stored && len(out) < q.Limit; at++ {
@@ -209,7 +209,7 @@ func TestFewAtOnce(t *testing.T) {
 			t.Errorf("%d calls read at once, want %d", n, AtOnce)
 		}
 		for range AtOnce + 3 {
-			if got := <-answers; !strings.Contains(got, "did not answer in time") {
+			if got := <-answers; !strings.Contains(got, "did not respond in time") {
 				t.Errorf("answer %s", got)
 			}
 		}

@@ -267,7 +267,7 @@ func listPoisoned(t *testing.T, b Backend) {
 	if diff := cmp.Diff(poisoned, kept); diff != "" || err != nil {
 		t.Errorf("dead letters: %v (-want +got):\n%s", err, diff)
 	}
-	counted := fmt.Sprintf(`# HELP nvsentinel_store_undecodable_records_total Stored documents that cannot be decoded, which a feed passed, or lists (consumer list) left out; dead letters.
+	counted := fmt.Sprintf(`# HELP nvsentinel_store_undecodable_records_total Stored documents that cannot be decoded and were skipped by a change feed or by a list (consumer list), by consumer. They become dead letters.
 # TYPE nvsentinel_store_undecodable_records_total counter
 nvsentinel_store_undecodable_records_total{consumer="list"} %d
 `, len(poisoned))

@@ -88,7 +88,7 @@ func TestChainsAreNobodysToWrite(t *testing.T) {
 		{"repair-chain", http.MethodPost, core + "/pods", pod, false},
 		{"repair-chain", http.MethodGet, core + "/secrets", "", false},
 		{"repair-chain", http.MethodPost, core + "/secrets", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a"}}`, false},
-		{"repair-chain", http.MethodPost, core + "/configmaps", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"nvsentinel-brake"}}`, false},
+		{"repair-chain", http.MethodPost, core + "/configmaps", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"nvsentinel-pause"}}`, false},
 		{"repair-chain", http.MethodPatch, "/api/v1/nodes/" + node, `{"spec":{"unschedulable":true}}`, false},
 		{"repair-chain", http.MethodPatch, "/api/v1/nodes/" + node + "/status", "{}", false},
 		{"repair-chain", http.MethodPost, "/apis/rbac.authorization.k8s.io/v1/clusterroles", role, false},
@@ -333,7 +333,7 @@ func startRepairChain(t *testing.T, cluster *localcluster.Cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(binary, "--kubeconfig", kubeconfig, "--leader-elect", "--metrics-address=off", "--keep-runs=1ms", "--lease-namespace="+nodelease.DefaultNamespace)
+	cmd := exec.Command(binary, "--kubeconfig", kubeconfig, "--leader-elect", "--metrics-address=off", "--run-retention=1ms", "--lease-namespace="+nodelease.DefaultNamespace)
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := testkit.StartChild(cmd); err != nil {

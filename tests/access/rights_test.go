@@ -107,7 +107,7 @@ func TestServicesCreateTheirOwnOnly(t *testing.T) {
 		}
 	}
 	monitor := w.account(t, "kubernetes-object-monitor").CoreV1().ConfigMaps(namespace)
-	for name, own := range map[string]bool{"kubernetes-object-monitor-state": true, "nvsentinel-brake": false, "policies": false} {
+	for name, own := range map[string]bool{"kubernetes-object-monitor-state": true, "nvsentinel-pause": false, "policies": false} {
 		_, err := monitor.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, dry)
 		if refused(err) == own || own && err != nil {
 			t.Errorf("kubernetes-object-monitor creates ConfigMap %s: %v", name, err)
@@ -243,7 +243,7 @@ func TestPluginWritesItsMemoryOnly(t *testing.T) {
 	if err != nil {
 		t.Errorf("its memory: %v", err)
 	}
-	for _, name := range []string{"nvsentinel-brake", "csp-plugin-gcp-0123", "policies"} {
+	for _, name := range []string{"nvsentinel-pause", "csp-plugin-gcp-0123", "policies"} {
 		if _, err := plugin.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); !refused(err) {
 			t.Errorf("it creates ConfigMap %s: %v, want it refused", name, err)
 		}

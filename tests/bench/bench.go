@@ -212,8 +212,6 @@ func Run(ctx context.Context, o Options) (Table, error) {
 // binaryOf is the binary of a room.
 func binaryOf(room string) string {
 	switch room {
-	case "csp-plugin-kwok":
-		return "kwok"
 	case fleet.Connector:
 		return "node-connector"
 	case fleet.Gateway:

@@ -33,7 +33,7 @@ func (l testLog) Write(b []byte) (int, error) {
 // TestEveryFigureIsMeasured runs the whole at a tiny size. How long things
 // took is not looked at, only that they were measured.
 func TestEveryFigureIsMeasured(t *testing.T) {
-	testkit.Long(t, "what it measures with, the journeys run")
+	testkit.Long(t, "the chaos test runs what it measures with")
 	root, err := fleet.Root()
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +171,7 @@ func TestCheckNamesWhatIsUnknown(t *testing.T) {
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, want := range []string{`"speed"`, "fault-quarantine: no such file", "kwok: no such file"} {
+	for _, want := range []string{`"speed"`, "fault-quarantine: no such file", "csp-plugin-kwok: no such file"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%s is not in %v", want, err)
 		}

@@ -17,7 +17,7 @@ type posts struct {
 }
 
 // postFloor is the least that sending events costs: ready bodies go to the
-// receiver in Maximum number of concurrent requests to the receiver., and nothing is read or stored.
+// receiver in requests that run at the same time, and nothing is read or stored.
 func postFloor(ctx context.Context, p posts, atATime int) (time.Duration, error) {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: atATime, MaxConnsPerHost: atATime}}
 	defer client.CloseIdleConnections()

@@ -35,7 +35,7 @@ func ingest(ctx context.Context, o Options) (rows []Row, err error) {
 		Nodes: 1, Store: "postgresql", Root: o.Root, Bin: o.Bin, Progress: o.Progress,
 		Runs: func(room, _ string) bool { return room == fleet.Connector },
 		// One node brings more than a node may in a day, most of it repeats.
-		GatewayFlags: []string{"--gateway-day-records-per-node=0", "--gateway-day-bytes-per-node=0", "--gateway-bytes-per-node=1073741824"},
+		GatewayFlags: []string{"--gateway-records-per-day-per-node=0", "--gateway-bytes-per-day-per-node=0", "--gateway-bytes-per-second-per-node=1073741824"},
 	})
 	if err != nil {
 		return nil, err

@@ -29,10 +29,10 @@ const (
 // at the gateway, and with one that the noisy node reaches soon.
 func noisy(ctx context.Context, o Options) (rows []Row, err error) {
 	for _, q := range []noiseQuota{
-		{name: "no quota", flags: []string{"--gateway-day-records-per-node", "0", "--gateway-day-bytes-per-node", "0"}},
+		{name: "no quota", flags: []string{"--gateway-records-per-day-per-node", "0", "--gateway-bytes-per-day-per-node", "0"}},
 		{
 			name:    fmt.Sprintf("quota of %d records", o.Sizes.NoiseQuota),
-			flags:   []string{"--gateway-day-records-per-node", strconv.Itoa(o.Sizes.NoiseQuota)},
+			flags:   []string{"--gateway-records-per-day-per-node", strconv.Itoa(o.Sizes.NoiseQuota)},
 			records: o.Sizes.NoiseQuota,
 		},
 	} {

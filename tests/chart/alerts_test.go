@@ -150,7 +150,7 @@ func TestAlertValues(t *testing.T) {
 		t.Errorf("it is %v", object.Object["metadata"])
 	}
 	want := alerts(t)
-	const spool, brake = "NVSentinelSpoolNearlyFull", "NVSentinelBrakeOn"
+	const spool, brake = "NVSentinelWALNearlyFull", "NVSentinelPaused"
 	changed := want[spool]
 	changed.Expr, changed.For, changed.Labels = strings.Replace(changed.Expr, "> 0.8", "> 0", 1), "1h", map[string]string{"severity": "page", "team": "gpu"}
 	delete(want, brake)
@@ -175,8 +175,8 @@ func TestAlertValues(t *testing.T) {
 // TestAlertsThatCannotBe are refused, by the name of the value.
 func TestAlertsThatCannotBe(t *testing.T) {
 	for value, want := range map[string]string{
-		"NVSentinelBreakOn.enabled=false":    "prometheusRule.rules.NVSentinelBreakOn: unknown alert, use one of NVSentinelBMCUnreachable, ",
-		"NVSentinelBrakeOn.threshold=1":      "prometheusRule.rules.NVSentinelBrakeOn.threshold: this alert has none",
+		"NVSentinelPause.enabled=false":      "prometheusRule.rules.NVSentinelPause: unknown alert, use one of NVSentinelBMCUnreachable, ",
+		"NVSentinelPaused.threshold=1":       "prometheusRule.rules.NVSentinelPaused.threshold: this alert has no threshold",
 		"NVSentinelFeedLag.thresold=1":       "'thresold' not allowed",
 		"NVSentinelFeedLag.threshold=many":   "/prometheusRule/rules/NVSentinelFeedLag/threshold",
 		"NVSentinelFeedLag.for=ten minutes ": "/prometheusRule/rules/NVSentinelFeedLag/for",

@@ -27,7 +27,7 @@ var buildServices = sync.OnceValues(func() (string, error) {
 
 // binaries are the programs of the containers that are not named after them.
 var binaries = map[string]string{
-	"platform-connectors-cluster": "platform-connectors", "platform-connectors-gateway": "platform-connectors", "csp-plugin-aws": "aws", "csp-plugin-azure": "azure", "csp-plugin-gcp": "gcp", "csp-plugin-kwok": "kwok", "csp-plugin-oci": "oci",
+	"platform-connectors-cluster": "platform-connectors", "platform-connectors-gateway": "platform-connectors",
 }
 
 // TestServicesTakeTheirArguments: each container's program, with the container's

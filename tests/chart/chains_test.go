@@ -37,7 +37,7 @@ var own = []string{
 	release + ": create leases.coordination.k8s.io",
 	release + ": get,list,watch,create,patch,delete jobs.batch",
 	release + ": get,update leases.coordination.k8s.io repair-chain-runs",
-	release + ": list,watch configmaps nvsentinel-brake",
+	release + ": list,watch configmaps nvsentinel-pause,nvsentinel-brake",
 }
 
 // TestRightsOfChains: repair-chain has its rights and those of the kinds that the

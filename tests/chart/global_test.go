@@ -130,7 +130,7 @@ func TestValuesOfTheEarlierOne(t *testing.T) {
 		t.Fatal("they were taken")
 	}
 	for _, line := range []string{
-		"fault-quarantine: it is faultQuarantine now", "platformConnector: it is platformConnectors now", "socketPath: it is hostPaths.run now",
+		"fault-quarantine: renamed to faultQuarantine", "platformConnector: renamed to platformConnectors", "socketPath: renamed to hostPaths.run",
 		"mongodb-store: renamed to store.secretName", "csp-health-monitor: renamed to cspHealthMonitor", "preflight: it was removed",
 		"global.janitor: moved to janitor", "global.qps: unknown key", "nvsentinel convert-config values.yaml",
 	} {

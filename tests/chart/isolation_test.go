@@ -195,7 +195,7 @@ func ways(t *testing.T, objects []*unstructured.Unstructured, pod corev1.PodTemp
 // it, publishers cannot write beside the socket, and controllers can be kept off the
 // nodes that run jobs.
 func TestNodesHoldLittle(t *testing.T) {
-	pods := workloads(t, rendered(t, file("all"), "--set=controllers.offGpuNodes=required", "--set=controllers.nodeSelector.pool=control",
+	pods := workloads(t, rendered(t, file("all"), "--set=controllers.avoidGpuNodes=required", "--set=controllers.nodeSelector.pool=control",
 		"--set=controllers.tolerations[0].key=control", "--set=janitor.nodeSelector.pool=janitors"))
 	for workload, pod := range pods {
 		noAPI := slices.Contains(nodeMonitors, workload)

@@ -17,8 +17,8 @@ func TestTheNoteOfWhoLiftedAMark(t *testing.T) {
 		"served":                {[]string{v1}, "v1"},
 		"served as beta":        {[]string{beta}, "v1beta1"},
 		"served as both":        {[]string{v1, beta}, "v1"},
-		"asked for":             {[]string{"--set=admission.liftedBy=true"}, "v1"},
-		"not wanted":            {[]string{v1, "--set=admission.liftedBy=false"}, ""},
+		"asked for":             {[]string{"--set=admission.uncordonedBy=true"}, "v1"},
+		"not wanted":            {[]string{v1, "--set=admission.uncordonedBy=false"}, ""},
 		"no policies for Nodes": {[]string{v1, "--set=admission.nodes=false"}, ""},
 		"no fault-quarantine":   {[]string{v1, "--set=faultQuarantine.enabled=false"}, ""},
 	} {

@@ -22,7 +22,7 @@ func TestRightsOfTheLabeler(t *testing.T) {
 		"off":     {nil, nil, ""},
 		"default": {[]string{"--set=labeler.enabled=true"}, append(slices.Clone(own), "cluster"+pods), "gpu-operator,nvidia-gpu-operator,kube-system"},
 		"bounded": {
-			[]string{"--set=labeler.enabled=true,labeler.namespacedRights=true,labeler.podNamespaces={gpus,kube-system}"},
+			[]string{"--set=labeler.enabled=true,labeler.namespacedRBAC=true,labeler.podNamespaces={gpus,kube-system}"},
 			append(slices.Clone(own), "gpus"+pods, "kube-system"+pods), "gpus,kube-system",
 		},
 	} {

@@ -33,7 +33,7 @@ cspHealthMonitor: {enabled: true, provider: aws, clusterName: c, storeSecretName
 labeler: {enabled: true}
 eventExporter: {enabled: true, config: "[exporter]"}
 janitor: {enabled: true, cspPlugin: {host: csp-plugin-aws}, gpuReset: {enabled: true, image: r:1}}
-nodeHealthCheck: {enabled: true, installDefinition: true, bridge: true}
+nodeHealthCheck: {enabled: true, installCRD: true, bridge: true}
 repairChain: {enabled: true}
 cspPluginAws: {enabled: true}
 cspPluginAzure: {enabled: true}

@@ -52,7 +52,7 @@ var switches = [][]string{
 	{"maintenances of OCI", "--set=cspHealthMonitor.provider=oci," + maintenances},
 	{"resets of GPUs", "--set=janitor.enabled=true,cspPluginAws.enabled=true,janitor.gpuReset.enabled=true,janitor.gpuReset.image=gpu-reset:1,janitor.gpuReset.servicesNamespace=gpus"},
 	{"repair chains", "--set=janitor.enabled=true,cspPluginAws.enabled=true,repairChain.enabled=true"},
-	{"NodeHealthChecks, with the bridge", "--set=nodeHealthCheck.enabled=true,nodeHealthCheck.installDefinition=true,nodeHealthCheck.bridge=true"},
+	{"NodeHealthChecks, with the bridge", "--set=nodeHealthCheck.enabled=true,nodeHealthCheck.installCRD=true,nodeHealthCheck.bridge=true"},
 	{"labels of nodes, coverage", "--set=labeler.enabled=true,platformConnectorsCluster.coverage.enabled=true"},
 	{"DCGM of its own, metadata, network cards", "--set=gpuHealthMonitor.enabled=true,gpuHealthMonitor.dcgm.mode=embedded,metadataCollector.enabled=true,nicHealthMonitor.enabled=true"},
 	{"the journal as source", "--set=syslogHealthMonitor.source=journal"},
@@ -63,7 +63,7 @@ var switches = [][]string{
 	{"viewers and the command line", "--set=cli.enabled=true,viewers[0].kind=Group,viewers[0].name=gpu-operators,viewers[0].apiGroup=rbac.authorization.k8s.io"},
 	{"global.dryRun", "--set=global.dryRun=true,janitor.enabled=true,cspPluginAws.enabled=true"},
 	{"global places and images", "--set=global.imageRegistry=r.example.com,global.imagePullSecrets[0]=pull,global.systemNodeSelector.pool=control,global.systemNodeTolerations[0].operator=Exists,global.tolerations[0].operator=Exists"},
-	{"antiAffinity: required", "--set=antiAffinity=required,controllers.offGpuNodes=required,controllers.tolerateCordon=false"},
+	{"antiAffinity: required", "--set=antiAffinity=required,controllers.avoidGpuNodes=required,controllers.tolerateCordon=false"},
 	{"roles and accounts by somebody else", "--set=rbac.create=false,serviceAccount.create=false"},
 	{"no policies", "--set=networkPolicy.enabled=false,admission.nodes=false,admission.pods=false,admission.events=false,admission.names=false,admission.jobs=false"},
 }

@@ -83,7 +83,7 @@ func TestAPluginBesideTheJanitor(t *testing.T) {
 	if got := slices.Collect(maps.Keys(texts(t, objects)["janitor"])); !slices.Equal(got, []string{"janitor.yaml"}) {
 		t.Errorf("the janitor's file is %v, want YAML under its name", got)
 	}
-	if got := texts(t, objects)["platform-connectors"]["connector.toml"]; !strings.Contains(got, "name = \"gpu-health-monitor\"\nearlierStrategyNumbers = true\n") {
+	if got := texts(t, objects)["platform-connectors"]["connector.toml"]; !strings.Contains(got, "name = \"gpu-health-monitor\"\nlegacyStrategyNumbers = true\n") {
 		t.Errorf("the connectors are told\n%s", got)
 	}
 	text := "rebootNodeController:\n  enabled: false\n"

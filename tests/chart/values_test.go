@@ -109,11 +109,11 @@ func TestAPortThatAnyPodReaches(t *testing.T) {
 		with    []string
 		refused string // the value that is named
 	}{
-		"PROCESS":                             {[]string{"--set=gpuHealthMonitor.processingStrategy=PROCESS"}, "gpuHealthMonitor.processingStrategy says PROCESS"},
+		"PROCESS":                             {[]string{"--set=gpuHealthMonitor.processingStrategy=PROCESS"}, "gpuHealthMonitor.processingStrategy is PROCESS"},
 		"PROCESS by the node's address":       {[]string{"--set=gpuHealthMonitor.processingStrategy=PROCESS,gpuHealthMonitor.dcgm.address=localhost:5555"}, "localhost:5555"},
-		"PROCESS of one check":                {[]string{"--set-string=gpuHealthMonitor.config=[checks.GpuMemWatch]\nprocessingStrategy = 'PROCESS'"}, "gpuHealthMonitor.config says PROCESS"},
-		"PROCESS of one check, in its line":   {[]string{`--set-string=gpuHealthMonitor.config=checks.GpuMemWatch = {"processingStrategy"="PROCESS"}`}, "gpuHealthMonitor.config says PROCESS"},
-		"PROCESS as an argument":              {[]string{"--set=gpuHealthMonitor.extraArgs[0]=--processing-strategy=PROCESS"}, "gpuHealthMonitor.extraArgs says PROCESS"},
+		"PROCESS of one check":                {[]string{"--set-string=gpuHealthMonitor.config=[checks.GpuMemWatch]\nprocessingStrategy = 'PROCESS'"}, "gpuHealthMonitor.config is PROCESS"},
+		"PROCESS of one check, in its line":   {[]string{`--set-string=gpuHealthMonitor.config=checks.GpuMemWatch = {"processingStrategy"="PROCESS"}`}, "gpuHealthMonitor.config is PROCESS"},
+		"PROCESS as an argument":              {[]string{"--set=gpuHealthMonitor.extraArgs[0]=--processing-strategy=PROCESS"}, "gpuHealthMonitor.extraArgs is PROCESS"},
 		"a comment":                           {[]string{"--set-string=gpuHealthMonitor.config=# processingStrategy = 'PROCESS'"}, ""},
 		"PERSIST_ONLY":                        {[]string{"--set-string=gpuHealthMonitor.config=processingStrategy = 'PERSIST_ONLY'", "--set=gpuHealthMonitor.extraArgs[0]=--processingStrategy=PERSIST_ONLY"}, ""},
 		"PROCESS by a port that is bounded":   {[]string{"--set=gpuHealthMonitor.processingStrategy=PROCESS,gpuHealthMonitor.dcgm.trusted=true"}, ""},
@@ -179,7 +179,7 @@ func TestRefused(t *testing.T) {
 		"two plugins behind one service":    {set("janitor.enabled=true", "cspPluginAws.enabled=true", "cspPluginKwok.enabled=true"), []string{"janitor.rebootNodeController.cspPluginHost", "csp-plugin-aws, csp-plugin-kwok"}},
 		"an argument that is none":          {set("nodeDrainer.extraArgs[0]=dry-run"), []string{"/nodeDrainer/extraArgs/0"}},
 		"a log level":                       {set("logLevel=verbose"), []string{"/logLevel"}},
-		"a spool that holds no large batch": {set("platformConnectors.spoolMaxBytes=1024"), []string{"/platformConnectors/spoolMaxBytes"}},
+		"a spool that holds no large batch": {set("platformConnectors.walMaxBytes=1024"), []string{"/platformConnectors/walMaxBytes"}},
 		"connectors that go to the store":   {set("platformConnectors.upstream=store", "platformConnectors.storeSecretName=append-store", "platformConnectors.storeConnections=2"), []string{"platformConnectors.upstream was removed", "platformConnectors.storeSecretName was removed", "platformConnectors.storeConnections was removed", "platformConnectorsGateway", "docs/tasks/upgrade.md"}},
 		"half a certificate":                {set("platformConnectorsGateway.tls.secretName=x"), []string{"both or neither of secretName"}},
 		"metadata beside everybody's state": {set("hostPaths.metadataFile=/var/lib/nvsentinel/gpu_metadata.json"), []string{"hostPaths.metadataFile is /var/lib/nvsentinel/gpu_metadata.json", "hostPaths.state (/var/lib/nvsentinel)", "its own directory"}},
@@ -188,7 +188,7 @@ func TestRefused(t *testing.T) {
 		"metadata beside the socket":        {set("hostPaths.metadataFile=/var/run/nvsentinel/x.json"), []string{"hostPaths.run (/var/run/nvsentinel)"}},
 		"metadata within somebody's state":  {set("hostPaths.metadataFile=/var/lib/nvsentinel/platform-connector/x.json"), []string{"the state of a service (/var/lib/nvsentinel/platform-connector)"}},
 		"metadata that is a folder":         {set("hostPaths.metadataFile=/var/lib/nvsentinel/metadata/"), []string{"/hostPaths/metadataFile"}},
-		"runs that are kept for no time":    {set("repairChain.keepRuns=30d"), []string{"/repairChain/keepRuns"}},
+		"runs that are kept for no time":    {set("repairChain.runRetention=30d"), []string{"/repairChain/runRetention"}},
 		"every kind":                        {chainKind("example.com", "*", ""), []string{"/repairChain/kinds/0/resource"}},
 		"a part of a kind":                  {chainKind("", "pods/exec", ""), []string{"/repairChain/kinds/0/resource"}},
 		"a kind of no place":                {chainKind("example.com", "validations", ""), []string{"repairChain.kinds[0], validations.example.com: set either the namespaces", "clusterWide: true"}},

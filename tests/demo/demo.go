@@ -26,7 +26,7 @@ type Options struct {
 	// DCGM is the folder of fleet.BuildDCGM: a fault that DCGM sees follows that of the
 	// kernel log, on a node of its own. Empty leaves it out.
 	DCGM string
-	// StepLimit is Timeout of one step. before the demo has failed.
+	// StepLimit is how long one step may take before the demo has failed.
 	StepLimit time.Duration
 	// Evidence is a folder for the record and the Node before, during and
 	// after, as JSON; empty writes none.

@@ -56,7 +56,7 @@ func TestDemo(t *testing.T) {
 	for name, store := range map[string]string{"sqlite": "sqlite", "postgresql": "postgresql"} {
 		t.Run(name, func(t *testing.T) {
 			if store != "sqlite" {
-				testkit.Long(t, "the kill journey runs on every store")
+				testkit.Long(t, "the chaos test runs on every store")
 			}
 			o := settling(t, store)
 			if store != "sqlite" {

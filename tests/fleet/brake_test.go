@@ -67,7 +67,7 @@ func TestTheBrake(t *testing.T) {
 	b.recovers()
 	b.stillStanding()
 	b.nothingSince(obeyed)
-	b.cli("brake", "off")
+	b.cli("resume")
 	b.allGoesOn()
 	b.oneEventEach()
 }
@@ -154,9 +154,9 @@ func (b *braking) pull() (requests int) {
 		return b.without(b.replicas("fault-remediation"), func() error {
 			b.fault(drained)
 			b.reaches(drained, func(s record.Status) bool { return s.DrainFinishTimestamp != nil })
-			b.cli("brake", "on", "--reason", "wrong catalogue")
+			b.cli("pause", "--reason", "wrong catalog")
 			for _, replica := range b.replicas("fault-quarantine", "node-drainer") {
-				b.says([]*Service{replica}, "from now on", "wrong catalogue")
+				b.says([]*Service{replica}, "emergency stop activated", "wrong catalog")
 			}
 			requests = len(b.requests())
 			return nil

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/nvidia/nvsentinel/internal/gobuild"
@@ -24,7 +26,7 @@ func BuildEarlier(ctx context.Context, root, commit string, progress io.Writer) 
 	if err != nil {
 		return "", fmt.Errorf("finding the cache: %w", err)
 	}
-	dir := filepath.Join(cache, "nvsentinel", "earlier-"+commit)
+	dir := filepath.Join(cache, "nvsentinel", earlierFolder+commit)
 	source, bin := filepath.Join(dir, "source"), filepath.Join(dir, "bin")
 	if _, err := os.Stat(source); err != nil {
 		if err := extract(ctx, root, commit, source); err != nil {
@@ -32,6 +34,24 @@ func BuildEarlier(ctx context.Context, root, commit string, progress io.Writer) 
 		}
 	}
 	return bin, gobuild.Builder{Progress: progress}.Build(ctx, programs.Earlier(source, bin))
+}
+
+// earlierFolder begins the name of the folder of an earlier commit.
+const earlierFolder = "earlier-"
+
+// formerFlags are the names that flags have in the earlier commit.
+var formerFlags = map[string]string{"--journal-file": "--books", "--wal-dir": "--spool-dir"}
+
+// argsOf are the arguments of a program, with the flags of an earlier commit if it is one.
+func argsOf(program string, args []string) []string {
+	if !strings.Contains(program, string(filepath.Separator)+earlierFolder) {
+		return args
+	}
+	out := slices.Clone(args)
+	for i, arg := range out {
+		out[i] = cmp.Or(formerFlags[arg], arg)
+	}
+	return out
 }
 
 // extract writes the files of a commit into a folder, which appears when it is whole.

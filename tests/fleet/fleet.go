@@ -48,11 +48,11 @@ const (
 type Options struct {
 	// Nodes is the number of simulated GPU nodes.
 	Nodes int
-	// Store is Store: sqlite, postgresql or mongodb..
+	// Store is sqlite, postgresql or mongodb.
 	Store string
 	// StrategyOf is the processingStrategy of a node's monitor; nil is PROCESS.
 	StrategyOf func(node string) string
-	// Without is a Service that is not started.
+	// Without is a service that is not started.
 	Without string
 	// Runs narrows further what is started (room name, node or empty); nil
 	// starts everything. A node with no agent has no machine folder either.

@@ -37,7 +37,7 @@ func (f *Fleet) gateway(ctx context.Context) error {
 // connectorFlags are those of a node's connector.
 func (f *Fleet) connectorFlags(node string) []string {
 	args := []string{
-		"--node-name", node, "--socket", f.Socket(node), "--spool-dir", filepath.Join(f.machine(node), "spool"),
+		"--node-name", node, "--socket", f.Socket(node), "--wal-dir", filepath.Join(f.machine(node), "spool"),
 		"--gateway", f.gatewayAddress, "--gateway-ca-file", filepath.Join(f.Cluster.Dir(), "pki", "ca.crt"), "--gateway-token-file", f.gatewayToken(node),
 		"--kubeconfig", f.kubeconfig(node), "--metrics-address", "127.0.0.1:0",
 	}

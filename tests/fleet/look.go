@@ -65,7 +65,7 @@ type Entry struct {
 
 // Books are the plugin's books: everything it was asked and did.
 func (f *Fleet) Books() ([]Entry, error) {
-	text, err := os.ReadFile(filepath.Join(f.Dir, "books.jsonl"))
+	text, err := os.ReadFile(filepath.Join(f.Dir, "journal.jsonl"))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}

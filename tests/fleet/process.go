@@ -16,7 +16,7 @@ import (
 )
 
 // restartDelay is how soon a service that ended is started again, as a kubelet
-// would do (without its backoff: the journeys kill often).
+// would do (without its backoff: the chaos tests kill often).
 const restartDelay = 150 * time.Millisecond
 
 // launcher starts children from one thread that lives as long as this process:
@@ -101,7 +101,8 @@ func (s *Service) startOnce() (*exec.Cmd, error) {
 	if s.stopped {
 		return nil, nil
 	}
-	cmd := exec.Command(cmp.Or(s.instead, s.path), s.args...)
+	program := cmp.Or(s.instead, s.path)
+	cmd := exec.Command(program, argsOf(program, s.args)...)
 	cmd.Env = append(slices.Clone(os.Environ()), s.env...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}

@@ -36,9 +36,9 @@ func (f *Fleet) control(context.Context) error {
 		return []string{"--kubeconfig", f.kube[room], "--metrics-address", "127.0.0.1:0"}
 	}
 	config := func(room string) []string { return []string{"--config", filepath.Join(f.Dir, room+".toml")} }
-	f.launch("csp-plugin-kwok", "", "kwok", slices.Concat(common("csp-plugin-kwok"), []string{
+	f.launch("csp-plugin-kwok", "", "csp-plugin-kwok", slices.Concat(common("csp-plugin-kwok"), []string{
 		"--listen", plugin, "--reboot-time", f.options.RebootTime.String(), "--boot-id-dir", filepath.Join(f.Dir, "machines"),
-		"--books", filepath.Join(f.Dir, "books.jsonl"),
+		"--journal-file", filepath.Join(f.Dir, "journal.jsonl"),
 	}, f.options.PluginFlags)...)
 	f.launchAll("janitor", slices.Concat(common("janitor"), config("janitor"), f.options.JanitorFlags)...)
 	f.launchAll("fault-remediation", slices.Concat(common("fault-remediation"), store, config("fault-remediation"), f.options.RemediationFlags)...)

@@ -40,7 +40,7 @@ func TestWhatIsToldInEachPhase(t *testing.T) {
 	testkit.Long(t, "the scripts of cli/timeline, which tell the same phases from facts")
 	w := startTold(t)
 	phases := map[string]func(node string){
-		"needs-human": w.needsHuman, "held": w.held, "draining": w.draining, "cancelled-in-drain": w.cancelledInDrain,
+		"manual-intervention": w.needsHuman, "held": w.held, "draining": w.draining, "cancelled-in-drain": w.cancelledInDrain,
 		"cancelled-before-drain": w.cancelledBeforeDrain, "repairing": w.repairing, "released": w.released,
 		"recovering": w.recovering, "waits-for-symptoms": w.waitsForSymptoms, "waits-for-pods": w.waitsForPods,
 		"waits-for-claim": w.waitsForClaim, "waits-for-backoff": w.waitsForBackoff, "dry-run": w.dryRun, "unknown-session": w.unknownSession,
@@ -259,7 +259,7 @@ func (w *told) repairing(node string) {
 	})
 }
 
-// waitsForBackoff says in the janitor's place that a maintenance failed.
+// waitsForBackoff says in the janitor's place that a maintenance object failed.
 func (w *told) waitsForBackoff(node string) {
 	w.repairing(node)
 	objects := w.fleet.Cluster.Dynamic().Resource(rebootNodes)
@@ -276,7 +276,7 @@ func (w *told) waitsForBackoff(node string) {
 			w.Fatal(err)
 		}
 	}
-	w.waits(node, "WaitBackoff")
+	w.waits(node, "BackingOff")
 	w.marked(node, func(n *corev1.Node) bool { return n.Labels[nodemark.StateLabel] == string(nodemark.Remediating) })
 }
 
@@ -304,7 +304,7 @@ func (w *told) recovering(node string) {
 // waitsForSymptoms is about a node that was just repaired.
 func (w *told) waitsForSymptoms(node string) {
 	w.symptom(node, "95")
-	w.waits(node, "WaitSymptoms")
+	w.waits(node, "AwaitingSymptomRecovery")
 	w.marked(node, func(n *corev1.Node) bool { return n.Labels[nodemark.StateLabel] == string(nodemark.Remediating) })
 }
 
@@ -324,7 +324,7 @@ func (w *told) waitsForPods(node string) {
 		// The drainer's own list stands for fault-remediation's until it is two seconds old.
 		w.stands(node, func(r record.Record) bool { return time.Since(*r.Status.DrainFinishTimestamp) > 3*time.Second })
 	})
-	w.waits(node, "WaitPods")
+	w.waits(node, "AwaitingPodRemoval")
 }
 
 func (w *told) waitsForClaim(node string) {
@@ -333,7 +333,7 @@ func (w *told) waitsForClaim(node string) {
 		w.stands(node, func(r record.Record) bool { return r.Status.DrainFinishTimestamp != nil })
 		w.edit(node, func(n *corev1.Node) { n.Annotations[nodemark.RepairAnnotation] = "somebody-elses" })
 	})
-	w.waits(node, "WaitClaim")
+	w.waits(node, "AwaitingClaim")
 }
 
 // dryRun has another fault-quarantine in the place of the first.

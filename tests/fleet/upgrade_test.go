@@ -275,7 +275,7 @@ func (u *upgrade) heldByTheBrake() {
 	err := janitor.Swap(func() error {
 		u.fault(claimedOnly)
 		u.until(func(ctx context.Context) (bool, error) { return u.objects(ctx, claimedOnly) == 1, nil })
-		u.cli("brake", "on", "--reason", "upgrade")
+		u.cli("brake", "on", "--reason", "upgrade") // as the earlier command line has it
 		return nil
 	})
 	if err != nil {
@@ -299,7 +299,7 @@ func (u *upgrade) replace() {
 		u.provider(node, "")
 	}
 	u.change(func(string) string { return u.current })
-	books := filepath.Join(u.fleet.Dir, "books.jsonl")
+	books := filepath.Join(u.fleet.Dir, "journal.jsonl")
 	err := u.fleet.Service("csp-plugin-kwok").Swap(func() error {
 		text, err := os.ReadFile(books)
 		if err != nil {

@@ -147,8 +147,8 @@ func (v *versions) inEveryPhase() {
 	v.freezeDrainer()
 	v.fault(quarantined)
 	v.latest(quarantined, func(s record.Status) bool { return s.QuarantineFinishTimestamp != nil })
-	v.cli("brake", "on", "--reason", "two versions")
-	v.says([]*Service{f.Service("fault-quarantine")}, "from now on", "two versions")
+	v.cli("brake", "on", "--reason", "two versions") // as the earlier command line has it
+	v.says([]*Service{f.Service("fault-quarantine")}, "two versions")
 	v.fault(heldBack)
 	v.until(func(ctx context.Context) (bool, error) {
 		r, err := v.newest(ctx, heldBack)
@@ -332,7 +332,7 @@ func (v *versions) newerWaits() {
 			return false, err
 		}
 		for _, e := range list.Items {
-			if e.Reason == "NewerVersion" {
+			if e.Reason == "NewerVersionRequired" {
 				return true, nil
 			}
 		}

@@ -34,7 +34,7 @@ func (r Result) Keep(ctx context.Context, j *Journey, dir string) error {
 
 func (j *Journey) copyLogs(node, dir string) error {
 	files := []string{
-		filepath.Join(j.Fleet.Dir, "books.jsonl"), filepath.Join(j.Fleet.Dir, "machines", node, "kernel", "dmesg"), j.hitsFile(),
+		filepath.Join(j.Fleet.Dir, "journal.jsonl"), filepath.Join(j.Fleet.Dir, "machines", node, "kernel", "dmesg"), j.hitsFile(),
 		filepath.Join(j.Fleet.Cluster.Dir(), "kwok.log"), filepath.Join(j.Fleet.Cluster.Dir(), "kube-controller-manager.log"),
 	}
 	for _, s := range j.Fleet.Services() {

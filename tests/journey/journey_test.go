@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	seeds     = flag.Int("seeds", 0, "trips of the kill journey; 0 is one on each store")
+	seeds     = flag.Int("seeds", 0, "trips of the chaos test; 0 is one on each store")
 	firstSeed = flag.Uint64("first-seed", 1, "seed of the first trip")
 	evidence  = flag.String("evidence", "", "Directory for the artifacts of failed runs.; empty shows the end of the logs")
 	prebuilt  = flag.String("bin", "", "folder of services built with -tags crashpoints; empty builds them")
@@ -97,7 +97,7 @@ func travel(t *testing.T, seeds []span) (rights *fleet.Rights, all bool) {
 	rights = &fleet.Rights{}
 	run := NewRun(RunOptions{
 		Rights: rights,
-		Root:   build(t), Bin: bin, Times: testTimes, Round: round, Evidence: *evidence, Again: "make journey FIRST=%d SEEDS=1", Say: t.Logf,
+		Root:   build(t), Bin: bin, Times: testTimes, Round: round, Evidence: *evidence, Again: "make chaos FIRST=%d SEEDS=1", Say: t.Logf,
 	})
 	for _, s := range seeds {
 		if err := run.Seeds(t.Context(), s.first, s.n); err != nil {

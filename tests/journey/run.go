@@ -19,7 +19,7 @@ type RunOptions struct {
 	Times     Times
 	// Round is the set-ups that batches of seeds go through.
 	Round Round
-	// Evidence is the Directory for the artifacts of failed runs..
+	// Evidence is the directory for the artifacts of failed runs.
 	Evidence string
 	// Say tells the progress, one line or more at a time.
 	Say func(format string, args ...any)

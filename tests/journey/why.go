@@ -43,7 +43,7 @@ func (j *Journey) ask(ctx context.Context, node string) strand {
 // told are the phases in which a node waits for something, and what the answer
 // says no more than.
 var told = struct{ phases, nothing []string }{
-	phases: []string{"needs-human", "gone", "remediating", "draining", "quarantined", "recovering", "releasing", "held", "unjudged"},
+	phases: []string{"manual-intervention", "node-deleted", "remediating", "draining", "quarantined", "recovering", "releasing", "held", "pending-evaluation"},
 	nothing: []string{
 		"waiting for node-drainer", "waiting for the evaluation by fault-quarantine", "waiting for fault-quarantine to set the node marks",
 		"drained, waiting for fault-remediation", "pods are being evicted",

@@ -85,11 +85,8 @@ func start(t *testing.T) *site {
 		t.Fatal(err)
 	}
 	own := t.TempDir()
-	err = gobuild.Builder{Progress: &progress}.Build(t.Context(), gobuild.Batch{
-		Title: "the monitor", Dir: root, Env: []string{"CGO_ENABLED=0"}, Flags: programs.Flags("-tags", "crashpoints"), Out: own,
-		Programs: []gobuild.Program{{Name: agent, Package: "./health-monitors/csp-health-monitor/bulletin"}},
-	})
-	if err != nil {
+	monitor := programs.Monitor(root, own, "-tags", "crashpoints")
+	if err := (gobuild.Builder{Progress: &progress}).Build(t.Context(), monitor); err != nil {
 		t.Fatalf("%v\n%s", err, progress.String())
 	}
 	connectors := filepath.Join(own, "connectors.toml")
@@ -117,7 +114,7 @@ func start(t *testing.T) *site {
 		t.Fatal(err)
 	}
 	s.post(t)
-	s.deploy(t, filepath.Join(own, agent))
+	s.deploy(t, filepath.Join(own, monitor.Programs[0].Name))
 	return s
 }
 

@@ -22,6 +22,28 @@ func TestMetricsPage(t *testing.T) {
 	reference.Check(t, "docs/reference/metrics.md", Page(all))
 }
 
+// TestHelpTexts: each begins with a capital letter or a number, and is one or more sentences.
+func TestHelpTexts(t *testing.T) {
+	all, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for program, metrics := range all {
+		for _, m := range metrics {
+			if !helpForm.MatchString(m.Help) {
+				t.Errorf("%s: the help of %s has to begin with a capital letter, end with a period, and have no semicolon: %q", program, m.Name, m.Help)
+			}
+		}
+	}
+	for help, want := range map[string]bool{"Open faults, by check.": true, "1 while the node waits.": true, "open faults.": false, "Open faults": false, "Nodes; held.": false} {
+		if got := helpForm.MatchString(help); got != want {
+			t.Errorf("%q: %v, want %v", help, got, want)
+		}
+	}
+}
+
+var helpForm = regexp.MustCompile(`^[A-Z0-9][^;]*\.$`)
+
 // TestPagesNameMetricsThatExist: what a page, a chart or an example says is a metric
 // of ours is one. Two words of a name say that something is meant to be one.
 func TestPagesNameMetricsThatExist(t *testing.T) {

@@ -183,7 +183,7 @@ func (s *site) awaitWaiting(t *testing.T, n int) {
 		if err != nil {
 			return false, err.Error()
 		}
-		z, err := gzip.NewReader(bytes.NewReader(state.BinaryData["book.json.gz"]))
+		z, err := gzip.NewReader(bytes.NewReader(state.BinaryData["checkpoint.json.gz"]))
 		if err != nil {
 			return false, err.Error()
 		}

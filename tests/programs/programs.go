@@ -90,6 +90,14 @@ func Connectors(root, out string) gobuild.Batch {
 	return batch("connectors of many nodes", root, out, []string{"./platform-connectors/internal/fleet"})
 }
 
+// Monitor is the maintenance monitor that reads announcements from a file, with go build's
+// flags given.
+func Monitor(root, out string, flags ...string) gobuild.Batch {
+	b := batch("maintenance monitor", root, out, []string{bulletin})
+	b.Flags = append(b.Flags, flags...)
+	return b
+}
+
 // E2E is the test of the chart on a real node, with the command line.
 func E2E(root, out string) gobuild.Batch {
 	return batch("command line and test", root, out, []string{"./cli/nvsentinel", "./tests/cmd/e2e"})
@@ -127,11 +135,26 @@ func Flags(more ...string) []string {
 	return append([]string{"-trimpath", "-gcflags=all=-dwarf=false", "-ldflags=-s -w", "-tags=" + lean}, more...)
 }
 
+// bulletin is the maintenance monitor that reads announcements from a file, for tests.
+const bulletin = "./health-monitors/csp-health-monitor/bulletin"
+
+// nameOf is the name of a program's binary: that of its folder, unless the folder is named
+// after a provider.
+func nameOf(pkg string) string {
+	switch {
+	case path.Dir(pkg) == "csp-plugins":
+		return "csp-plugin-" + path.Base(pkg)
+	case pkg == bulletin:
+		return "csp-health-monitor-bulletin"
+	}
+	return path.Base(pkg)
+}
+
 func batch(title, dir, out string, lists ...[]string) gobuild.Batch {
 	b := gobuild.Batch{Title: title, Dir: dir, Env: []string{"CGO_ENABLED=0"}, Flags: Flags(), Out: out}
 	for _, list := range lists {
 		for _, pkg := range list {
-			p := gobuild.Program{Name: path.Base(pkg), Package: pkg}
+			p := gobuild.Program{Name: nameOf(pkg), Package: pkg}
 			if pkg == controller {
 				for _, c := range Controllers {
 					p.Links = append(p.Links, path.Base(c))

@@ -1,6 +1,6 @@
 // Package sabotage lists deliberate faults of our own, each a change of the source that
 // only the compiler sees, and builds services with them. A check that no fault can fail
-// proves nothing: the kill journey, or a service's own tests, must notice each.
+// proves nothing: the chaos test, or a service's own tests, must notice each.
 package sabotage
 
 import (
@@ -23,7 +23,7 @@ type Fault struct {
 	Name, What string
 	Edits      []overlay.Edit
 	// Package and Run select tests of the service that must notice; empty where the
-	// kill journey does.
+	// chaos test does.
 	Package, Run string
 }
 

@@ -92,7 +92,7 @@ func (c *crossing) measure(ctx context.Context) (figures []figure, err error) {
 func (c *crossing) start(ctx context.Context) ([]figure, error) {
 	began := time.Now()
 	for first := 0; first < c.nodes; first += connectorsEach {
-		p, err := c.connectors(ctx, first, min(connectorsEach, c.nodes-first), "--repeat-window=0s")
+		p, err := c.connectors(ctx, first, min(connectorsEach, c.nodes-first), "--dedup-window=0s")
 		if err != nil {
 			return nil, err
 		}

@@ -30,7 +30,7 @@ func (l testLog) Write(b []byte) (int, error) {
 // TestEveryFigureIsMeasured runs the whole with six nodes. How much things took is not
 // looked at, only that it was measured, and that nothing was lost.
 func TestEveryFigureIsMeasured(t *testing.T) {
-	testkit.Long(t, "the journeys and the gateways' tests run what it measures; growth and outlook have tests of their own")
+	testkit.Long(t, "the chaos test and the gateways' tests run what it measures; growth and outlook have tests of their own")
 	root, err := fleet.Root()
 	if err != nil {
 		t.Fatal(err)

@@ -210,11 +210,11 @@ func (u *suite) list(tokens map[string]string) []*service {
 		{name: "node-drainer", args: append([]string{config("node-drainer.toml"), "--dry-run=false"}, store...)},
 		{name: "fault-remediation", args: append([]string{config("fault-remediation.toml"), "--dry-run=false", "--lease-namespace=medik8s-leases"}, store...)},
 		{name: "janitor", args: []string{config("janitor.toml"), "--csp-plugin-host=" + plugin}},
-		{name: "repair-chain", args: []string{"--keep-runs=720h"}},
+		{name: "repair-chain", args: []string{"--run-retention=720h"}},
 		{name: "node-health-check", args: []string{
 			"--dry-run=false", "--lease-namespace=medik8s-leases", "--bridge", "--platform-connector-socket=" + door, "--platform-connector-token-path=" + tokens["node-health-check"],
 		}},
-		{name: "labeler", args: []string{"--grace=10m"}},
+		{name: "labeler", args: []string{"--grace-period=10m"}},
 		{name: "health-events-analyzer", args: append([]string{"--processingStrategy=PROCESS", "--socket=" + door, "--socket-token-path=" + tokens["health-events-analyzer"]}, store...)},
 		{name: "kubernetes-object-monitor", args: []string{
 			"--policy-config-path=" + filepath.Join(u.dir, "policies.toml"), "--publishers-config-path=" + u.agents, "--platform-connector-socket=" + door, "--platform-connector-token-path=" + tokens["kubernetes-object-monitor"],
@@ -229,7 +229,7 @@ func (u *suite) list(tokens map[string]string) []*service {
 		v.args = append(v.args, "--leader-elect", "--leader-elect-namespace="+namespace)
 	}
 	return append([]*service{{
-		name: "csp-plugin-kwok", binary: "kwok", replicas: 1, args: []string{"--listen=" + plugin, "--books=" + filepath.Join(u.dir, "books.jsonl")},
+		name: "csp-plugin-kwok", binary: "csp-plugin-kwok", replicas: 1, args: []string{"--listen=" + plugin, "--journal-file=" + filepath.Join(u.dir, "journal.jsonl")},
 	}}, all...)
 }
 

@@ -38,7 +38,7 @@ type world struct {
 	repairs  action.Policy
 	eviction eviction.Policy
 	dryRun   bool
-	anyone   bool   // anyoneReleases
+	anyone   bool   // releaseOnAnyUncordon
 	hold     string // why the budget allows no new session, or empty
 
 	node *corev1.Node // nil: certainly absent

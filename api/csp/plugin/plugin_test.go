@@ -188,7 +188,7 @@ func TestUnixSocketIsReplaced(t *testing.T) {
 	if err != nil || resp.GetRequestId() != "r-a" {
 		t.Errorf("reboot over the socket: %v, %v", resp, err)
 	}
-	if err := plugin.ListenAndServe(ctx, "unix://"+path, &cloud{}, plugin.Options{}); err == nil || !strings.Contains(err.Error(), "somebody listens") {
+	if err := plugin.ListenAndServe(ctx, "unix://"+path, &cloud{}, plugin.Options{}); err == nil || !strings.Contains(err.Error(), "another process listens") {
 		t.Errorf("a second plugin on the socket: %v", err)
 	}
 	stop()

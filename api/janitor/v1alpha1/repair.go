@@ -104,7 +104,7 @@ const (
 	ReasonNodeGone = "NodeGone"
 	// ReasonNodeUnnamed: `spec.nodeName` is empty and no NodeHealthCheck owns the object, so it ends without a
 	// request. Action: create the object with `spec.nodeName`.
-	ReasonNodeUnnamed = "NodeUnnamed"
+	ReasonNodeUnnamed = "NodeNameMissing"
 	// ReasonAnotherMachine: another machine has the name of the node, so the object ends without a further request.
 	// Action: none, or create a new object if the present machine needs the repair.
 	ReasonAnotherMachine = "AnotherMachine"
@@ -156,7 +156,7 @@ type RepairStatus struct {
 	// +optional
 	Machine *Machine `json:"machine,omitempty"`
 	// SignalSentAt is when the first signal was about to be sent: from then on
-	// the machine may have been told.
+	// the machine may have received it.
 	// +optional
 	SignalSentAt *metav1.Time `json:"signalSentAt,omitempty"`
 	// LastSignalAt is the moment before which the last signal left, if it did.

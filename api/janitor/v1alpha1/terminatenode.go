@@ -6,7 +6,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 //
 // +kubebuilder:validation:XValidation:rule="has(self.nodeName) == has(oldSelf.nodeName)",message="nodeName is immutable"
 type TerminateNodeSpec struct {
-	// NodeName is the Node whose machine is given back to the provider. Only an object that a
+	// NodeName is the Node whose machine is returned to the provider. Only an object that a
 	// NodeHealthCheck owns, or that names its Node by the annotation
 	// remediation.medik8s.io/node-name, may do without.
 	// +kubebuilder:validation:MinLength=1
@@ -30,7 +30,7 @@ type TerminateNodeStatus struct {
 	LastBootID string `json:"bootID,omitempty"`
 }
 
-// TerminateNode asks for the machine behind a Node to be given back. It succeeds
+// TerminateNode requests that the machine behind a Node is returned to the provider. It succeeds
 // when the provider has no such machine any more and the Node object is gone.
 //
 // +kubebuilder:object:root=true

@@ -1,4 +1,4 @@
-// Package v1alpha1 is the language in which somebody says which nodes shall be
+// Package v1alpha1 is the language in which you define which nodes shall be
 // watched, when one of them is unhealthy, and what is then to be tried in which
 // order. Group, kind and fields are those of medik8s, so that its remediators and
 // its users' objects fit.

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// NodeHealthCheckSpec says which nodes are watched, when one is unhealthy, what is
+// NodeHealthCheckSpec defines which nodes are watched, when one is unhealthy, what is
 // tried then, and how many may be away at once.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.remediationTemplate) != (has(self.escalatingRemediations) && size(self.escalatingRemediations) > 0)",message="exactly one of remediationTemplate and escalatingRemediations must be set",fieldPath=".remediationTemplate"
@@ -291,7 +291,7 @@ type Remediation struct {
 	// Started is when the object was created.
 	Started metav1.Time `json:"started"`
 	// TimedOut is when the next step's turn came: at the timeout or when the
-	// remediator said that it had failed.
+	// remediator reported that it had failed.
 	// +optional
 	TimedOut *metav1.Time `json:"timedOut,omitempty"`
 	// TemplateName is the name of the object's template.

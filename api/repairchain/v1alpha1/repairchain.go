@@ -56,15 +56,15 @@ type Step struct {
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	When string `json:"when,omitempty"`
-	// Always: the step begins also when an earlier one has failed the run: a ticket that
-	// tells so. The others are skipped then.
+	// Always: the step begins also when an earlier one has failed the run, for example a
+	// ticket that reports it. The others are skipped then.
 	// +optional
 	Always bool `json:"always,omitempty"`
 	// OnFailure is what follows if the step fails.
 	// +kubebuilder:default=stop
 	// +optional
 	OnFailure OnFailure `json:"onFailure,omitempty"`
-	// Timeout is how long the step's object may be without a verdict; then it failed.
+	// Timeout is how long the step's object may be without a result. Then it failed.
 	// +kubebuilder:default="1h"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('168h')",message="must be more than 0s and at most 168h"

@@ -46,7 +46,7 @@ const (
 	ReasonRejected = "Rejected"
 	// ReasonNodeUnnamed: `spec.nodeName` is empty and no NodeHealthCheck owns the run, so it ended before its first
 	// step. Action: create the run with `spec.nodeName`.
-	ReasonNodeUnnamed = "NodeUnnamed"
+	ReasonNodeUnnamed = "NodeNameMissing"
 	// ReasonNodeExcluded: the node was opted out (`nvsentinel.dgxc.nvidia.com/managed=false`) before the next step
 	// started. No further step starts. Action: none if that is intended. Otherwise remove the label and create a new
 	// run.
@@ -57,7 +57,7 @@ const (
 	ReasonTimedOutByNHC = "TimedOutByNHC"
 )
 
-// RepairRunSpec says which chain is to be done on which node, and for what.
+// RepairRunSpec defines which chain runs on which node, and for which fault.
 type RepairRunSpec struct {
 	// NodeName is the node. Only a run that a NodeHealthCheck owns may do without: it is
 	// for the node that its annotation remediation.medik8s.io/node-name names, else for
@@ -75,7 +75,7 @@ type RepairRunSpec struct {
 	Fault Fault `json:"fault,omitzero"`
 }
 
-// Fault is a health event, as far as chains look at it.
+// Fault is the part of a health event that chains read.
 type Fault struct {
 	// Record is the id of the event's record.
 	// +kubebuilder:validation:MaxLength=64
@@ -149,9 +149,9 @@ const (
 // StepStatus is one step's trace: what its object was made of, and what that led to.
 type StepStatus struct {
 	Name string `json:"name"`
-	// State; Done, Failed and Skipped are for good.
+	// State of the step. Done, Failed and Skipped are final.
 	State StepState `json:"state"`
-	// Reason and Message of the last verdict.
+	// Reason and Message of the last evaluation.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// +optional

@@ -5,20 +5,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Lifecycle is what becomes of an object whose stamp changes.
+// Lifecycle is what happens to an object whose template renders differently.
 //
 // +kubebuilder:validation:Enum=mutable;immutable
 type Lifecycle string
 
 // Lifecycles.
 const (
-	// Mutable objects follow their stamp for as long as the run lasts.
+	// Mutable objects follow their rendered template for as long as the run lasts.
 	Mutable Lifecycle = "mutable"
 	// Immutable objects act once: a reboot, a Job.
 	Immutable Lifecycle = "immutable"
 )
 
-// RepairTemplateSpec says what object does a step, and how its outcome is told.
+// RepairTemplateSpec defines the object that does a step, and how its outcome is evaluated.
 type RepairTemplateSpec struct {
 	// Template is the object. Texts in it are Go templates, as those of the repairs in
 	// files: {{ .NodeName }}, {{ .HealthEvent.Message }}, {{ .Inputs.url }}. A text that
@@ -30,8 +30,8 @@ type RepairTemplateSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
-	// HealthRule tells people how the object is: status.steps[].health of a run says what
-	// it gives. It decides nothing.
+	// HealthRule shows how the object is: status.steps[].health of a run contains its
+	// result. It decides nothing.
 	// +optional
 	HealthRule *HealthRule `json:"healthRule,omitempty"`
 	// ArtifactTracing ties each output to the inputs that made it.
@@ -51,8 +51,8 @@ type RepairTemplateSpec struct {
 
 // ArtifactTracing holds the rule of reading and writing.
 type ArtifactTracing struct {
-	// HealthRule: only while it says Healthy is the object read, only while it says
-	// Healthy or Unhealthy is it written.
+	// HealthRule: the object is read only while its result is Healthy, and written only
+	// while it is Healthy or Unhealthy.
 	HealthRule HealthRule `json:"healthRule"`
 }
 
@@ -93,13 +93,13 @@ type HealthRule struct {
 // AlwaysHealthy has no fields.
 type AlwaysHealthy struct{}
 
-// MultiMatch are the matchers of both verdicts.
+// MultiMatch are the matchers of both results.
 type MultiMatch struct {
 	Healthy   Matchers `json:"healthy"`
 	Unhealthy Matchers `json:"unhealthy"`
 }
 
-// Matchers look at conditions and fields.
+// Matchers match conditions and fields.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.matchConditions) ? size(self.matchConditions) : 0) + (has(self.matchFields) ? size(self.matchFields) : 0) > 0",message="at least one of matchConditions and matchFields must be given"
 type Matchers struct {

@@ -9,10 +9,9 @@ import (
 	"github.com/nvidia/nvsentinel/internal/brake"
 )
 
-func brakeCommand(o *options, code *int) *cobra.Command {
-	var reason string
-	c := &cobra.Command{
-		Use:   "brake on|off",
+func pauseCommand(o *options, code *int) *cobra.Command {
+	return o.switching(true, code, &cobra.Command{
+		Use:   "pause",
 		Short: "Pause all actions: no cordons, evictions, maintenance objects or signals",
 		Long: `Activate the emergency stop of the installation. The command writes the ConfigMap
 ` + brake.Name + ` with your user name and your permissions (get, create and patch of
@@ -21,13 +20,28 @@ within seconds, also after a restart. While it is active, no service cordons, ev
 remediates or signals. Recoveries and releases continue. The command needs no store.
 Run nvsentinel status to see the state, and nvsentinel resume to end it.
 ` + exitCodes,
-		Example:   "  nvsentinel brake on --reason \"wrong firmware catalogue\"\n  nvsentinel brake off --reason \"catalogue mended\"",
-		ValidArgs: []string{"on", "off"},
-		Args:      cobra.MatchAll(exactly(1), cobra.OnlyValidArgs),
-		RunE: func(c *cobra.Command, args []string) error {
-			*code = ExitWhole
-			return o.brake(c.Context(), brake.State{On: args[0] == "on", Reason: reason})
-		},
+		Example: "  nvsentinel pause --reason \"wrong firmware catalog\"",
+	})
+}
+
+func resumeCommand(o *options, code *int) *cobra.Command {
+	return o.switching(false, code, &cobra.Command{
+		Use:   "resume",
+		Short: "Resume all actions after a pause",
+		Long: `Deactivate the emergency stop of the installation. The command writes the same ConfigMap as
+nvsentinel pause, with your user name and your permissions. Every service resumes within seconds.
+` + exitCodes,
+		Example: "  nvsentinel resume --reason \"firmware catalog fixed\"",
+	})
+}
+
+// switching has a command switch the brake on or off, for a reason.
+func (o *options) switching(on bool, code *int, c *cobra.Command) *cobra.Command {
+	var reason string
+	c.Args = cobra.NoArgs
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		*code = ExitWhole
+		return o.brake(c.Context(), brake.State{On: on, Reason: reason})
 	}
 	c.Flags().StringVar(&reason, "reason", "", "Reason that status shows to all users.")
 	return c

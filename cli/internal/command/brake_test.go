@@ -30,7 +30,7 @@ func (w *world) operator(t *testing.T, namespace string) (kubeconfig string) {
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata: {name: `+name+`, namespace: `+namespace+`}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: nvsentinel-brake-operator}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: nvsentinel-pause-operator}
 subjects: [{kind: ServiceAccount, name: `+name+`, namespace: operators}]
 `)
 	kubeconfig = w.account(t, name, "")
@@ -57,22 +57,22 @@ func TestBrake(t *testing.T) {
 		return run(t, p, append([]string{verb, "-n", namespace, "--kubeconfig", kubeconfig}, args...)...)
 	}
 	ask("status", w.viewer).expect(t, command.ExitWhole, "  emergency stop OFF\n", "")
-	run(t, command.Program{}, "brake", "off", "-n", namespace, "--kubeconfig", operator).expect(t, command.ExitWhole, "no change: emergency stop OFF\n", "")
-	on := run(t, command.Program{}, "brake", "on", "-n", namespace, "--kubeconfig", operator, "--reason", "wrong catalogue")
-	on.expect(t, command.ExitWhole, "emergency stop ON, switched by system:serviceaccount:operators:brake-operator: wrong catalogue; every service", "")
-	const says = ", switched by system:serviceaccount:operators:brake-operator: wrong catalogue"
-	ask("brake", operator, "on", "--reason", "another").expect(t, command.ExitWhole, says, "")
+	run(t, command.Program{}, "resume", "-n", namespace, "--kubeconfig", operator).expect(t, command.ExitWhole, "no change: emergency stop OFF\n", "")
+	on := run(t, command.Program{}, "pause", "-n", namespace, "--kubeconfig", operator, "--reason", "wrong catalog")
+	on.expect(t, command.ExitWhole, "emergency stop ON, set by system:serviceaccount:operators:brake-operator: wrong catalog, and every service", "")
+	const says = ", set by system:serviceaccount:operators:brake-operator: wrong catalog"
+	ask("pause", operator, "--reason", "another").expect(t, command.ExitWhole, says, "")
 	ask("status", w.viewer).expect(t, command.ExitWhole, says, "")
 	ask("status", w.viewer).expect(t, command.ExitWhole, "! emergency stop ON since ", "")
 	ask("why", w.viewer, w.node.Name).expect(t, command.ExitWhole, says, "")
 	fleet := decode[timeline.Fleet](t, ask("status", w.viewer, "-o", "json"))
-	if b := fleet.Brake; !b.Read || !b.On || b.Reason != "wrong catalogue" || b.Since.IsZero() {
+	if b := fleet.Brake; !b.Read || !b.On || b.Reason != "wrong catalog" || b.Since.IsZero() {
 		t.Errorf("brake %+v", b)
 	}
-	ask("brake", w.viewer, "off").expect(t, command.ExitFailed, "", "forbidden")
-	ask("brake", operator, "off").expect(t, command.ExitWhole, "emergency stop OFF, switched by", "")
+	ask("resume", w.viewer).expect(t, command.ExitFailed, "", "forbidden")
+	ask("resume", operator).expect(t, command.ExitWhole, "emergency stop OFF, set by", "")
 	ask("status", w.viewer).expect(t, command.ExitWhole, "  emergency stop OFF since ", "")
-	ask("brake", operator, "of").expect(t, command.ExitUsage, "", `invalid argument "of"`)
+	ask("resume", operator, "now").expect(t, command.ExitUsage, "", `unknown command "now"`)
 }
 
 // TestBrakeThatMayNotBeRead is unknown, not off.

@@ -109,7 +109,7 @@ func edited(t *testing.T, kubeconfig string, values map[string]string) string {
 func TestUnknownNode(t *testing.T) {
 	w := newWorld(t)
 	both := run(t, command.Program{Store: w.dsn}, "why", "gpu-99", "--kubeconfig", w.viewer)
-	both.expect(t, command.ExitAbsent, "gpu-99: gone", "")
+	both.expect(t, command.ExitAbsent, "gpu-99: node-deleted", "")
 	both.expect(t, command.ExitAbsent, "the Node does not exist", "")
 	run(t, command.Program{}, "why", "gpu-99", "--kubeconfig", w.viewer).expect(t, command.ExitPartial, "store not read", "")
 	run(t, command.Program{Store: w.dsn}, "why", "gpu-99").expect(t, command.ExitPartial, "gpu-99: unknown", "")
@@ -194,7 +194,7 @@ func TestGoneNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := run(t, command.Program{Store: w.dsn}, "why", w.node.Name, "--kubeconfig", w.viewer)
-	a.expect(t, command.ExitWhole, "gone", "")
+	a.expect(t, command.ExitWhole, "node-deleted", "")
 	a.expect(t, command.ExitWhole, "the Node is deleted, its quarantine session waits", "")
 }
 

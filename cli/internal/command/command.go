@@ -112,7 +112,7 @@ Install the program as kubectl-nvsentinel to use it as a plugin: kubectl nvsenti
 		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	o.flags(root.PersistentFlags())
-	root.AddCommand(whyCommand(&o, code), statusCommand(&o, code), clearCommand(&o, code), releaseCommand(&o, code), traceCommand(&o, code), canaryCommand(&o), brakeCommand(&o, code), uninstallCommand(&o, code), convertCommand())
+	root.AddCommand(whyCommand(&o, code), statusCommand(&o, code), clearCommand(&o, code), releaseCommand(&o, code), traceCommand(&o, code), canaryCommand(&o), pauseCommand(&o, code), resumeCommand(&o, code), uninstallCommand(&o, code), convertCommand())
 	return root
 }
 

@@ -52,10 +52,10 @@ func TestUsage(t *testing.T) {
 		says string
 	}{
 		{[]string{"wy", "gpu-1"}, `unknown command "wy"`},
-		{[]string{"why"}, "it is nvsentinel why <node> [flags]; arguments given: 0"},
-		{[]string{"why", "a", "b"}, "it is nvsentinel why <node> [flags]; arguments given: 2"},
-		{[]string{"clear", "gpu-1"}, "it is nvsentinel clear <node> <record> [flags]; arguments given: 1"},
-		{[]string{"brake"}, "it is nvsentinel brake on|off [flags]; arguments given: 0"},
+		{[]string{"why"}, "usage: nvsentinel why <node> [flags], arguments given: 0"},
+		{[]string{"why", "a", "b"}, "usage: nvsentinel why <node> [flags], arguments given: 2"},
+		{[]string{"clear", "gpu-1"}, "usage: nvsentinel clear <node> <record> [flags], arguments given: 1"},
+		{[]string{"pause", "now"}, `unknown command "now"`},
 		{[]string{"status", "a"}, `unknown command "a"`},
 		{[]string{"status", "--colour"}, "unknown flag: --colour"},
 		{[]string{"status", "-o", "yaml"}, `--output "yaml" is not text or json`},
@@ -115,8 +115,8 @@ func TestPasswordStays(t *testing.T) {
 func TestNothingReadable(t *testing.T) {
 	for _, args := range [][]string{{"why", "gpu-1"}, {"status"}, {"status", "-o", "json"}} {
 		a := run(t, command.Program{}, args...)
-		a.expect(t, command.ExitFailed, "", "store not read: opening the store: no address is set (--store, NVSENTINEL_STORE), and a gateway cannot be reached without the API server: ")
-		a.expect(t, command.ExitFailed, "", "API server not read: ")
+		a.expect(t, command.ExitFailed, "", "reading store: opening the store: no address is set (--store, NVSENTINEL_STORE), and a gateway cannot be reached without the API server: ")
+		a.expect(t, command.ExitFailed, "", "reading API server: ")
 		if a.out != "" {
 			t.Errorf("%v wrote to the output: %s", args, a.out)
 		}

@@ -157,10 +157,10 @@ func TestStatusWatches(t *testing.T) {
 	storetest.MustAppend(t, w.records, storetest.Record(w.node.Name, func(r *record.Record) {
 		r.Event.ProcessingStrategy, r.Event.IsHealthy, r.Event.Agent, r.Event.CheckName = record.PersistOnly, false, w.fault.Event.Agent, w.fault.Event.CheckName
 	}))
-	data.says(`"stranded":[`)
+	data.says(`"orphaned":[`)
 	piped.says("1 open faults of publishers")
 	shown.says("1 open faults of publishers")
-	if out := piped.ctrlC(); strings.Contains(out, "\x1b") || strings.Count(out, "emergency brake") < 2 {
+	if out := piped.ctrlC(); strings.Contains(out, "\x1b") || strings.Count(out, "emergency stop") < 2 {
 		t.Errorf("piped: %q", out)
 	}
 	if out := shown.ctrlC(); !strings.HasPrefix(out, "\x1b[H") {

@@ -64,7 +64,7 @@ func (o *options) check() error {
 		problems = append(problems, fmt.Errorf("--timeout %s is not positive", o.within))
 	}
 	if o.limit < 1 {
-		problems = append(problems, fmt.Errorf("--limit %d is less than 1", o.limit))
+		problems = append(problems, fmt.Errorf("--limit is %d: must be at least 1", o.limit))
 	}
 	if err := errors.Join(problems...); err != nil {
 		return coded{err, ExitUsage}

@@ -39,7 +39,7 @@ func TestRelease(t *testing.T) {
 	})
 	run(t, p, "release", w.node.Name, "--reason", "replaced", "--kubeconfig", w.cluster.AdminKubeconfig()).expect(t, command.ExitWhole, "has ended", "")
 	quarantine.Wait()
-	run(t, p, "release", w.node.Name, "--kubeconfig", w.cluster.AdminKubeconfig()).expect(t, command.ExitFailed, "", "is not in quarantine")
+	run(t, p, "release", w.node.Name, "--kubeconfig", w.cluster.AdminKubeconfig()).expect(t, command.ExitFailed, "", "has no quarantine session")
 }
 
 // TestAServiceAccountReleasesNothing: the policy refuses it.

@@ -172,7 +172,7 @@ const newestReports = 2000
 const newestFaults = 200
 
 // actingFaults are those that get verdicts.
-var actingFaults = record.Selector{Name: "JudgedFaults", Strategy: record.Process, Healthy: record.No()}
+var actingFaults = record.Selector{Name: "EvaluatedFaults", Strategy: record.Process, Healthy: record.No()}
 
 // stranded are the open faults whose publisher says PERSIST_ONLY by now.
 func (s Sources) stranded(ctx context.Context, open []record.Record) ([]timeline.Stranded, error) {

@@ -106,15 +106,15 @@ func TestUninstall(t *testing.T) {
 		left = append(left, i.Kind+" "+i.Name+" "+i.Mark+" "+string(i.Reason))
 	}
 	want := []string{
-		"Node label labelled nvsentinel.dgxc.nvidia.com/managed=false OfAPerson",
+		"Node label labelled nvsentinel.dgxc.nvidia.com/managed=false UserManaged",
 		"Node annotation alone dgxc.nvidia.com/nvsentinel-reset ServicesOff",
 		"Node condition labelled Theirs=True Uncertain",
 		"RebootNode ended-but-held  ForeignFinalizer",
 		"CustomResourceDefinition nodehealthchecks.remediation.medik8s.io  Shared",
-		"CustomResourceDefinition rebootnodes.janitor.dgxc.nvidia.com  ObjectsStay",
-		"Event 1 of them  Expires",
-		"folder of a node /var/run/nvsentinel  OnTheNode",
-		"folder of a node /var/lib/nvsentinel  OnTheNode",
+		"CustomResourceDefinition rebootnodes.janitor.dgxc.nvidia.com  ObjectsRemain",
+		"Event 1 Events  Expires",
+		"folder of a node /var/run/nvsentinel  NodeLocal",
+		"folder of a node /var/lib/nvsentinel  NodeLocal",
 	}
 	if diff := cmp.Diff(want, left); diff != "" {
 		t.Errorf("left in the end (-want +got):\n%s", diff)

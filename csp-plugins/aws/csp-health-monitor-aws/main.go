@@ -25,7 +25,10 @@ type Config struct {
 	Cloud CloudConfig `toml:"aws"`
 }
 
-func main() { daemon.Main(lifecycle.Agent, Config{Config: program.Default()}, build) }
+// purpose is the first sentence of the help.
+const purpose = "csp-health-monitor-aws reports scheduled events of Amazon EC2 and AWS Health as maintenance of nodes."
+
+func main() { daemon.Main(lifecycle.Agent, purpose, Config{Config: program.Default()}, build) }
 
 func build(ctx context.Context, d *daemon.Daemon, cfg Config) error {
 	source, err := New(ctx, cfg.Cloud)

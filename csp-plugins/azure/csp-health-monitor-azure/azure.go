@@ -23,8 +23,8 @@ import (
 type CloudConfig struct {
 	// Subscription is the id of that of the machines.
 	Subscription string `toml:"subscription" bounds:"not empty" flag:"subscription" usage:"ID of the subscription that contains the machines."`
-	// Pauses announces updates too that only pause a machine, or do nothing to it.
-	Pauses bool `toml:"pauses" flag:"pauses" usage:"If true, also reports updates that pause a machine for seconds (Freeze) or do not affect it (None)."`
+	// Pauses reports also updates that only pause a machine, or do not affect it.
+	Pauses bool `toml:"includeFreezeUpdates" flag:"include-freeze-updates" usage:"If true, also reports updates that pause a machine for seconds (Freeze) or do not affect it (None)."`
 	// WithoutUpdates asks for instance views alone.
 	WithoutUpdates bool `toml:"withoutUpdates" flag:"without-updates" usage:"If true, reads instance views only and skips the updates of Microsoft.Maintenance."`
 	// Cloud is public, government or china.

@@ -31,7 +31,10 @@ func (c Config) Validate() error {
 	return errors.Join(config.CheckBounds(c), c.Cloud.checkOrigins(), c.Config.Validate())
 }
 
-func main() { daemon.Main(lifecycle.Agent, Config{Config: program.Default()}, build) }
+// purpose is the first sentence of the help.
+const purpose = "csp-health-monitor-gcp reports upcoming maintenance of Compute Engine instances as maintenance of nodes."
+
+func main() { daemon.Main(lifecycle.Agent, purpose, Config{Config: program.Default()}, build) }
 
 func build(ctx context.Context, d *daemon.Daemon, cfg Config) error {
 	source, err := New(ctx, cfg.Cloud)

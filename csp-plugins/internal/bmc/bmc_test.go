@@ -126,7 +126,7 @@ func TestExamine(t *testing.T) {
 		{"another machine", "gpu-1", text, Facts{UUID: "a0112233-4455-6677-8899-aabbccddeeff", Power: On}, codes.FailedPrecondition, "another machine"},
 		{"the node shows none", "gpu-1", "", Facts{UUID: text, Power: On}, codes.FailedPrecondition, "cannot be verified as"},
 		{"the BMC shows none", "gpu-1", text, Facts{Power: On}, codes.FailedPrecondition, "cannot be verified as"},
-		{"the BMC shows none while the machine starts", "gpu-1", text, Facts{Power: Changing}, codes.Aborted, "waiting"},
+		{"the BMC shows none while the machine starts", "gpu-1", text, Facts{Power: Changing}, codes.Aborted, "retrying until the machine is on"},
 		{"both show the maker's", "gpu-1", factory, Facts{UUID: factory, Power: On}, codes.FailedPrecondition, "cannot be verified as"},
 		{"both show zeros", "gpu-1", "00000000-0000-0000-0000-000000000000", Facts{UUID: "00000000-0000-0000-0000-000000000000", Power: On}, codes.FailedPrecondition, "cannot be verified as"},
 		{"without the check", "gpu-2", text, Facts{UUID: factory, Power: On}, codes.OK, ""},
@@ -193,8 +193,8 @@ func TestConfirmed(t *testing.T) {
 func TestEntriesNameTheirNode(t *testing.T) {
 	for want, e := range map[string]Entry{
 		"":                             {Node: "gpu-1"},
-		"proves nothing":               {Node: "gpu-1", ProviderID: "metal://1"},
-		"the machine's Node":           {ProviderID: "metal://1"},
+		"is not a verification":        {Node: "gpu-1", ProviderID: "metal://1"},
+		"Node name of the machine":     {ProviderID: "metal://1"},
 		"must be the Node name of the": {Node: "gpu\n1", SkipUUIDCheck: true},
 	} {
 		e.Credentials, e.Reset = "/c", []string{"reset"}

@@ -36,7 +36,7 @@ func NewCheck(p *Provider, c Config, log *slog.Logger, clk clock.WithTicker, reg
 	k := &Check{
 		provider: p, log: log, clock: clk, every: c.CheckEvery, atOnce: c.ChecksAtOnce, problems: map[string]string{},
 		up: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "nvsentinel_csp_plugin_bmc_up", Help: "1 if the BMC of a machine answered its last check and took the credentials, 0 if not.",
+			Name: "nvsentinel_csp_plugin_bmc_up", Help: "1 if the BMC of the machine responded to its last check and accepted the credentials, otherwise 0.",
 		}, []string{"machine"}),
 	}
 	registry.MustRegister(k.up)

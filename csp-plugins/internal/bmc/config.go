@@ -32,8 +32,9 @@ type Entry struct {
 	// Credentials is a folder with the files username and password, as a Secret of
 	// type kubernetes.io/basic-auth is mounted. They are read for every call.
 	Credentials string `toml:"credentials"`
-	// Reset are the ways to reset the machine, the first that it can is taken.
-	Reset []string `toml:"reset"`
+	// Reset lists the reset types in order of preference. The first one that the machine
+	// supports is used.
+	Reset []string `toml:"resetTypes"`
 	// PowerOn switches a machine on that is off when it is to be rebooted;
 	// otherwise that waits, because somebody may work on it.
 	PowerOn bool `toml:"powerOn"`
@@ -62,9 +63,9 @@ type Config struct {
 
 	cloud.Config
 	// CheckEvery is the time between two checks of all BMCs.
-	CheckEvery time.Duration `toml:"checkEvery" bounds:"at least 10s" flag:"check-every" usage:"Interval between two checks that the BMCs respond and accept the credentials."`
+	CheckEvery time.Duration `toml:"checkInterval" bounds:"at least 10s" flag:"check-interval" usage:"Interval between two checks that the BMCs respond and accept the credentials."`
 	// ChecksAtOnce is how many BMCs are checked at the same time.
-	ChecksAtOnce int `toml:"checksAtOnce" bounds:"1 to 256" flag:"checks-at-once" usage:"Maximum number of BMCs that are checked concurrently."`
+	ChecksAtOnce int `toml:"maxConcurrentChecks" bounds:"1 to 256" flag:"max-concurrent-checks" usage:"Maximum number of BMCs that are checked concurrently."`
 }
 
 // DefaultConfig is the configuration without a file.
@@ -118,11 +119,11 @@ func (e Entry) validate(problem func(format string, args ...any), resets []strin
 		problem(`credentials = %q must be the absolute path of a directory with the files username and password`, e.Credentials)
 	}
 	if len(e.Reset) == 0 {
-		problem("reset is empty: set one or more of %s", strings.Join(resets, ", "))
+		problem("resetTypes is empty: set one or more of %s", strings.Join(resets, ", "))
 	}
 	for _, way := range e.Reset {
 		if !slices.Contains(resets, way) {
-			problem("reset has %q: use %s", way, strings.Join(resets, ", "))
+			problem("resetTypes has %q: use %s", way, strings.Join(resets, ", "))
 		}
 	}
 }

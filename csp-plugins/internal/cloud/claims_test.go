@@ -71,7 +71,7 @@ func TestBelieve(t *testing.T) {
 		{"two of its names", node("gpu-1", "a:1"), []runtime.Object{node("gpu-1.internal", "b:1")}, nil, codes.FailedPrecondition, `nodes "gpu-1", "gpu-1.internal" claim machine`, map[Finding]float64{Undecided: 1, Proven: 1}},
 		{"the cloud does not say", node("gpu-1", "a:1"), nil, status.Error(codes.Unavailable, "it burns"), codes.Aborted, "it burns", nil},
 		{"the cloud denies", node("gpu-1", "a:1"), nil, status.Error(codes.PermissionDenied, "no"), codes.PermissionDenied, "no", nil},
-		{"of no machine", node("gpu-1", "a"), nil, nil, codes.FailedPrecondition, "names no machine", nil},
+		{"of no machine", node("gpu-1", "a"), nil, nil, codes.FailedPrecondition, "is not a machine of this cloud", nil},
 	} {
 		t.Run(tt.what, func(t *testing.T) {
 			p, counted := newPlugin(namedCloud{id: id, err: tt.cloudErr}, append(tt.others, tt.node)...)

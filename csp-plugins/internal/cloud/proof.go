@@ -212,8 +212,8 @@ func (p *Plugin) nodes(ctx context.Context, machine string, show func(*corev1.No
 
 // Metrics of a plugin; nil counts nothing.
 type Metrics struct {
-	// Claims counts Nodes that claimed a machine before a signal and were not verified, and
-	// Nodes that claimed the machine of another.
+	// Claims counts unverified Nodes that claim a machine, and other claimants of a verified
+	// machine, detected before a reboot or replace request.
 	Claims *prometheus.CounterVec
 }
 
@@ -221,7 +221,7 @@ type Metrics struct {
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{Claims: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "nvsentinel_csp_plugin_unverified_claims_total",
-		Help: "Nodes that were not verified to be the machine that they claim, and rivals of one that was, seen before signals, by what was found about them.",
+		Help: "Nodes that were not verified as owners of the machine that they claim, and other claimants of a verified machine, detected before a reboot or replace request, by reason.",
 	}, []string{"reason"})}
 	r.MustRegister(m.Claims)
 	return m

@@ -118,7 +118,7 @@ type Config struct {
 	// Plaintext gives up TLS.
 	Plaintext bool `toml:"plaintext" flag:"plaintext" usage:"If true, serves without TLS. Allowed only on a Unix socket or a loopback address."`
 	// Anyone admits callers without a token.
-	Anyone bool `toml:"anyone" flag:"admit-anyone" usage:"If true, admits callers without a token. Use it only for a Unix socket that the janitor alone can open."`
+	Anyone bool `toml:"allowUnauthenticated" flag:"allow-unauthenticated" usage:"If true, admits callers without a token. Use it only for a Unix socket that the janitor alone can open."`
 }
 
 // Default is the configuration without a file; it lacks certificates.
@@ -137,7 +137,7 @@ func (c Config) Validate() error {
 		problems = append(problems, errors.New("either certFile (--tls-cert-file) or plaintext (--plaintext) must be set"))
 	}
 	if (c.Audience == "" || len(c.Callers) == 0) && !c.Anyone {
-		problems = append(problems, errors.New("audience (--audience) and callers (--callers) must be set, or anyone (--admit-anyone)"))
+		problems = append(problems, errors.New("audience (--audience) and callers (--callers) must be set, or allowUnauthenticated (--allow-unauthenticated)"))
 	}
 	return errors.Join(problems...)
 }

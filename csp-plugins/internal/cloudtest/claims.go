@@ -42,13 +42,13 @@ func (w *world) told(t *testing.T, machine string, wantReboots, wantTerminations
 func Claims(t *testing.T, p Plugin) {
 	w := newWorld(t, p)
 	c := w.call(t)
-	const other = "the cloud knows that machine by other names"
+	const other = "the cloud has other names for that machine"
 	lone := w.cloud.Add(w.node("lone-machine"), "10.0.0.7") // of no Node
 	c.refused(t, w.claim(t, "by-address", lone, "10.0.0.7"), other)
 	w.told(t, lone, 0, 0)
 
 	a, b := w.node("a"), w.node("b")
-	c.refused(t, w.claim(t, "claims-a", w.machines[a], w.addresses[w.machines[a]]), " too)")
+	c.refused(t, w.claim(t, "claims-a", w.machines[a], w.addresses[w.machines[a]]), "also claimed by nodes")
 	c.taken(t, a)
 	w.told(t, w.machines[a], 1, 0)
 	c.refused(t, w.claim(t, "claims-b", w.machines[b], w.addresses[w.machines[b]]), other)
@@ -56,7 +56,7 @@ func Claims(t *testing.T, p Plugin) {
 		t.Errorf("a termination of node %s: %v", b, err)
 	}
 	w.told(t, w.machines[b], 0, 1)
-	c.refused(t, w.claim(t, "malformed", "elsewhere:///1", "10.0.0.1"), "names no machine of this cloud")
+	c.refused(t, w.claim(t, "malformed", "elsewhere:///1", "10.0.0.1"), "is not a machine of this cloud")
 	if said := w.said.String(); !strings.Contains(said, "machine claimed by another node") {
 		t.Error("nothing was logged of those who claim machines")
 	}

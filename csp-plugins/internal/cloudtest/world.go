@@ -259,7 +259,7 @@ func (w *world) start(t *testing.T) grpc.ClientConnInterface {
 	socket := "unix://" + filepath.Join(w.dir, "s")
 	args = append([]string{
 		"--kubeconfig", w.cluster.AdminKubeconfig(), "--metrics-address", "127.0.0.1:0", "--listen", socket,
-		"--plaintext", "--admit-anyone", "--namespace", w.namespace,
+		"--plaintext", "--allow-unauthenticated", "--namespace", w.namespace,
 	}, append(args, w.more...)...)
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
 	cmd.Env = append(append(os.Environ(), AsPlugin+"=1", "SSL_CERT_FILE="+filepath.Join(w.dir, "ca.pem")), env...)
@@ -297,4 +297,4 @@ func (w *world) kill(t *testing.T) {
 }
 
 // serving finds where a process serves its probes.
-var serving = regexp.MustCompile(`serving probes and metrics.*?(127\.0\.0\.1:\d+)`)
+var serving = regexp.MustCompile(`probe and metrics server started.*?(127\.0\.0\.1:\d+)`)

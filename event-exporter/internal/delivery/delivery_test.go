@@ -478,7 +478,7 @@ func TestARecordThatMakesNoEventIsBuried(t *testing.T) {
 		records[4].ID = ""
 		w := newWorld(t, records...)
 		w.run(time.Minute, func(d *delivery.Exporter) { d.Batch = 100 })
-		if len(w.taken) != 9 || !strings.HasPrefix(w.dead[""], "Unencodable: ") || w.committed != 10 {
+		if len(w.taken) != 9 || !strings.HasPrefix(w.dead[""], "EncodingFailed: ") || w.committed != 10 {
 			t.Errorf("%d taken, dead %v, position %d", len(w.taken), w.dead, w.committed)
 		}
 	})

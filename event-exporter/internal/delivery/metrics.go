@@ -29,12 +29,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	m := &Metrics{
-		received:  counter("health_events_exporter_events_received_total", "Records read from the store.", "strategy"),
-		published: counter("health_events_exporter_events_published_total", "Events that the receiver took (success) or that became dead letters (failure).", "status", "strategy"),
-		errors:    counter("health_events_exporter_publish_errors_total", "Requests that did not end well, by reason.", "error_type"),
-		dead:      counter("nvsentinel_exporter_dead_letters_total", "Events kept as dead letters, by reason.", "reason"),
+		received:  counter("health_events_exporter_events_received_total", "Records read from the store, by processing strategy.", "strategy"),
+		published: counter("health_events_exporter_events_published_total", "Events that the receiver accepted (success) or that became dead letters (failure), by status and processing strategy.", "status", "strategy"),
+		errors:    counter("health_events_exporter_publish_errors_total", "Requests to the receiver that failed, by type of error.", "error_type"),
+		dead:      counter("nvsentinel_exporter_dead_letters_total", "Events that became dead letters, by reason.", "reason"),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "health_events_exporter_publish_duration_seconds", Help: "Time of one request.",
+			Name: "health_events_exporter_publish_duration_seconds", Help: "Duration of one request to the receiver in seconds.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
 		}),
 		registerer: r,
@@ -54,8 +54,8 @@ func (m *Metrics) Show(d *Exporter) {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 	}
 	m.registerer.MustRegister(
-		gauge("nvsentinel_exporter_lag_seconds", "Age of the oldest record that is neither delivered nor a dead letter.", func() float64 { return d.lag().Seconds() }),
-		gauge("nvsentinel_exporter_receiver_rejecting", "1 while the receiver does not know us: credentials or address.", func() float64 {
+		gauge("nvsentinel_exporter_lag_seconds", "Age in seconds of the oldest record that is neither delivered nor a dead letter.", func() float64 { return d.lag().Seconds() }),
+		gauge("nvsentinel_exporter_receiver_rejecting", "1 while the receiver rejects the credentials or the address of the requests, otherwise 0.", func() float64 {
 			if d.breaker.ours() != "" {
 				return 1
 			}

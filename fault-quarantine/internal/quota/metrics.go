@@ -4,23 +4,23 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Breaker is the name of the limit whose use is also shown under the names of
-// existing dashboards.
+// Breaker is the name of the budget whose use is also exposed under the names of the earlier
+// NVSentinel, for existing dashboards.
 const Breaker = "circuitBreaker"
 
 var (
 	heldNodes = prometheus.NewDesc("nvsentinel_fault_quarantine_held_nodes",
-		"Nodes whose faults are held because a quarantine budget has no room.", nil, nil)
+		"Nodes whose faults are held because a quarantine budget has no free capacity.", nil, nil)
 	heldOldest = prometheus.NewDesc("nvsentinel_fault_quarantine_held_oldest_seconds",
-		"How long the node that waits longest has been held.", nil, nil)
+		"Time in seconds for which the longest waiting node has been held.", nil, nil)
 	used = prometheus.NewDesc("nvsentinel_fault_quarantine_budget_used",
-		"Sessions that use the budget, of the group with the least room.", []string{"budget"}, nil)
+		"Quarantine sessions that use the budget, in the group with the least free capacity.", []string{"budget"}, nil)
 	allowed = prometheus.NewDesc("nvsentinel_fault_quarantine_budget_allowed",
-		"Sessions that the budget allows, of the group with the least room.", []string{"budget"}, nil)
+		"Quarantine sessions that the budget allows, in the group with the least free capacity.", []string{"budget"}, nil)
 	breakerState = prometheus.NewDesc("fault_quarantine_breaker_state",
-		"1 for the state of circuitBreaker: TRIPPED while it has no room, else CLOSED.", []string{"state"}, nil)
+		"1 for the current state of the budget circuitBreaker, otherwise 0. The state is TRIPPED while the budget has no free capacity, and CLOSED otherwise.", []string{"state"}, nil)
 	breakerUse = prometheus.NewDesc("fault_quarantine_breaker_utilization",
-		"Used part of circuitBreaker, 0 to 1 and above.", nil, nil)
+		"Ratio of used to allowed quarantine sessions of the budget circuitBreaker. It can be above 1.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -30,7 +30,7 @@ func (q *Queue) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector; a standby has nothing to show.
+// Collect implements prometheus.Collector; a standby exposes no series.
 func (q *Queue) Collect(out chan<- prometheus.Metric) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -50,7 +50,7 @@ func TestTheBrakeStopsCordons(t *testing.T) {
 	if _, _, parked := retry.AsPark(d.Handle(t.Context(), "n1")); !parked || nodes.patches > 0 {
 		t.Errorf("parked %v, %d patches", parked, nodes.patches)
 	}
-	if r := storetest.MustGet(t, s, f.ID); r.Reason() != record.Held || !strings.Contains(r.Status.QuarantineVerdict.Detail, "emergency brake") {
+	if r := storetest.MustGet(t, s, f.ID); r.Reason() != record.Held || !strings.Contains(r.Status.QuarantineVerdict.Detail, "emergency stop") {
 		t.Errorf("%s: %+v", r.Reason(), r.Status.QuarantineVerdict)
 	}
 	d.Brake = nil
@@ -60,7 +60,7 @@ func TestTheBrakeStopsCordons(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.Brake = on // the verdict is written, the mark is not
-	if _, why, parked := retry.AsPark(d.Handle(t.Context(), "n1")); !parked || nodes.patches > 0 || !strings.Contains(why, "emergency brake") {
+	if _, why, parked := retry.AsPark(d.Handle(t.Context(), "n1")); !parked || nodes.patches > 0 || !strings.Contains(why, "emergency stop") {
 		t.Errorf("parked %v: %q, %d patches", parked, why, nodes.patches)
 	}
 	d.Brake = nil

@@ -165,7 +165,7 @@ func recoverAll(t *testing.T, d *reconciler.Reconciler, nodes *racks, all []*wat
 
 func restoredTotal(t *testing.T, d *reconciler.Reconciler) (sum float64) {
 	t.Helper()
-	for _, writer := range []string{"service account", "unknown", "person", "system"} {
+	for _, writer := range []string{"service account", "unknown", "user", "system"} {
 		sum += testutil.ToFloat64(d.Metrics.Restored.WithLabelValues("uncordon", writer))
 	}
 	return sum
@@ -186,12 +186,12 @@ func TestARestoredMarkIsReported(t *testing.T) {
 	if len(messages.told) != 6 { // 1 to 5, and the 60th
 		t.Fatalf("%d Events: %q", len(messages.told), messages.told)
 	}
-	for _, want := range []string{driver + " uncordoned the node", "no release", "only a user can release a node", "nvsentinel release n1"} {
+	for _, want := range []string{driver + " uncordoned the node", "not a release", "only a user can release a node", "nvsentinel release n1"} {
 		if !strings.Contains(messages.told[0], want) {
 			t.Errorf("the first Event does not say %q: %s", want, messages.told[0])
 		}
 	}
-	if contested := testutil.ToFloat64(d.Metrics.Contested); contested != 1 || !strings.Contains(messages.told[4], "taint") || strings.Contains(messages.told[3], "taint") {
+	if contested := testutil.ToFloat64(d.Metrics.Contested); contested != 1 || !strings.Contains(messages.told[4], "use a taint") || strings.Contains(messages.told[3], "use a taint") {
 		t.Errorf("%v nodes are contested, and the fifth Event says %s", contested, messages.told[4])
 	}
 	if got := testutil.ToFloat64(d.Metrics.Restored.WithLabelValues("uncordon", "service account")); got != 70 {

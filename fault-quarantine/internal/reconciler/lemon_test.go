@@ -37,10 +37,10 @@ func TestAKeptLemonWaitsForAPerson(t *testing.T) {
 			}
 			storetest.MustAppend(t, d.Store, event(2, true, ""))
 			for range 2 {
-				if _, why, parked := retry.AsPark(d.Handle(t.Context(), "n1")); !parked || why != "LemonKept" {
+				if _, why, parked := retry.AsPark(d.Handle(t.Context(), "n1")); !parked || why != "RepeatOffenderKept" {
 					t.Errorf("parked %v: %q", parked, why)
 				}
-				if !nodes.node.Spec.Unschedulable || !slices.Contains(nodes.notes, "LemonKept") {
+				if !nodes.node.Spec.Unschedulable || !slices.Contains(nodes.notes, "RepeatOffenderKept") {
 					t.Errorf("released, or not told: %v", nodes.notes)
 				}
 				d = newReconciler(t, d.Store, nodes) // started anew

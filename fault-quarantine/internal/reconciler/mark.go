@@ -25,11 +25,11 @@ const (
 	// and labels were removed. Action: none.
 	releasedReason = "NodeReleased"
 	// heldReason: a fault of the node waits, because a budget has no capacity or the emergency stop is on. Action: repair
-	// or release the nodes that the Event names, raise the budget, or run `nvsentinel brake off`.
+	// or release the nodes that the Event names, raise the budget, or run `nvsentinel resume`.
 	heldReason = "QuarantineHeld"
 	// setAsideReason: a record crashed fault-quarantine each time, so it is a dead letter and was not evaluated. Action:
 	// check the node yourself, and report the record as a defect.
-	setAsideReason = "RecordSetAside"
+	setAsideReason = "RecordDeadLettered"
 )
 
 // Event is what is told about a Node.

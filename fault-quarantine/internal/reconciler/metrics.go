@@ -11,11 +11,11 @@ type Metrics struct {
 	Uncordoned  prometheus.Counter
 	Untainted   prometheus.Counter
 	Requested   prometheus.Counter
-	// Restored are marks that were lifted without a release.
+	// Restored counts cordons and taints that were restored after a removal without a release.
 	Restored *prometheus.CounterVec
-	// Contested are the nodes to which that happens again and again.
+	// Contested is the number of nodes to which that happens repeatedly.
 	Contested prometheus.Gauge
-	// Stranded are open faults whose publisher says PERSIST_ONLY by now.
+	// Stranded is the number of open faults whose publisher now reports PERSIST_ONLY.
 	Stranded *prometheus.GaugeVec
 }
 
@@ -26,25 +26,25 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	}
 	m := &Metrics{
 		Verdicts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "nvsentinel_fault_quarantine_evaluations_total", Help: "Records judged, by the reason of the verdict.",
+			Name: "nvsentinel_fault_quarantine_evaluations_total", Help: "Records evaluated, by reason of the decision.",
 		}, []string{"reason"}),
-		RuleErrors:  counter("nvsentinel_fault_quarantine_rule_evaluation_errors_total", "Rule evaluations that failed. If no other rule matches, the fault is left unjudged and tried again."),
-		Quarantined: counter("fault_quarantine_nodes_quarantined_total", "Sessions opened on a Node."),
-		Released:    counter("fault_quarantine_nodes_unquarantined_total", "Sessions ended on a Node."),
-		Uncordoned:  counter("fault_quarantine_nodes_manually_uncordoned_total", "Sessions that a person, or with anyoneReleases anyone, ended by uncordoning the Node."),
-		Untainted:   counter("fault_quarantine_nodes_manually_untainted_total", "Sessions that a person, or with anyoneReleases anyone, ended by removing a taint of ours."),
-		Requested:   counter("nvsentinel_fault_quarantine_nodes_manually_released_total", "Sessions that a person ended by nvsentinel release, or by its annotation."),
+		RuleErrors:  counter("nvsentinel_fault_quarantine_rule_evaluation_errors_total", "Rule evaluations that failed. If no other rule matches, the evaluation of the fault is retried."),
+		Quarantined: counter("fault_quarantine_nodes_quarantined_total", "Quarantine sessions started on a Node."),
+		Released:    counter("fault_quarantine_nodes_unquarantined_total", "Quarantine sessions ended on a Node."),
+		Uncordoned:  counter("fault_quarantine_nodes_manually_uncordoned_total", "Quarantine sessions ended by an uncordon of the Node, by a user or, with releaseOnAnyUncordon, by any account."),
+		Untainted:   counter("fault_quarantine_nodes_manually_untainted_total", "Quarantine sessions ended by the removal of a taint of the session, by a user or, with releaseOnAnyUncordon, by any account."),
+		Requested:   counter("nvsentinel_fault_quarantine_nodes_manually_released_total", "Quarantine sessions that a user ended with nvsentinel release or its annotation."),
 		Restored: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "nvsentinel_fault_quarantine_node_marks_restored_total",
-			Help: "Marks of sessions restored because somebody lifted them without releasing the Node, by what was done (uncordon, untaint) and by the kind of its user.",
+			Help: "Cordons and taints of quarantine sessions that were restored after a removal that does not release the Node, by action (uncordon, untaint) and kind of user.",
 		}, []string{"action", "user_kind"}),
 		Contested: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "nvsentinel_fault_quarantine_contested_nodes",
-			Help: "Nodes whose marks were restored at least 5 times in their session; told by the leader.",
+			Help: "Nodes whose cordon or taints were restored at least 5 times in their quarantine session, as reported by the leader.",
 		}),
 		Stranded: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "nvsentinel_fault_quarantine_orphaned_faults",
-			Help: "Open PROCESS faults whose publisher says PERSIST_ONLY by now, by agent; told by the leader.",
+			Help: "Open PROCESS faults whose publisher now reports PERSIST_ONLY, by agent, as reported by the leader.",
 		}, []string{"agent"}),
 	}
 	registry.MustRegister(m.Verdicts, m.RuleErrors, m.Quarantined, m.Released, m.Uncordoned, m.Untainted, m.Requested, m.Restored, m.Contested, m.Stranded)

@@ -275,7 +275,7 @@ func (rc *Reconciler) writeVerdicts(
 		}
 		for _, r := range part {
 			rc.Metrics.Verdicts.WithLabelValues(string(r.Reason())).Inc()
-			rc.Log.Info("record evaluated", "node", r.Event.NodeName, "record", r.ID, "verdict", r.Reason(),
+			rc.Log.Info("record evaluated", "node", r.Event.NodeName, "record", r.ID, "reason", r.Reason(),
 				"quarantine", r.Status.NodeQuarantined, "session", r.Status.Session, "detail", r.Status.QuarantineVerdict.Detail)
 		}
 	}

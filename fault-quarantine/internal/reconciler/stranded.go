@@ -16,7 +16,7 @@ const strandedEvery = time.Minute
 // strandedReason: a fault that was reported as PROCESS is open and its monitor reports PERSIST_ONLY now, so a
 // recovery of the monitor does not end it. Action: set the monitor back to PROCESS until it has reported the
 // recovery, or run `nvsentinel release <node>`.
-const strandedReason = "FaultStranded"
+const strandedReason = "FaultOrphaned"
 
 // Stranded looks for open faults whose publisher says PERSIST_ONLY by now: it counts
 // them, and reports each once with an Event on its Node. Nothing is lifted and nothing

@@ -43,7 +43,7 @@ func TestAnOpenFaultOfASwitchedPublisherIsToldOfOnce(t *testing.T) {
 		}
 		n := 0
 		for _, reason := range nodes.notes {
-			if reason == "FaultStranded" {
+			if reason == "FaultOrphaned" {
 				n++
 			}
 		}

@@ -41,7 +41,7 @@ func (w *waits) set(name, reason string) bool {
 }
 
 var waitingNodes = prometheus.NewDesc("nvsentinel_fault_quarantine_waiting_nodes",
-	"Nodes with faults that cannot be judged or ended now, by reason.", []string{"reason"}, nil)
+	"Nodes with faults that can currently be neither evaluated nor closed, by reason.", []string{"reason"}, nil)
 
 // Describe implements prometheus.Collector.
 func (rc *Reconciler) Describe(out chan<- *prometheus.Desc) { out <- waitingNodes }

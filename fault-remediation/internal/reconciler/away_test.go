@@ -65,7 +65,7 @@ func TestAPIServerAway(t *testing.T) {
 			b.parks(decision.WaitObject)
 			b.finish(b.onlyObject(), "NodeReady", "True", "Succeeded", "boot-2")
 			b.parks(decision.WaitRecovery)
-			b.shows("r1", "true Succeeded(Succeed) [1 Healthy uid=true sent=true] label=remediation-succeeded")
+			b.shows("r1", "true Succeeded(Succeeded) [1 Healthy uid=true sent=true] label=remediation-succeeded")
 		})
 	}
 }

@@ -20,7 +20,7 @@ func TestTheBrakeStopsRepairObjects(t *testing.T) {
 	b.fault("r1", record.ActionRestartVM)
 	b.Brake = brake.New(fake.NewClientset(), "", slog.New(slog.DiscardHandler))
 	_, why, parked := retry.AsPark(b.Handle(t.Context(), b.node))
-	if rem := b.record("r1").Status.Remediation; !parked || !strings.Contains(why, "emergency brake") || rem.Attempts[0].UID != "" {
+	if rem := b.record("r1").Status.Remediation; !parked || !strings.Contains(why, "emergency stop") || rem.Attempts[0].UID != "" {
 		t.Errorf("parked %v: %q, %+v", parked, why, rem)
 	}
 	b.Brake = nil

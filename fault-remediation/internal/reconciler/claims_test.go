@@ -118,5 +118,5 @@ func TestAClaimIsKept(t *testing.T) {
 	b.parks(decision.WaitClaim)
 	b.clock.Step(time.Hour)
 	b.settles()
-	b.shows("r1", "false NeedsHuman(ClaimStuck) label=remediation-failed")
+	b.shows("r1", "false ManualInterventionRequired(ClaimStuck) label=remediation-failed")
 }

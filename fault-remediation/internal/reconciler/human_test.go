@@ -42,13 +42,13 @@ func (b *bench) events() []string {
 // needsHuman is what the Node's annotation asks a person for.
 func (b *bench) needsHuman() []nodemark.Call {
 	b.t.Helper()
-	var view struct{ NeedsHuman []nodemark.Call }
+	var view struct{ ManualInterventions []nodemark.Call }
 	if text := b.liveNode().Annotations[nodemark.LatestFaultRemediationState]; text != "" {
 		if err := json.Unmarshal([]byte(text), &view); err != nil {
 			b.t.Fatalf("annotation %s: %v", text, err)
 		}
 	}
-	return view.NeedsHuman
+	return view.ManualInterventions
 }
 
 // once are the default actions with one attempt each; escalate is RESTART_VM's
@@ -76,20 +76,20 @@ func TestAttemptsUsedUpAskAPerson(t *testing.T) {
 	b.finish(b.onlyObject(), "NodeReady", "False", "Timeout", "boot-1")
 	b.settles()
 	b.settles()
-	b.shows("r1", "false NeedsHuman(AttemptsUsedUp) [1 Unhealthy uid=true sent=true] label=remediation-failed")
+	b.shows("r1", "false ManualInterventionRequired(AttemptsExhausted) [1 Unhealthy uid=true sent=true] label=remediation-failed")
 	message := b.record("r1").Status.Remediation.Message
-	want := nodemark.Call{Record: "r1", Action: "RESTART_VM", Reason: "AttemptsUsedUp", Message: message}
+	want := nodemark.Call{Record: "r1", Action: "RESTART_VM", Reason: "AttemptsExhausted", Message: message}
 	if got := b.needsHuman(); !slices.Equal(got, []nodemark.Call{want}) {
 		t.Errorf("annotation asks for %+v, want %+v", got, want)
 	}
-	told := []string{reconciler.EventNeedsHuman + " x1: AttemptsUsedUp: " + message + " (record r1)"}
+	told := []string{reconciler.EventNeedsHuman + " x1: AttemptsExhausted: " + message + " (record r1)"}
 	if got := b.events(); !slices.Equal(got, told) {
 		t.Errorf("events %q, want %q", got, told)
 	}
 	// A second one is told of too.
 	b.fault("r2", record.ActionContactSupport)
 	b.settles()
-	if got := b.events(); len(got) != 2 || !strings.Contains(strings.Join(got, "\n"), "HumanAction: CONTACT_SUPPORT") {
+	if got := b.events(); len(got) != 2 || !strings.Contains(strings.Join(got, "\n"), "ManualActionRequired: CONTACT_SUPPORT") {
 		t.Errorf("events %q, want one more for r2", got)
 	}
 }
@@ -119,7 +119,7 @@ func TestEventsThatFail(t *testing.T) {
 				return answer(r, tt.code, tt.body), nil
 			}))
 			b.settles()
-			b.shows("r1", "false NeedsHuman(HumanAction) label=remediation-failed")
+			b.shows("r1", "false ManualInterventionRequired(ManualActionRequired) label=remediation-failed")
 			if len(labels) == 0 || labels[0] != "drain-succeeded" {
 				t.Errorf("an Event was tried when the Node showed %q, want it before the mark", labels)
 			}
@@ -140,7 +140,7 @@ func TestEscalation(t *testing.T) {
 	b.parks(decision.WaitObject)
 	b.finish(b.onlyObject(), "NodeReady", "False", "Timeout", "boot-1")
 	b.parks(decision.WaitObject)
-	b.shows("r1", "null (Escalate) [1 Unhealthy uid=true sent=true] [1 Unknown uid=true sent=true] label=remediating")
+	b.shows("r1", "null (Escalated) [1 Unhealthy uid=true sent=true] [1 Unknown uid=true sent=true] label=remediating")
 	rem := b.record("r1").Status.Remediation
 	if at := rem.Attempts[1]; rem.Action != record.ActionReplaceVM || at.Kind != "TerminateNode" || at.Group != "terminate" {
 		t.Errorf("escalated to %s, attempt %+v", rem.Action, at)
@@ -166,7 +166,7 @@ func TestEscalationSurvivesTheStore(t *testing.T) {
 				t.Fatal("no interruption at the escalation")
 			}
 			b.parks(decision.WaitObject)
-			b.shows("r1", "null (Escalate) [1 Unhealthy uid=true sent=true] [1 Unknown uid=true sent=true] label=remediating")
+			b.shows("r1", "null (Escalated) [1 Unhealthy uid=true sent=true] [1 Unknown uid=true sent=true] label=remediating")
 		})
 	}
 }
@@ -183,7 +183,7 @@ func TestTemplateThatRendersNothing(t *testing.T) {
 	b.Repairs = compile(t, actions)
 	b.fault("r1", record.ActionRestartVM)
 	b.settles()
-	b.shows("r1", "false NeedsHuman(CreateRefused) [1 Cancelled uid=false sent=false] label=remediation-failed")
+	b.shows("r1", "false ManualInterventionRequired(CreateRefused) [1 Cancelled uid=false sent=false] label=remediation-failed")
 	if got := b.needsHuman(); len(got) != 1 || !strings.Contains(got[0].Message, "renders no object") || !strings.Contains(got[0].Message, "RESTART_VM") {
 		t.Errorf("asks for %+v, want what is wrong with which template", got)
 	}

@@ -64,7 +64,7 @@ func TestADeadKubeletIsNotReady(t *testing.T) {
 	b.clock.Step(time.Minute)
 	b.settles()
 	b.onlyObject()
-	b.shows("r1", "false NeedsHuman(NeverReady) [1 Unhealthy uid=true sent=true] label=remediation-failed")
+	b.shows("r1", "false ManualInterventionRequired(NeverReady) [1 Unhealthy uid=true sent=true] label=remediation-failed")
 }
 
 // TestALiveKubeletIsReady: a kubelet that renews its Lease under the old boot shows that the

@@ -105,7 +105,7 @@ func TestTheThirdRepairMarksALemon(t *testing.T) {
 	b.parks(decision.WaitObject)
 	b.wantLemon(threeRepairs)
 	told := strings.Join(b.events(), "\n")
-	if strings.Count(told, reconciler.EventLemon+" x1: The machine required 3 remediations within 720h0m0s: session session-of-r") != 1 {
+	if strings.Count(told, reconciler.EventLemon+" x1: The machine required 3 remediations within 720h0m0s: quarantine session session-of-r") != 1 {
 		t.Errorf("events %s", told)
 	}
 	b.rejoin("test://"+b.node, "boot-1")
@@ -119,6 +119,23 @@ func TestTheThirdRepairMarksALemon(t *testing.T) {
 	b.wantLemon("")
 }
 
+// TestAMarkUnderFormerNamesIsWrittenAgain under the present ones, with no second Event.
+func TestAMarkUnderFormerNamesIsWrittenAgain(t *testing.T) {
+	b := lemons(t, false)
+	b.parks(decision.WaitObject)
+	b.patchNode(fmt.Sprintf(`{"metadata":{"labels":{%q:null,%q:"true"},"annotations":{%q:null,%q:%q}}}`,
+		nodemark.LemonLabel, nodemark.FormerRepeatOffenderLabel, nodemark.LemonAnnotation, nodemark.FormerRepeatOffenderAnnotation, b.liveNode().Annotations[nodemark.LemonAnnotation]))
+	b.parks(decision.WaitObject)
+	b.wantLemon(threeRepairs)
+	n := b.liveNode()
+	if n.Labels[nodemark.FormerRepeatOffenderLabel] != "" || n.Annotations[nodemark.FormerRepeatOffenderAnnotation] != "" {
+		t.Errorf("the former mark is left: %v %v", n.Labels, n.Annotations)
+	}
+	if told := strings.Join(b.events(), "\n"); strings.Count(told, reconciler.EventLemon+" x1") != 1 || strings.Contains(told, "x2") {
+		t.Errorf("events %s", told)
+	}
+}
+
 // TestALemonOnAnotherMachine: the same Node object is another machine's now.
 func TestALemonOnAnotherMachine(t *testing.T) {
 	b := lemons(t, false)
@@ -127,7 +144,7 @@ func TestALemonOnAnotherMachine(t *testing.T) {
 	note, _ := nodemark.ParseLemon(b.liveNode().Annotations[nodemark.LemonAnnotation])
 	note.Machine.ProviderID = "test://the-one-before"
 	b.patchNode(fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, nodemark.LemonAnnotation, note.Text()))
-	b.patchNode(`{"metadata":{"labels":{"dgxc.nvidia.com/nvsentinel-lemon":"false"}}}`)
+	b.patchNode(`{"metadata":{"labels":{"dgxc.nvidia.com/nvsentinel-repeat-offender":"false"}}}`)
 	b.settles()
 	// Its own repairs are three as well.
 	b.wantLemon(threeRepairs)
@@ -144,7 +161,7 @@ func TestAPersonTakesTheMarkOff(t *testing.T) {
 			b := lemons(t, false)
 			b.parks(decision.WaitObject)
 			b.repaired("r3")
-			b.patchNode(`{"metadata":{"labels":{"dgxc.nvidia.com/nvsentinel-lemon":null}}}`)
+			b.patchNode(`{"metadata":{"labels":{"dgxc.nvidia.com/nvsentinel-repeat-offender":null}}}`)
 			whole := b.Cluster
 			if f != nil {
 				f.Store = b.store
@@ -185,18 +202,18 @@ func TestALemonIsKept(t *testing.T) {
 	b := lemons(t, true)
 	b.settles()
 	b.settles()
-	b.shows("r3", "false NeedsHuman(Lemon) label=remediation-failed")
+	b.shows("r3", "false ManualInterventionRequired(RepeatOffender) label=remediation-failed")
 	b.wantLemon(threeRepairs + " kept=session-of-r3")
 	if n := len(b.objects()); n != 2 {
 		t.Errorf("%d objects, want those of the two repairs before", n)
 	}
 	told := strings.Join(b.events(), "\n")
-	if strings.Count(told, reconciler.EventLemon+" x1") != 1 || strings.Count(told, reconciler.EventNeedsHuman+" x1: Lemon: this machine requires remediation 3") != 1 {
+	if strings.Count(told, reconciler.EventLemon+" x1") != 1 || strings.Count(told, reconciler.EventNeedsHuman+" x1: RepeatOffender: this machine requires remediation 3") != 1 {
 		t.Errorf("events %s", told)
 	}
-	b.patchNode(`{"metadata":{"labels":{"dgxc.nvidia.com/nvsentinel-lemon":null}}}`)
+	b.patchNode(`{"metadata":{"labels":{"dgxc.nvidia.com/nvsentinel-repeat-offender":null}}}`)
 	b.settles()
-	b.shows("r3", "false NeedsHuman(Forgive) label=remediation-failed")
+	b.shows("r3", "false ManualInterventionRequired(Forgiven) label=remediation-failed")
 	b.wantLemon("")
 	if n := len(b.objects()); n != 2 {
 		t.Errorf("%d objects after the mark was taken off, want 2", n)
@@ -216,7 +233,7 @@ func TestLemonsAreCounted(t *testing.T) {
 		}
 	}
 	for _, want := range []string{"NaN", "2"} {
-		text := `# HELP nvsentinel_fault_remediation_repeat_offender_nodes Nodes that are marked as lemons: their machine needed too many repairs.
+		text := `# HELP nvsentinel_fault_remediation_repeat_offender_nodes Nodes with the label of repeat offenders, because their machine required too many remediations.
 # TYPE nvsentinel_fault_remediation_repeat_offender_nodes gauge
 nvsentinel_fault_remediation_repeat_offender_nodes ` + want + "\n"
 		if err := testutil.GatherAndCompare(registry, strings.NewReader(text)); err != nil {

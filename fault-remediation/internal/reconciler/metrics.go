@@ -29,28 +29,28 @@ type Metrics struct {
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "nvsentinel_fault_remediation_steps_total", Help: "Steps of repairs, by the decision's reason and whether it was a dry run.",
+			Name: "nvsentinel_fault_remediation_steps_total", Help: "Steps of remediations, by reason of the decision and by dry run (true, false).",
 		}, []string{"reason", "dry_run"}),
 		processed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fault_remediation_events_processed_total", Help: "Records handled, by what became of the repair object: created, skipped or waiting.",
+			Name: "fault_remediation_events_processed_total", Help: "Records handled, by result for the maintenance object: created, skipped or waiting.",
 		}, []string{"cr_status"}),
 		unsupported: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fault_remediation_unsupported_actions_total", Help: "Records whose action needs a person.",
+			Name: "fault_remediation_unsupported_actions_total", Help: "Records whose recommended action requires manual intervention, by action.",
 		}, []string{"action"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fault_remediation_processing_errors_total", Help: "Failures by what failed.",
+			Name: "fault_remediation_processing_errors_total", Help: "Failures of the reconciler, by failed operation.",
 		}, []string{"error_type"}),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "nvsentinel_fault_remediation_manual_interventions_required_total", Help: "Repairs that ended with a person, by the decision's reason.",
+			Name: "nvsentinel_fault_remediation_manual_interventions_required_total", Help: "Remediations that ended because manual intervention is required, by reason of the decision.",
 		}, []string{"reason"}),
 		objects: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "nvsentinel_fault_remediation_maintenance_objects_created_total", Help: "Repair objects created, by kind.",
+			Name: "nvsentinel_fault_remediation_maintenance_objects_created_total", Help: "Maintenance objects created, by kind.",
 		}, []string{"kind"}),
 		orphans: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "nvsentinel_fault_remediation_orphaned_claims_total", Help: "Claims of repair objects that do not exist, taken off their Nodes.",
+			Name: "nvsentinel_fault_remediation_orphaned_claims_total", Help: "Claims that were removed from their Nodes because their maintenance object does not exist.",
 		}),
 		generate: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "fault_remediation_cr_generate_duration_seconds", Help: "Time from the decision to the created object.",
+			Name: "fault_remediation_cr_generate_duration_seconds", Help: "Time from the decision to the creation of the maintenance object in seconds.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
 		}),
 	}
@@ -58,18 +58,22 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	return m
 }
 
-// RegisterLemons registers the number of Nodes that are marked as lemons; it is unknown to
-// a replica that stands by.
+// RegisterLemons registers the number of Nodes with the label of repeat offenders. A standby
+// replica does not know it.
 func RegisterLemons(registry prometheus.Registerer, nodes corelisters.NodeLister, synced func() (bool, string)) {
-	marked := labels.SelectorFromSet(labels.Set{nodemark.LemonLabel: nodemark.LemonYes})
 	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "nvsentinel_fault_remediation_repeat_offender_nodes", Help: "Nodes that are marked as lemons: their machine needed too many repairs.",
+		Name: "nvsentinel_fault_remediation_repeat_offender_nodes", Help: "Nodes with the label of repeat offenders, because their machine required too many remediations.",
 	}, func() float64 {
-		list, err := nodes.List(marked)
-		if known, _ := synced(); !known || err != nil {
+		known, _ := synced()
+		n := 0
+		for _, key := range []string{nodemark.LemonLabel, nodemark.FormerRepeatOffenderLabel} {
+			list, err := nodes.List(labels.SelectorFromSet(labels.Set{key: nodemark.LemonYes}))
+			known, n = known && err == nil, n+len(list)
+		}
+		if !known {
 			return math.NaN()
 		}
-		return float64(len(list))
+		return float64(n)
 	}))
 }
 

@@ -17,15 +17,16 @@ import (
 const (
 	// EventNeedsHuman: the remediation of a fault requires manual intervention, for the reason that the Event names.
 	// Action: run `nvsentinel why <node>`, repair the machine, then run `nvsentinel release <node>`.
-	EventNeedsHuman = "RepairNeedsHuman"
+	EventNeedsHuman = "ManualInterventionRequired"
 	// EventEscalated: the remediation failed and the next stronger action starts. Action: none.
 	EventEscalated = "RepairEscalated"
 	// EventNoRepair: the fault recommends no remediation, so the node stays quarantined until its recovery. Action:
 	// resolve the cause, or run `nvsentinel clear <node> <record>`.
 	EventNoRepair = "NoRepair"
-	// EventLemon: the machine needed several remediations within the window of `[lemon]`, so its Node has the lemon
-	// label. Action: have the machine inspected, then remove the label or run `nvsentinel release <node>`.
-	EventLemon = "NodeIsALemon"
+	// EventLemon: the machine needed several remediations within the window of `[repeatOffender]`, so its Node has
+	// the repeat offender label. Action: have the machine inspected, then remove the label or run `nvsentinel release
+	// <node>`.
+	EventLemon = "RepeatOffender"
 )
 
 // mark writes the state label and the view of the newest objects and of what a

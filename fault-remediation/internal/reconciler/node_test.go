@@ -43,13 +43,13 @@ func TestNodeComesBack(t *testing.T) {
 	b.finish(b.onlyObject(), "NodeReady", "True", "Succeeded", "boot-2")
 	// Its marks are not written yet: the outcome is recorded, the Node left alone.
 	b.parks(decision.WaitSession)
-	b.shows("r1", "true Succeeded(Succeed) [1 Healthy uid=true sent=true] label=")
+	b.shows("r1", "true Succeeded(Succeeded) [1 Healthy uid=true sent=true] label=")
 	b.rejoin("test://"+b.node, "boot-2")
 	if b.liveNode().UID == old {
 		t.Fatal("the Node is the same object")
 	}
 	b.parks(decision.WaitRecovery)
-	b.shows("r1", "true Succeeded(Succeed) [1 Healthy uid=true sent=true] label=remediation-succeeded")
+	b.shows("r1", "true Succeeded(Succeeded) [1 Healthy uid=true sent=true] label=remediation-succeeded")
 	b.onlyObject()
 }
 
@@ -71,7 +71,7 @@ func TestAnotherMachineComesBack(t *testing.T) {
 	}
 	b.clear("r1")
 	b.settles()
-	b.shows("r1", "null Cancelled(Cancel) [1 Cancelled uid=false sent=false] label=")
+	b.shows("r1", "null Cancelled(Cancelled) [1 Cancelled uid=false sent=false] label=")
 	// The new machine's own fault is repaired, with attempts of its own.
 	b.session += "-2"
 	b.patchNode(`{"metadata":{"annotations":{"dgxc.nvidia.com/nvsentinel-session":"` + b.session + `"}}}`)

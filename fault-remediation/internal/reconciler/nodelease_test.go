@@ -17,7 +17,7 @@ import (
 )
 
 // TestANodeOfAnotherRemediator: while somebody else has the node's lease no repair
-// object is created; then the lease acquired for as long as the object may work.
+// object is created; then the lease is held for as long as the object may work.
 func TestANodeOfAnotherRemediator(t *testing.T) {
 	b := newBench(t)
 	b.fault("r1", record.ActionRestartVM)

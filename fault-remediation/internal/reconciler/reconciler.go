@@ -155,7 +155,7 @@ func (r *Reconciler) stamp(ctx context.Context, f *facts, step decision.Step) (q
 		return false, nil
 	}
 	if err != nil {
-		r.Metrics.failed("stamp")
+		r.Metrics.failed("update")
 		return false, fmt.Errorf("writing the status update %s of node %s: %w", step.Reason, f.view.Node.Name, err)
 	}
 	f.wrote(step)

@@ -56,14 +56,14 @@ func TestWholeLife(t *testing.T) {
 
 	b.finish(o, "NodeReady", "True", "Succeeded", "boot-2")
 	b.parks(decision.WaitRecovery)
-	b.shows("r1", "true Succeeded(Succeed) [1 Healthy uid=true sent=true] label=remediation-succeeded")
+	b.shows("r1", "true Succeeded(Succeeded) [1 Healthy uid=true sent=true] label=remediation-succeeded")
 	if got := b.record("r1").Status.Remediation.Attempts[0].ReplacedBootID; got != "boot-1" {
 		t.Errorf("replaced boot %q, want boot-1", got)
 	}
 
 	b.clock.Step(31 * time.Minute)
 	b.settles()
-	b.shows("r1", "true NeedsHuman(NoRecovery) [1 Healthy uid=true sent=true] label=remediation-failed")
+	b.shows("r1", "true ManualInterventionRequired(NoRecovery) [1 Healthy uid=true sent=true] label=remediation-failed")
 }
 
 // failing is a store whose next updates fail: after they were written, or
@@ -159,7 +159,7 @@ func TestDeletedObjectIsLost(t *testing.T) {
 	if n := len(b.objects()); n != 0 {
 		t.Errorf("%d objects after the loss, want none", n)
 	}
-	b.shows("r1", "false NeedsHuman(Lost) [1 Lost uid=true sent=true] label=remediation-failed")
+	b.shows("r1", "false ManualInterventionRequired(Lost) [1 Lost uid=true sent=true] label=remediation-failed")
 }
 
 func TestForeignObjectOfTheSameName(t *testing.T) {
@@ -175,7 +175,7 @@ func TestForeignObjectOfTheSameName(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.settles()
-	b.shows("r1", "false NeedsHuman(NameTaken) [1 Cancelled uid=false sent=false] label=remediation-failed")
+	b.shows("r1", "false ManualInterventionRequired(NameTaken) [1 Cancelled uid=false sent=false] label=remediation-failed")
 }
 
 func TestPodsThatCameBackHoldTheRepair(t *testing.T) {
@@ -255,7 +255,7 @@ func TestSessionOver(t *testing.T) {
 	b.finish(b.onlyObject(), "SignalSent", "False", "SessionOver", "")
 	before := b.liveNode().ResourceVersion
 	b.settles()
-	b.shows("r1", "null Cancelled(Cancel) [1 Cancelled uid=true sent=false] label=")
+	b.shows("r1", "null Cancelled(Cancelled) [1 Cancelled uid=true sent=false] label=")
 	if after := b.liveNode().ResourceVersion; after != before {
 		t.Errorf("the released Node was written: resourceVersion %s, before %s", after, before)
 	}
@@ -265,8 +265,8 @@ func TestHumanAction(t *testing.T) {
 	b := newBench(t)
 	b.fault("r1", record.ActionContactSupport)
 	b.settles()
-	b.shows("r1", "false NeedsHuman(HumanAction) label=remediation-failed")
-	if got := b.record("r1").Status.Remediation.Message; !strings.HasPrefix(got, "CONTACT_SUPPORT needs a person: ") {
+	b.shows("r1", "false ManualInterventionRequired(ManualActionRequired) label=remediation-failed")
+	if got := b.record("r1").Status.Remediation.Message; !strings.HasPrefix(got, "CONTACT_SUPPORT requires manual intervention: ") {
 		t.Errorf("message %q", got)
 	}
 }
@@ -331,7 +331,7 @@ func TestRefusedByTheAPIServer(t *testing.T) {
 	b.Repairs = compile(t, actions)
 	b.fault("r1", record.ActionRestartVM)
 	b.settles()
-	b.shows("r1", "false NeedsHuman(CreateRefused) [1 Cancelled uid=false sent=false] label=remediation-failed")
+	b.shows("r1", "false ManualInterventionRequired(CreateRefused) [1 Cancelled uid=false sent=false] label=remediation-failed")
 }
 
 func TestDeletedNodeParks(t *testing.T) {

@@ -36,8 +36,8 @@ func TestAFaultWithoutARepair(t *testing.T) {
 	b.clock.Step(24*time.Hour + time.Second)
 	b.settles()
 	b.settles()
-	b.shows("r1", "false NeedsHuman(NoRepair) label=remediation-failed")
-	if got := b.events(); len(got) != 2 || !strings.HasPrefix(got[1], reconciler.EventNeedsHuman+" x1: NoRepair: ") {
+	b.shows("r1", "false ManualInterventionRequired(NoRepair) label=remediation-failed")
+	if got := b.events(); len(got) != 2 || !strings.HasPrefix(got[0], reconciler.EventNeedsHuman+" x1: NoRepair: ") {
 		t.Errorf("events %q, want one more that asks a person", got)
 	}
 }

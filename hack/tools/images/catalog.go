@@ -49,7 +49,7 @@ func readCatalog(from io.Reader) ([]entry, error) {
 		case words[2] == "needs" || words[2] == "with":
 			e.Tool, e.Needed = words[3], words[2] == "needs"
 		default:
-			return nil, fmt.Errorf("the list of images says %q of %s: want with or needs", words[2], e.Name)
+			return nil, fmt.Errorf("the list of images has %q for %s: must be with or needs", words[2], e.Name)
 		}
 		out = append(out, e)
 	}

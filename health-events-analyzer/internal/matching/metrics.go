@@ -11,15 +11,15 @@ import (
 type Metrics struct {
 	// Received counts the faults that triggered rules, by strategy.
 	Received *prometheus.CounterVec
-	// Judgements counts answers, by rule and reason.
+	// Judgements counts evaluations, by rule and reason.
 	Judgements *prometheus.CounterVec
 	// Published counts acknowledged events, by kind and strategy.
 	Published *prometheus.CounterVec
 	// Failures counts requests that were not acknowledged, by gRPC code.
 	Failures *prometheus.CounterVec
-	// DeadLetters counts events refused for good.
+	// DeadLetters counts events that were rejected permanently.
 	DeadLetters prometheus.Counter
-	// Truncated counts windows that were too long to be read whole.
+	// Truncated counts windows that exceeded the limit of events.
 	Truncated prometheus.Counter
 
 	registerer prometheus.Registerer
@@ -31,24 +31,24 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	m := &Metrics{
-		Received: vec("health_event_analyzer_events_received_total", "Faults that rules were asked about, by processing strategy.", "strategy"),
+		Received: vec("health_event_analyzer_events_received_total", "Faults for which rules were evaluated, by processing strategy.", "strategy"),
 		Judgements: vec("nvsentinel_analyzer_evaluations_total",
-			"Answers of rules about an event and a subject, by reason.", "rule_name", "reason"),
+			"Evaluations of rules for an event and a subject, by rule and reason of the result.", "rule_name", "reason"),
 		Published: vec("nvsentinel_analyzer_events_published_total",
-			"Events the platform connector acknowledged: faults and recoveries, by processing strategy.", "kind", "strategy"),
+			"Events that the platform connector acknowledged, by kind (fault, recovery) and processing strategy.", "kind", "strategy"),
 		Failures: vec("nvsentinel_analyzer_publish_failures_total",
-			"Requests the platform connector did not acknowledge, by gRPC code.", "code"),
+			"Requests that the platform connector did not acknowledge, by gRPC code.", "code"),
 		DeadLetters: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "nvsentinel_analyzer_dead_letters_total", Help: "Events the platform connector refused for good."}),
+			Name: "nvsentinel_analyzer_dead_letters_total", Help: "Events that the platform connector rejected permanently."}),
 		Truncated: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "nvsentinel_analyzer_truncated_windows_total", Help: "Times that a node or the cluster had more events than its window holds."}),
+			Name: "nvsentinel_analyzer_truncated_windows_total", Help: "Event windows of a node or of the cluster that were truncated because they exceeded the limit of events."}),
 		registerer: r,
 	}
 	r.MustRegister(m.Received, m.Judgements, m.Published, m.Failures, m.DeadLetters, m.Truncated)
 	return m
 }
 
-// know lets the counters of rules begin at zero.
+// know starts the counters of rules at zero.
 func (m *Metrics) know(rules []rule.Rule) {
 	for _, x := range rules {
 		for _, reason := range decision.Reasons() {
@@ -57,8 +57,8 @@ func (m *Metrics) know(rules []rule.Rule) {
 	}
 }
 
-// cached shows how many events are in memory.
+// cached registers the number of events in memory.
 func (m *Metrics) cached(count func() float64) {
 	m.registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "nvsentinel_analyzer_cached_events", Help: "Events kept in memory between judgements."}, count))
+		Name: "nvsentinel_analyzer_cached_events", Help: "Events cached in memory between evaluations."}, count))
 }

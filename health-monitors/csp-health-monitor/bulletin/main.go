@@ -24,7 +24,10 @@ type Config struct {
 // Validate lists everything that is wrong.
 func (c Config) Validate() error { return errors.Join(config.CheckBounds(c), c.Config.Validate()) }
 
-func main() { daemon.Main(lifecycle.Agent, Config{Config: program.Default()}, build) }
+// purpose is the first sentence of the help.
+const purpose = "csp-health-monitor-bulletin reports maintenance events that are announced in a JSON file."
+
+func main() { daemon.Main(lifecycle.Agent, purpose, Config{Config: program.Default()}, build) }
 
 func build(ctx context.Context, d *daemon.Daemon, cfg Config) error {
 	return program.Build(ctx, d, cfg.Config, program.Cloud{CSP: "bulletin", ResourceType: "machine", Source: announcement.Bulletin{Path: cfg.Bulletin}})

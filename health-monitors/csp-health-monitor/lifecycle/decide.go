@@ -48,7 +48,7 @@ const (
 	Unplanned Reason = "unplanned"
 	// ToldToAct: the fault was reported as PERSIST_ONLY and `processingStrategy` is PROCESS now, so the fault is
 	// reported again and fault-quarantine acts on it. Action: none.
-	ToldToAct Reason = "told-as-process"
+	ToldToAct Reason = "strategy-changed"
 )
 
 // Reasons of a recovery.
@@ -101,7 +101,7 @@ const (
 	// Node, and finishes 7 days after the last time that its announcement names. Action: none.
 	NoNode Reason = "no-node"
 	// Contested: several Nodes claim the machine in `spec.providerID`, and the provider confirms none of them, or
-	// more than one, by its name of the machine. No node is quarantined or given back for the maintenance. Action:
+	// more than one, by its name of the machine. No node is quarantined or released for the maintenance. Action:
 	// delete the Node objects that are stale or foreign. The log of the monitor names the machine and the Nodes.
 	Contested Reason = "contested"
 	// InQuarantine: the fault is reported and the provider has not ended the maintenance. Action: none.
@@ -111,7 +111,7 @@ const (
 	// `nvsentinel release <node>`.
 	Overdue Reason = "overdue"
 	// NodeAbsent: the maintenance has ended, and the Node of the fault does not exist or its machine has another
-	// Node. The recovery waits for that Node for 7 days. Action: none if the node was removed for good. Otherwise
+	// Node. The recovery waits for that Node for 7 days. Action: none if the node was removed permanently. Otherwise
 	// bring it back under the same name.
 	NodeAbsent Reason = "node-absent"
 	// NodeGone: the Node of the fault has been absent for 7 days since the end of the maintenance, so the
@@ -124,8 +124,8 @@ const (
 	// has to recover. Action: none.
 	NeverQuarantined Reason = "never-quarantined"
 	// Healed: the platform connector has acknowledged the recovery, so the maintenance is finished. Action: none.
-	Healed Reason = "healed"
-	// EventRefused: the platform connector refused a health event of the maintenance for good, so nothing more is
+	Healed Reason = "recovered"
+	// EventRefused: the platform connector refused a health event of the maintenance permanently, so nothing more is
 	// reported about it and its status is ERROR. Action: correct the cause that the log and the Event
 	// `EventsRejected` name, usually `[[publishers.agent]]` of the connectors. Then cordon the node (`kubectl
 	// cordon <node>`) or release it (`nvsentinel release <node>`) yourself.

@@ -34,7 +34,7 @@ const (
 	Began Reason = "Began"
 	// Worse: a fault that was reported as not fatal is fatal now, so it is reported again. Action: none.
 	// `nvsentinel why <node>` shows the fault and its repair.
-	Worse Reason = "Worse"
+	Worse Reason = "BecameFatal"
 	// Escalated: DCGM gave no usable answer in `connectivityFailureEscalationThreshold` readings in a row, so the
 	// fault is reported again with the action RESTART_BM. Action: check the DCGM host engine of the node.
 	Escalated Reason = "Escalated"
@@ -44,7 +44,7 @@ const (
 	AfterReboot Reason = "AfterReboot"
 	// Processed: the fault was reported as PERSIST_ONLY and the strategy of the check is PROCESS now, so it is
 	// reported again and fault-quarantine acts on it. Action: none.
-	Processed Reason = "Processed"
+	Processed Reason = "StrategyChanged"
 	// Ended: as many readings as `clear` of the check asks for do not show the fault, so its recovery is reported.
 	// Action: none.
 	Ended Reason = "Ended"

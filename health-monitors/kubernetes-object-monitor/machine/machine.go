@@ -82,7 +82,7 @@ const (
 	// <node>` shows the fault and its repair.
 	Began Reason = "began"
 	// Stays: the predicate still matches and its fault is open, so nothing is reported. Action: none.
-	Stays Reason = "stays"
+	Stays Reason = "unchanged"
 	// Extended: the policy has error codes that were not reported for the open fault, so these are reported and
 	// the others stay open. Action: none.
 	Extended Reason = "extended"
@@ -102,11 +102,11 @@ const (
 	// NotKnown: an expression of the policy could not be evaluated, so nothing is reported and an open fault stays
 	// open. Action: correct the expression that the log names. `k8s_object_monitor_policy_evaluation_errors_total`
 	// counts such errors by policy.
-	NotKnown Reason = "not-known"
+	NotKnown Reason = "evaluation-failed"
 	// NodeNotKnown: the predicate matches and the node of the object is not known, so no fault is reported and the
 	// object is evaluated again. Action: correct `expression` in `[policies.nodeAssociation]` if the object
 	// belongs to a node.
-	NodeNotKnown Reason = "node-not-known"
+	NodeNotKnown Reason = "node-unknown"
 	// OnHold: the platform connector rejected such a health event less than ten minutes ago, so it is not sent
 	// again yet. Action: read the Event `EventsRejected` of the Node of the monitor. Then add the name of the
 	// policy to `checks` of the monitor in `[[publishers.agent]]`, or rename the policy.

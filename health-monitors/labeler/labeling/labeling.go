@@ -81,22 +81,22 @@ const (
 	// to a wrong name or a missing right, so the label stays as it is. Action: check `--pod-namespaces`,
 	// `--dcgm-app-label` and `--driver-app-label`. If the software was removed from all nodes, remove the label
 	// (`kubectl label nodes --all nvsentinel.dgxc.nvidia.com/dcgm.version-`).
-	NoneAnywhere Reason = "none-anywhere"
-	// Waits: a pod is gone, or the number of devices differs, and `--grace` is not over, so the label stays as it
+	NoneAnywhere Reason = "no-pods-in-cluster"
+	// Waits: a pod is gone, or the number of devices differs, and `--grace-period` is not over, so the label stays as it
 	// is. Action: none.
-	Waits Reason = "waits"
-	// Gone: the pod of DCGM or of the driver has been gone for `--grace`, so the label is removed. Action: none.
+	Waits Reason = "grace-period"
+	// Gone: the pod of DCGM or of the driver has been gone for `--grace-period`, so the label is removed. Action: none.
 	Gone Reason = "gone"
 	// Counted: the label has the number of devices that the Node offers. Action: none.
 	Counted Reason = "counted"
-	// Fell: the Node has offered fewer devices than before for `--grace`, so the lower number is written. Action:
+	// Fell: the Node has offered fewer devices than before for `--grace-period`, so the lower number is written. Action:
 	// find out which devices are missing (`nvidia-smi` on the node, the log of the device plugin) and repair the
 	// node.
-	Fell Reason = "fell"
-	// Rose: the Node has offered more devices than any Node of its group had for `--grace`, so the higher number
+	Fell Reason = "decreased"
+	// Rose: the Node has offered more devices than any Node of its group had for `--grace-period`, so the higher number
 	// is written. Action: none if devices were added or are shared from now on. Otherwise check the device plugin
 	// of the node.
-	Rose Reason = "rose"
+	Rose Reason = "increased"
 	// NodeNotReady: the Node is not Ready and the numbers in its status are old, so the labels of the count stay
 	// as they are. Action: none.
 	NodeNotReady Reason = "node-not-ready"
@@ -121,7 +121,7 @@ const (
 	// OfPeers: other Nodes of the group have more devices, so the label of the expected count has their number.
 	// Action: repair the missing devices. If the node is meant to have fewer, add an entry to
 	// `expectedCountOverrides`.
-	OfPeers Reason = "of-peers"
+	OfPeers Reason = "from-peers"
 	// Grouped: the Node has all labels by which nodes are grouped, so the label of the group names its group.
 	// Action: none.
 	Grouped Reason = "grouped"

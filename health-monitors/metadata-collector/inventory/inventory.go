@@ -96,7 +96,7 @@ const (
 	// written again. Action: none.
 	Other Reason = "other"
 	// Same: nothing differs from the file, so it is not written. Action: none.
-	Same Reason = "same"
+	Same Reason = "unchanged"
 	// NoGPU: the driver shows no GPU since the reboot and the file of the earlier boot has some, so the file stays
 	// as it is. Action: none while the driver starts. If it lasts, check the driver (`nvidia-smi` on the node).
 	NoGPU Reason = "no-gpu"

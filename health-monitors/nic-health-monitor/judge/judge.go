@@ -44,7 +44,7 @@ type Reason string
 
 // Reasons.
 const (
-	// Began: a link or card was in trouble for `looks` readings in a row and `persistTime`, or a counter exceeded
+	// Began: a link or card was in trouble for `consecutivePolls` polls in a row and `persistTime`, or a counter exceeded
 	// its bound, so the fault is reported. Action: check the card, the cable and the port at the other end.
 	// `nvsentinel why <node>` shows the fault.
 	Began Reason = "began"
@@ -53,15 +53,15 @@ const (
 	// Outlasted: the fault was reported before a reboot and is still there, so it is reported again under the new
 	// boot. Action: check the card, the cable and the port at the other end, because the reboot did not end the
 	// fault.
-	Outlasted Reason = "outlasted-reboot"
+	Outlasted Reason = "after-reboot"
 	// Processed: the fault was reported as PERSIST_ONLY and the strategy is PROCESS now, so it is reported again
 	// and fault-quarantine acts on it. Action: none.
-	Processed Reason = "processed"
+	Processed Reason = "strategy-changed"
 	// Rebooted: the node has rebooted, which sets its counters back, so the recovery of the fault of a counter is
 	// reported. Action: none.
 	Rebooted Reason = "rebooted"
 	// SetBack: the counter was set back, so the recovery of its fault is reported. Action: none.
-	SetBack Reason = "set-back"
+	SetBack Reason = "counter-reset"
 	// Quiet: a counter that is not fatal stayed within its bound for `quietTime`, so the recovery of its fault is
 	// reported. Action: none.
 	Quiet Reason = "quiet"

@@ -55,11 +55,11 @@ func Load(path string) (Catalogue, error) {
 		err = fmt.Errorf("%s has more than %d bytes, split or shorten it", path, maxBytes)
 	}
 	if err != nil {
-		return Catalogue{}, fmt.Errorf("reading the catalogue: %w", err)
+		return Catalogue{}, fmt.Errorf("reading the catalog: %w", err)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return Catalogue{}, fmt.Errorf("reading the catalogue: %w", err)
+		return Catalogue{}, fmt.Errorf("reading the catalog: %w", err)
 	}
 	return parse(path, data)
 }

@@ -267,7 +267,7 @@ func TestWithoutAFile(t *testing.T) {
 		t.Errorf("%d XIDs, %d SXIDs: %v", len(got.XIDs), len(got.SXIDs), err)
 	}
 	for name, path := range map[string]string{"a folder": t.TempDir(), "no file": filepath.Join(t.TempDir(), "c.toml")} {
-		if _, err := Load(path); err == nil || !strings.Contains(err.Error(), "reading the catalogue: ") || !strings.Contains(err.Error(), path) {
+		if _, err := Load(path); err == nil || !strings.Contains(err.Error(), "reading the catalog: ") || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -71,14 +71,14 @@ func TestWhatARuleMayBe(t *testing.T) {
 		"a time since the boot":        {func(r *Rule) { r.SinceBoot = MaxWindow }, ""},
 		"a longer time since the boot": {func(r *Rule) { r.SinceBoot = MaxWindow + 1 }, "sinceBoot: 168h0m0.000000001s is not in the range of 0s to 168h0m0s"},
 		"a time before the boot":       {func(r *Rule) { r.SinceBoot = -1 }, "sinceBoot: -1ns is not in the range of 0s to 168h0m0s"},
-		"an ignored match cannot be":   {func(r *Rule) { r.Ignore = true }, ""},
+		"a match that is ignored":      {func(r *Rule) { r.Ignore = true }, ""},
 		"one that is fatal":            {func(r *Rule) { r.Ignore, r.Fatal, r.Action = true, true, record.ActionRestartBM }, "ignore: an ignored match cannot be fatal"},
 		"one that ends a fault":        {func(r *Rule) { r.Ignore, r.Clears = true, []string{"flaps"} }, "ignore: an ignored match cannot be fatal, end a fault"},
 		"one that loses a GPU":         {func(r *Rule) { r.Ignore, r.Lost = true, true }, "ignore: an ignored match cannot be fatal, end a fault or lose a GPU"},
 		"a GPU of the node":            {func(r *Rule) { r.KnownGPU, r.Class, r.Match = true, "GPU", "link (?P<PCI>x)" }, ""},
 		"a port before a GPU":          {func(r *Rule) { r.KnownGPU, r.Class, r.Match = true, "GPU", "link (?P<PORT>x)" }, ""},
 		"a GPU without its address":    {func(r *Rule) { r.KnownGPU, r.Class = true, "GPU" }, "knownGPU: componentClass is not GPU, or no group of match is named PCI or PORT"},
-		"a card that is no GPU":        {func(r *Rule) { r.KnownGPU, r.Match = true, "link (?P<PCI>x)" }, "knownGPU: the componentClass is not GPU"},
+		"a card that is no GPU":        {func(r *Rule) { r.KnownGPU, r.Match = true, "link (?P<PCI>x)" }, "knownGPU: componentClass is not GPU"},
 		"a recovery that loses a GPU": {func(r *Rule) {
 			r.Clears, r.Lost = []string{"flaps"}, true
 		}, "clears: a recovery cannot be fatal, counted or lose a GPU"},

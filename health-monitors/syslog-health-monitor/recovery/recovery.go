@@ -78,7 +78,7 @@ const (
 	NoReboot Reason = "NoReboot"
 	// OldEventsFirst: health events of an earlier boot are not delivered yet, so the recovery waits for them.
 	// Action: none for a few minutes. If it lasts, check the connector of the node.
-	OldEventsFirst Reason = "OldEventsFirst"
+	OldEventsFirst Reason = "EarlierEventsPending"
 	// ReadingLog: the kernel log of the new boot is not read to its end yet, so the recovery waits. Action: none.
 	ReadingLog Reason = "ReadingLog"
 	// Settling: the check was not free of faults for `settleTime` (2m) under the new boot yet, so the recovery
@@ -89,7 +89,7 @@ const (
 	Settled Reason = "Settled"
 	// FaultInstead: the check found a fault under the new boot, so the reboot is followed by no recovery. Action:
 	// inspect the device if no further repair follows (`nvsentinel why <node>`).
-	FaultInstead Reason = "FaultInstead"
+	FaultInstead Reason = "FaultDetected"
 	// NotCured: a reboot does not cure some faults of the check, so only the others are reported as recovered.
 	// Action: replace or repair the device. Then run `nvsentinel clear <node> <record>`, unless the monitor has
 	// reported that the GPU was replaced.

@@ -11,21 +11,21 @@ import (
 // action is the label action_type of the metrics.
 const action = "gpureset"
 
-// Metrics that GPUResets have of their own: why they fail, and how long nodes are without
+// Metrics of GPUResets only: the reasons of failures, and the time that nodes are without
 // GPU services.
 type Metrics struct {
 	failures *prometheus.CounterVec
 	duration prometheus.Histogram
 }
 
-// NewMetrics registers the metrics that the kind has of its own.
+// NewMetrics registers the metrics of the kind.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "gpu_reset_failure_reasons_total", Help: "GPU resets that failed, by the reason of their condition Complete.",
+			Name: "gpu_reset_failure_reasons_total", Help: "GPU resets that failed, by reason of the condition Complete.",
 		}, []string{"reason"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "gpu_reset_duration_seconds", Help: "Seconds from taking the GPU services off a node to having them back, of resets that succeeded.",
+			Name: "gpu_reset_duration_seconds", Help: "Time in seconds from the removal of the GPU services from a node to their restoration, for successful GPU resets.",
 			Buckets: prometheus.ExponentialBuckets(5, 2, 10),
 		}),
 	}
@@ -33,7 +33,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// ended counts an object's end.
+// ended counts the end of an object.
 func (c *Reconciler) ended(succeeded bool, reason string, requested, teardown time.Duration) {
 	if !succeeded {
 		c.Count(reconciler.StatusFailed)

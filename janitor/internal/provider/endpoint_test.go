@@ -233,7 +233,7 @@ func TestEndpointValidate(t *testing.T) {
 		{provider.Endpoint{Host: "unix:///s", TokenFile: "t"}, ""},
 		{provider.Endpoint{Host: "plugin:1", CertFile: "c", KeyFile: "k", CAFile: "a"}, ""},
 		{provider.Endpoint{}, "host is empty"},
-		{provider.Endpoint{Host: "plugin:1", CertFile: "c"}, "belong together"},
+		{provider.Endpoint{Host: "plugin:1", CertFile: "c"}, "must be set together"},
 		{provider.Endpoint{Host: "plugin:1", Plaintext: true, CAFile: "a"}, "excludes caFile"},
 		{provider.Endpoint{Host: "10.0.0.1:1", Plaintext: true, TokenFile: "t"}, "excludes tokenFile"},
 		{provider.Endpoint{Host: "10.0.0.1:1", Plaintext: true, TokenFile: "t"}, "Configure TLS in the plugin, set caFile (--csp-plugin-ca-file)"},
@@ -303,7 +303,7 @@ func TestThePodsOwnTokenIsForPluginsOnThisHost(t *testing.T) {
 	for _, file := range []string{own, link, "/proc/self/root" + own} {
 		for _, host := range []string{"10.0.0.1:1", "plugin.example.com:1", "localhost.example.com:1", "dns:///localhost:1"} {
 			err := provider.Endpoint{Host: host, TokenFile: file}.Validate()
-			if err == nil || !strings.Contains(err.Error(), "tokenFile "+file+" is the pod's own token") {
+			if err == nil || !strings.Contains(err.Error(), "tokenFile "+file+" is the Pod's token") {
 				t.Errorf("the pod's token as %s for %s: %v, want it refused", file, host, err)
 			}
 		}
@@ -364,7 +364,7 @@ func TestHealth(t *testing.T) {
 	t.Cleanup(func() { stop(); <-done })
 	await(t, "the plugin's no", func() bool {
 		ok, detail := watch.Ready()
-		return ok && strings.Contains(detail, "is not available: it says NOT_SERVING")
+		return ok && strings.Contains(detail, "is not available: its status is NOT_SERVING")
 	})
 	_, err = p.Reboot(t.Context(), provider.Signal{Node: "n"})
 	if delivery(t, err) != provider.NotSent || len(impl.asked) != 0 {

@@ -48,7 +48,7 @@ type Watch struct {
 func NewWatch(p *Plugin, c clock.Clock, log *slog.Logger, r prometheus.Registerer) *Watch {
 	w := &Watch{plugin: p, clock: c, log: log, last: Health{Available: true, Detail: "not checked yet"}}
 	w.gauge = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "nvsentinel_janitor_plugin_available", Help: "1 while the provider plugin answers its health check, else 0.",
+		Name: "nvsentinel_janitor_plugin_available", Help: "1 while the provider plugin passes its health check, otherwise 0.",
 		ConstLabels: prometheus.Labels{"plugin": p.endpoint.Host},
 	})
 	r.MustRegister(w.gauge)

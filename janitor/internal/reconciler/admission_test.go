@@ -134,7 +134,7 @@ func TestObjectsOfANodeHealthCheck(t *testing.T) {
 	}
 	unnamed := meta.FindStatusCondition(w.object("o").Progress().Conditions, v1alpha1.ConditionSignalSent)
 	if unnamed == nil || unnamed.Status != metav1.ConditionFalse || unnamed.Reason != v1alpha1.ReasonNodeUnnamed {
-		t.Errorf("an object that nobody owns and that has the name of a node: %v, want SignalSent=False/NodeUnnamed", unnamed)
+		t.Errorf("an object that nobody owns and that has the name of a node: %v, want SignalSent=False/NodeNameMissing", unnamed)
 	}
 
 	turned := w.object("generated")

@@ -22,7 +22,7 @@ const (
 	// unavailableReason: the provider plugin did not answer or reported a temporary error, and is called again. Action:
 	// check the plugin if the Event returns.
 	unavailableReason = "PluginUnavailable"
-	// refusedReason: the provider plugin refused the request for good. Action: correct the cause that the Event names.
+	// refusedReason: the provider plugin refused the request permanently. Action: correct the cause that the Event names.
 	refusedReason = "PluginRefused"
 )
 

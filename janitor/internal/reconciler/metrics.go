@@ -12,7 +12,7 @@ const (
 	statusSessionUnknown = "session_unknown" // began to wait for it
 	statusDeleted        = "deleted"
 	statusExpired        = "expired"
-	// StatusSucceeded, StatusFailed and StatusSessionOver are the ends of a repair.
+	// StatusSucceeded, StatusFailed and StatusSessionOver are the ends of a maintenance action.
 	StatusSucceeded   = "succeeded"
 	StatusFailed      = "failed"
 	StatusSessionOver = "session_over"
@@ -37,14 +37,14 @@ type Metrics struct {
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		actions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "janitor_actions_count", Help: "Repairs by kind and by how far they came.",
+			Name: "janitor_actions_count", Help: "Maintenance actions, by type of action and status that they reached.",
 		}, []string{"action_type", "status"}),
 		mttr: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "janitor_action_mttr_seconds", Help: "Seconds from the request of a repair to its success.",
+			Name: "janitor_action_mttr_seconds", Help: "Time in seconds from the request of a maintenance action to its success, by type of action.",
 			Buckets: prometheus.ExponentialBuckets(10, 2, 10),
 		}, []string{"action_type"}),
 		signals: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "nvsentinel_janitor_signals_total", Help: "Signals given to the plugin, by what is known of their delivery.",
+			Name: "nvsentinel_janitor_signals_total", Help: "Reboot and replace requests sent to the provider plugin, by type of action and result of the delivery.",
 		}, []string{"action_type", "result"}),
 	}
 	r.MustRegister(m.actions, m.mttr, m.signals)
@@ -53,7 +53,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 
 func (m *Metrics) count(action, status string) { m.actions.WithLabelValues(action, status).Inc() }
 
-// Took observes the time from the request of a repair to its success.
+// Took observes the time from the request of a maintenance action to its success.
 func (m *Metrics) Took(action string, d time.Duration) {
 	m.mttr.WithLabelValues(action).Observe(d.Seconds())
 }

@@ -23,7 +23,7 @@ func TestTimeoutKeepsTheLastWords(t *testing.T) {
 		"not sent": {func(o *v1alpha1.RebootNode) {
 			o.Status.Signals = 1
 			disarm(o, now, nil, busy)
-		}, "; last: not sent yet: " + busy.Error()},
+		}, ", most recently: not sent yet: " + busy.Error()},
 		"perhaps sent, which has a condition of its own": {func(o *v1alpha1.RebootNode) {
 			at := metav1.NewTime(now)
 			o.Status.Signals, o.Status.SignalSentAt = 1, &at

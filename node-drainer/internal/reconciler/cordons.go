@@ -50,7 +50,7 @@ func newCordons(records store.Lister, c clock.Clock) *cordons {
 // Unjudged selects the faults that nobody has judged yet.
 func Unjudged() record.Selector {
 	s := record.BacklogOfNode("")
-	s.Name, s.Verdicts, s.Healthy = "Unjudged", []record.Reason{""}, record.No()
+	s.Name, s.Verdicts, s.Healthy = "PendingEvaluation", []record.Reason{""}, record.No()
 	return s
 }
 

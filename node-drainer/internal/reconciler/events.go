@@ -24,7 +24,7 @@ const (
 	drainBlocked = "DrainBlocked"
 	// newerVersion: a newer version of node-drainer wrote the drain status of a record, so this one does not continue
 	// it. Action: finish the upgrade.
-	newerVersion = "NewerVersion"
+	newerVersion = "NewerVersionRequired"
 	// podsLeftAlone: Pods came back to the cordoned node after several evictions, so the drain no longer waits for
 	// them, as for Pods of DaemonSets. Action: stop their controller from placing them on cordoned nodes.
 	podsLeftAlone = "PodsLeftAlone"

@@ -24,20 +24,20 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		registry: r,
 		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "nvsentinel_node_drainer_steps_total", Help: "Steps of drains, by kind and reason.",
+			Name: "nvsentinel_node_drainer_steps_total", Help: "Steps of drains, by step and reason.",
 		}, []string{"step", "reason"}),
 		processed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "node_drainer_events_processed_total", Help: "Records whose drain is over, by how it ended.",
+			Name: "node_drainer_events_processed_total", Help: "Records whose drain has ended, by final status of the drain.",
 		}, []string{"drain_status"}),
 		pods: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "nvsentinel_node_drainer_pod_eviction_attempts_total", Help: "Tries to take a pod away, by step and result.",
+			Name: "nvsentinel_node_drainer_pod_eviction_attempts_total", Help: "Attempts to evict or delete a Pod, by step and result.",
 		}, []string{"step", "result"}),
 		calls: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "node_drainer_pod_eviction_duration_seconds", Help: "Duration of one eviction or deletion call.",
+			Name: "node_drainer_pod_eviction_duration_seconds", Help: "Duration of one eviction or deletion request in seconds.",
 			Buckets: prometheus.ExponentialBuckets(0.005, 2, 14),
 		}),
 		drains: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "nvsentinel_node_drainer_drain_duration_seconds", Help: "Time from the fault to the end of a drain that succeeded.",
+			Name: "nvsentinel_node_drainer_drain_duration_seconds", Help: "Time in seconds from the fault to the end of a successful drain.",
 			Buckets: prometheus.ExponentialBuckets(1, 2, 18),
 		}),
 	}
@@ -47,16 +47,16 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 
 func (m *Metrics) watch(nodes, back func() int, overdue func() map[decision.Reason]int) {
 	m.registry.MustRegister(overdueCollector{overdue}, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "nvsentinel_node_drainer_deferred_drains", Help: "Nodes whose drain stands back while faults of other nodes are judged and marked.",
+		Name: "nvsentinel_node_drainer_deferred_drains", Help: "Nodes whose drain is deferred while faults of other nodes are evaluated and quarantined.",
 	}, func() float64 { return float64(back()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "nvsentinel_node_drainer_active_drains", Help: "Nodes with a drain that is owed, under way, or kept up until the repair.",
+		Name: "nvsentinel_node_drainer_active_drains", Help: "Nodes with a drain that is pending, in progress, or maintained until the remediation.",
 	}, func() float64 { return float64(nodes()) }))
 }
 
 var overdueNodes = prometheus.NewDesc("nvsentinel_node_drainer_overdue_drains",
-	"Nodes with pods that have held up their drain for so long that somebody has to act, by reason.", []string{"reason"}, nil)
+	"Nodes with Pods that block the drain for so long that manual intervention is required, by reason.", []string{"reason"}, nil)
 
-// overdueCollector exposes the overdue nodes; every reason is always there.
+// overdueCollector exposes the overdue nodes, with a series for every reason.
 type overdueCollector struct {
 	count func() map[decision.Reason]int
 }

@@ -265,7 +265,7 @@ func lostRace(err error) bool {
 
 // rehearsed: node-drainer runs in dry run and has logged every step of the drain. It evicts nothing. Action: none, or
 // set `dryRun` to false.
-const rehearsed decision.Reason = "dry run: the drain is rehearsed"
+const rehearsed decision.Reason = "DryRun"
 
 // rehearse goes through the steps of a drain as if every effect had come true,
 // logs them and writes nothing. It returns the step that ends the pass.

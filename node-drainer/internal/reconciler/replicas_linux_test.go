@@ -24,7 +24,7 @@ import (
 
 // TestTheLeaderIsKilledInMidDecision: the other replica finishes what it began.
 func TestTheLeaderIsKilledInMidDecision(t *testing.T) {
-	testkit.Long(t, "internal/lease covers the election, the kill journey runs replicas")
+	testkit.Long(t, "internal/lease covers the election, the chaos test runs replicas")
 	s := newStage(t)
 	s.pod(localcluster.PodSpec{Name: "a"})
 	leader := s.replicas("NVSENTINEL_CRASH=node-drainer/decided:2", "12s", "10s")
@@ -41,7 +41,7 @@ func TestTheLeaderIsKilledInMidDecision(t *testing.T) {
 // node recovers, which the other replica sees to. The thawed one must not carry
 // its old decision out.
 func TestTheLeaderIsFrozenInMidDecision(t *testing.T) {
-	testkit.Long(t, "internal/lease covers the election, the kill journey runs replicas")
+	testkit.Long(t, "internal/lease covers the election, the chaos test runs replicas")
 	s := newStage(t)
 	s.pod(localcluster.PodSpec{Name: "a"})
 	leader := s.replicas("NVSENTINEL_FREEZE=node-drainer/decided:2", "20s", "17s")

@@ -22,7 +22,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		published: report.NewPublished("nvsentinel_node_health_check"),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "nvsentinel_node_health_check_publish_failures_total", Help: "Requests the platform connector did not acknowledge, by gRPC code.",
+			Name: "nvsentinel_node_health_check_publish_failures_total", Help: "Requests that the platform connector did not acknowledge, by gRPC code.",
 		}, []string{"code"}),
 	}
 	r.MustRegister(m.published, m.failures)

@@ -131,7 +131,7 @@ func TestAPassThatDecidesNothing(t *testing.T) {
 	})
 	on.Store(false)
 	w.settle(name, "it works", func(s v1alpha1.NodeHealthCheckStatus) bool {
-		return s.Phase == v1alpha1.PhaseEnabled && !strings.Contains(s.Reason, "decided") && len(s.Conditions) == 1
+		return s.Phase == v1alpha1.PhaseEnabled && !strings.Contains(s.Reason, "evaluation") && len(s.Conditions) == 1
 	})
 }
 
@@ -155,7 +155,7 @@ func TestRefusedObjectsAreReportedOnce(t *testing.T) {
 		})
 	}, nil)
 	s := w.settle(name, "three are refused", func(s v1alpha1.NodeHealthCheckStatus) bool {
-		return strings.HasSuffix(s.Reason, "; 3 wait: the API server rejects the remediation object")
+		return strings.HasSuffix(s.Reason, ", 3 pending: the API server rejects the remediation object")
 	})
 	for _, u := range s.UnhealthyNodes {
 		if !strings.Contains(u.Waiting, "RebootNode "+u.Name) {

@@ -9,8 +9,8 @@ import (
 	"github.com/nvidia/nvsentinel/node-health-check/triage"
 )
 
-// Metrics have medik8s' names. Their label name is the node's; nodes are as many as a
-// cluster has.
+// Metrics of the controller. Those that begin with nodehealthcheck_ have the names of medik8s,
+// and their label name is the name of the node. Its values are bounded by the nodes of the cluster.
 type Metrics struct {
 	oldObjects *prometheus.CounterVec
 	ongoing    *prometheus.GaugeVec
@@ -29,23 +29,23 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	labels := []string{"name", "namespace", "remediation"}
 	m := &Metrics{
 		oldObjects: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "nodehealthcheck_old_remediation_cr", Help: "Remediations that were there for more than 48 hours, by node.",
+			Name: "nodehealthcheck_old_remediation_cr", Help: "Remediations that existed for more than 48 hours, by node and namespace.",
 		}, []string{"name", "namespace"}),
 		ongoing: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "nodehealthcheck_ongoing_remediation", Help: "1 while a node has a remediation of a kind.",
+			Name: "nodehealthcheck_ongoing_remediation", Help: "1 while a node has a remediation of the kind, otherwise 0.",
 		}, labels),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "nodehealthcheck_unhealthy_node_duration_seconds", Help: "Time from a remediation's beginning until its node was healthy again and it was gone.",
+			Name: "nodehealthcheck_unhealthy_node_duration_seconds", Help: "Time in seconds from the start of a remediation until the node was healthy again and the remediation was deleted.",
 			Buckets: []float64{30, 60, 120, 180, 240, 300, 600, 1200, 2400, 3600},
 		}, labels),
 		nodes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "nvsentinel_node_health_check_nodes", Help: "Nodes of a check: observed, healthy, and required for a remediation to begin.",
+			Name: "nvsentinel_node_health_check_nodes", Help: "Nodes of a check, by state: observed, healthy, or required to be healthy for a remediation to start.",
 		}, []string{"check", "state"}),
 		storm: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "nvsentinel_node_health_check_storm_recovery_active", Help: "1 while storm recovery holds a check's remediations back.",
+			Name: "nvsentinel_node_health_check_storm_recovery_active", Help: "1 while storm recovery prevents new remediations of a check, otherwise 0.",
 		}, []string{"check"}),
 		aside: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "nvsentinel_node_health_check_undecodable", Help: "1 while a check has a field that can not be decoded, and nothing is done for its nodes.",
+			Name: "nvsentinel_node_health_check_undecodable", Help: "1 while a field of a check cannot be decoded, so that its nodes are not remediated.",
 		}, []string{"check"}),
 		running: map[string]map[series]bool{},
 	}
@@ -55,7 +55,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 
 func (m *Metrics) old(node, namespace string) { m.oldObjects.WithLabelValues(node, namespace).Inc() }
 
-// count shows what a pass left behind.
+// count updates the metrics of a check after a reconciliation.
 func (m *Metrics) count(check string, s v1alpha1.NodeHealthCheckStatus, p triage.Plan, now time.Time) {
 	for _, e := range p.Ended {
 		m.duration.WithLabelValues(e.Node, e.Namespace, e.Kind).Observe(now.Sub(e.Started).Seconds())
@@ -78,8 +78,8 @@ func (m *Metrics) count(check string, s v1alpha1.NodeHealthCheckStatus, p triage
 	m.storm.WithLabelValues(check).Set(active)
 }
 
-// show sets the gauge of ongoing remediations: 1 for what runs, 0 for what no longer
-// does.
+// show sets the gauge of ongoing remediations: 1 for those that run, 0 for those that have
+// ended.
 func (m *Metrics) show(check string, running map[series]bool) {
 	for s := range m.running[check] {
 		if !running[s] {
@@ -92,13 +92,13 @@ func (m *Metrics) show(check string, running map[series]bool) {
 	m.running[check] = running
 }
 
-// setAside shows that a check can not be decoded, in place of what was counted before.
+// setAside records that a check cannot be decoded, and removes its other series.
 func (m *Metrics) setAside(check string) {
 	m.forget(check)
 	m.aside.WithLabelValues(check).Set(1)
 }
 
-// forget drops what only a check has.
+// forget removes the series of a check.
 func (m *Metrics) forget(check string) {
 	m.show(check, nil)
 	delete(m.running, check)

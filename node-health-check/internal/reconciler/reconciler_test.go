@@ -242,7 +242,7 @@ func TestTemplatesThatCannotBeUsed(t *testing.T) {
 	w.prefix += "-nobody"
 	none := w.check(func(s *v1alpha1.NodeHealthCheckSpec) { s.RemediationTemplate = &nobody })
 	s := w.settle(none, "nobody serves it", phase(v1alpha1.PhaseDisabled))
-	if !strings.Contains(s.Reason, "serves no NobodyTemplate") {
+	if !strings.Contains(s.Reason, "does not serve NobodyTemplate") {
 		t.Errorf("reason %q", s.Reason)
 	}
 }

@@ -64,8 +64,8 @@ const (
 	// Kubernetes set `tokens = "off"` in `[publishers]`.
 	reasonUnverified = "token-not-verifiable"
 	// reasonOwners: the first owner of a check or an agent could not be written to `owners.json`, so the request
-	// is refused and sent again later. Action: check the disk of `--spool-dir`.
-	reasonOwners = "owners-not-kept"
+	// is refused and sent again later. Action: check the disk of `--wal-dir`.
+	reasonOwners = "owners-not-stored"
 )
 
 // Reasons lists the label values of all denials.
@@ -121,7 +121,7 @@ const (
 func (a *Authenticator) Register(r prometheus.Registerer) {
 	a.callers = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "nvsentinel_connector_batches_admitted_total",
-		Help: "Batches of callers that were let in, by whether they showed a token and for what they speak.",
+		Help: "Batches of admitted callers, by token (whether the caller presented one) and by scope (node or cluster).",
 	}, []string{"token", "scope"})
 	for _, token := range []string{"true", "false"} {
 		a.callers.WithLabelValues(token, scopeNode)

@@ -81,7 +81,7 @@ func NewReview(reviews nodeclient.TokenReviews, what Verification, c clock.Passi
 		slots: make(chan struct{}, atOnce),
 		asked: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "nvsentinel_connector_token_reviews_total",
-			Help: "Tokens looked at, by verdict; cached ones were not asked about again.",
+			Help: "Verifications of tokens, by result. For the result cached, the API server was not called again.",
 		}, []string{"result"}),
 	}
 	for _, verdict := range []string{verdictAccepted, verdictRefused, verdictUnknown, verdictCached} {

@@ -50,9 +50,9 @@ func TestRefused(t *testing.T) {
 	}{
 		"a fault":         {func(*record.Record) {}, ""},
 		"another node":    {func(r *record.Record) { r.Event.NodeName = "m" }, "about node m"},
-		"a recovery":      {func(r *record.Record) { r.Event.IsHealthy = true }, "no fault"},
+		"a recovery":      {func(r *record.Record) { r.Event.IsHealthy = true }, "not a fault"},
 		"persist only":    {func(r *record.Record) { r.Event.ProcessingStrategy = record.PersistOnly }, "PERSIST_ONLY"},
-		"another machine": {func(r *record.Record) { r.Node = record.NodeIdentity{UID: "u1", ProviderID: "aws:///i-1"} }, "another machine"},
+		"another machine": {func(r *record.Record) { r.Node = record.NodeIdentity{UID: "u1", ProviderID: "aws:///i-1"} }, "an earlier machine"},
 	} {
 		r := record.Record{ID: "r1", Node: machine, Event: record.Event{NodeName: "n", ProcessingStrategy: record.Process}}
 		tt.change(&r)

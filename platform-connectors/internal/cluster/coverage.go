@@ -133,7 +133,7 @@ func NewCoverage(o CoverageOptions, r prometheus.Registerer) *Coverage {
 		synced: func() bool { ok, _ := o.Nodes.Synced(); return ok }, records: o.Records, clock: o.Clock, log: o.Log,
 		uncovered: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "nvsentinel_connector_cluster_unmonitored_nodes",
-			Help: "GPU nodes on which no monitor, or no connector, has been Ready for too long, as the leader sees them.",
+			Help: "GPU nodes on which no monitor or no connector has been Ready for too long, as reported by the leader.",
 		}),
 	}
 	r.MustRegister(w.uncovered)

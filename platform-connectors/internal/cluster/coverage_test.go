@@ -151,10 +151,10 @@ func TestValidate(t *testing.T) {
 		t.Errorf("the default: %v, enabled %t", err, DefaultCoverage().Enabled)
 	}
 	for want, change := range map[string]func(*CoverageConfig){
-		"less than 1m":       func(c *CoverageConfig) { c.After = time.Second },
-		"processingStrategy": func(c *CoverageConfig) { c.Strategy = "x" },
-		"is empty":           func(c *CoverageConfig) { c.Publishers = nil },
-		"no pod has \"a,b\"": func(c *CoverageConfig) { c.Connectors = []string{"a,b"} },
+		"less than 1m":                 func(c *CoverageConfig) { c.After = time.Second },
+		"processingStrategy":           func(c *CoverageConfig) { c.Strategy = "x" },
+		"is empty":                     func(c *CoverageConfig) { c.Publishers = nil },
+		"\"a,b\" is not a valid value": func(c *CoverageConfig) { c.Connectors = []string{"a,b"} },
 	} {
 		c := DefaultCoverage()
 		change(&c)

@@ -26,7 +26,7 @@ import (
 )
 
 func TestCommandLine(t *testing.T) {
-	s, err := parse([]string{"--nodes=3", "--first=7", "--dir=/tmp/d", "--gateway=localhost:8443", "--kubeconfig=/k/{node}", "--gateway-token-file=/t/{node}", "--", "--repeat-window=0s"}, io.Discard)
+	s, err := parse([]string{"--nodes=3", "--first=7", "--dir=/tmp/d", "--gateway=localhost:8443", "--kubeconfig=/k/{node}", "--gateway-token-file=/t/{node}", "--", "--dedup-window=0s"}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestCommandLine(t *testing.T) {
 	if got := cfg.Gateway.TokenFile; got != "/t/gpu-9" {
 		t.Errorf("its token is in %s", got)
 	}
-	if !slices.Equal(s.rest, []string{"--repeat-window=0s"}) {
+	if !slices.Equal(s.rest, []string{"--dedup-window=0s"}) {
 		t.Errorf("each gets %q", s.rest)
 	}
 	_, err = parse([]string{"--nodes=0", "--dir=" + strings.Repeat("d", 120), "--identify"}, io.Discard)

@@ -27,18 +27,18 @@ const noticeEvery = time.Minute
 const (
 	// EventsCounted: the node has brought more than its quota of the day, so health events with PERSIST_ONLY and
 	// repeats are counted and not stored. Action: correct the monitor that sends so many. If they are right, raise
-	// `platformConnectorsGateway.nodeRecordsPerDay` and `nodeBytesPerDay`.
-	EventsCounted = "EventsCounted"
+	// `platformConnectorsGateway.recordsPerDayPerNode` and `bytesPerDayPerNode`.
+	EventsCounted = "QuotaExceeded"
 	// setAsideReason: an event crashed the connector each time, so it is a dead letter of the node. Action: check the node
 	// yourself, and report the event as a defect.
-	setAsideReason = "EventSetAside"
+	setAsideReason = "EventDeadLettered"
 	// DeadLettersDropped: the node has more dead letters than are kept, so the oldest are deleted. Action: correct
 	// the cause that the dead letters name.
 	DeadLettersDropped = "DeadLettersDropped"
 	// EventsWaiting: health events of the node have waited for the store or a gateway for 30 seconds. Action:
 	// check the gateway, the store and the network of the node. The text of the Event has the last error.
 	EventsWaiting = "EventsWaiting"
-	// EventsRejected: health events of a monitor were rejected for good, so no fault or recovery follows from
+	// EventsRejected: health events of a monitor were rejected permanently, so no fault or recovery follows from
 	// them. Action: correct the cause that the Event names, usually the monitor or `[[publishers.agent]]` of the
 	// connectors.
 	EventsRejected = "EventsRejected"

@@ -88,7 +88,7 @@ func TestWhatIsCountedIsTold(t *testing.T) {
 			told = append(told, fmt.Sprint(e.Reason, " ", e.InvolvedObject.Name, " ", e.Count))
 		}
 		slices.Sort(told)
-		if diff := cmp.Diff([]string{"DeadLettersDropped gpu-7 3", "EventsCounted gpu-7 5"}, told); diff != "" {
+		if diff := cmp.Diff([]string{"DeadLettersDropped gpu-7 3", "QuotaExceeded gpu-7 5"}, told); diff != "" {
 			t.Errorf("Events (-want +got):\n%s", diff)
 		}
 	})

@@ -56,10 +56,10 @@ type Reminder struct {
 // Register makes the reminder's metric.
 func (r *Reminder) Register(registry prometheus.Registerer) {
 	r.appended = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "nvsentinel_connector_fault_resyncs_total", Help: "Standing faults that were appended once more because the store had lost them.",
+		Name: "nvsentinel_connector_fault_resyncs_total", Help: "Open faults that were appended again because the store had lost them.",
 	})
 	r.refused = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "nvsentinel_connector_fault_resyncs_refused_total", Help: "Standing faults that the store had lost and refuses to store again; each is a dead letter and an Event of the Node.",
+		Name: "nvsentinel_connector_fault_resyncs_refused_total", Help: "Open faults that the store had lost and refuses to store again. Each becomes a dead letter and is reported in an Event of the Node.",
 	})
 	r.done = map[string]bool{}
 	registry.MustRegister(r.appended, r.refused)

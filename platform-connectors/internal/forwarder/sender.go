@@ -60,7 +60,7 @@ type Sender struct {
 	Metrics *Metrics
 }
 
-// Metrics of the way to the sink.
+// Metrics of the forwarding to the sink.
 type Metrics struct {
 	appended *prometheus.CounterVec
 	dead     prometheus.Counter
@@ -70,7 +70,7 @@ type Metrics struct {
 func NewMetrics(r prometheus.Registerer, dead prometheus.Counter) *Metrics {
 	m := &Metrics{dead: dead, appended: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "nvsentinel_connector_records_appended_total",
-		Help: "Records handed to the store, by result; counted ones are not stored, because their node is beyond its quota; error counts batches that are tried again.",
+		Help: "Records sent to the store, by result. The result counted means that the record is not stored because its node is above its quota. The result error counts batches that are retried.",
 	}, []string{"result"})}
 	for _, result := range []string{store.Appended.String(), store.Duplicate.String(), store.Refused.String(), store.Counted.String(), "error"} {
 		m.appended.WithLabelValues(result)

@@ -36,7 +36,7 @@ func NewTally(window time.Duration, t *Tally, r prometheus.Registerer) *Tally {
 	t.counter = pipeline.NewRepeats(window)
 	t.events = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "nvsentinel_connector_repeats_aggregated_total",
-		Help: "Repeats that have no record of their own: the record of a later one counts them.",
+		Help: "Repeated events without a record of their own. The record of a later event contains their number.",
 	})
 	r.MustRegister(t.events)
 	return t

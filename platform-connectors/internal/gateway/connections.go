@@ -131,7 +131,7 @@ func (s *connections) admit(raw net.Conn) (conn, left *connection) {
 	if s.strangers[host] >= s.limits.PerAddress {
 		s.refuse(ManyOfAddress, "connections", s.strangers[host], "address", host)
 		conn.refused = fmt.Sprintf("%d connections from %s have not sent a valid token yet, at most %d are allowed: "+
-			"if the nodes share an address, raise gateway.perAddress (--gateway-connections-per-address)", s.strangers[host], host, s.limits.PerAddress)
+			"if the nodes share an address, raise gateway.connectionsPerAddress (--gateway-connections-per-address)", s.strangers[host], host, s.limits.PerAddress)
 	}
 	s.total++
 	s.strangers[host]++

@@ -65,7 +65,7 @@ func TestConnectionsOfAnAddressAreBounded(t *testing.T) {
 	h := newHall(t, func(g *gateway.Gateway, l *gateway.Limits) { g.Clock, l.PerAddress = clk, 2 })
 	quiet := []net.Conn{h.silent(), h.silent()}
 	_, err := h.connector(of("gpu-7")).Append(t.Context(), []record.Record{storetest.Record("gpu-7")})
-	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(fmt.Sprint(err), "gateway.perAddress") {
+	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(fmt.Sprint(err), "gateway.connectionsPerAddress") {
 		t.Errorf("a third connection is told: %v", err)
 	}
 	quiet = append(quiet, h.silent())

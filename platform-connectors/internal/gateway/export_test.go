@@ -66,7 +66,7 @@ func (m *Metrics) Calls(name string) (n int) {
 			panic(err)
 		}
 		for _, l := range out.GetLabel() {
-			if l.GetName() == "call" && l.GetValue() == name {
+			if l.GetName() == "method" && l.GetValue() == name {
 				n += int(out.GetCounter().GetValue())
 			}
 		}

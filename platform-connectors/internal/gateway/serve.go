@@ -119,32 +119,32 @@ const droppedLetter = "dead-letter"
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "nvsentinel_gateway_requests_total", Help: "Calls of connectors, by what they ask for and the gRPC code of the answer.",
+			Name: "nvsentinel_gateway_requests_total", Help: "Requests of connectors, by method and gRPC code of the response.",
 		}, []string{"method", "code"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "nvsentinel_gateway_refused_records_total", Help: "Records that no connector's caller may bring, by reason. Any of them is worth a look at its node.",
+			Name: "nvsentinel_gateway_refused_records_total", Help: "Records that their sender is not allowed to send, by reason. Inspect the node of each such record.",
 		}, []string{"reason"}),
-		connections: prometheus.NewGauge(prometheus.GaugeOpts{Name: "nvsentinel_gateway_connections", Help: "Open connections."}),
+		connections: prometheus.NewGauge(prometheus.GaugeOpts{Name: "nvsentinel_gateway_connections", Help: "Open connections to the gateway."}),
 		held: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "nvsentinel_gateway_request_memory_bytes", Help: "Bytes of memory that requests hold: from before they are received until they are answered.",
+			Name: "nvsentinel_gateway_request_memory_bytes", Help: "Memory in bytes that is reserved for requests, from before they are received until they are answered.",
 		}),
 		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "nvsentinel_gateway_requests_waiting", Help: "Requests that are not received yet, because they wait for memory.",
+			Name: "nvsentinel_gateway_requests_waiting", Help: "Requests that wait for memory and are not received yet.",
 		}),
 		turnedAway: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "nvsentinel_gateway_connections_refused_total",
-			Help: "Connections that were refused or ended, by reason: too many of the gateway, of an address on which no token was verified yet, or of a node; anonymous: no token in time; unread: the peer does not read answers.",
+			Help: "Connections that were refused or closed, by reason. The reasons gateway, address (without a verified token) and node are limits of connections, anonymous is a missing token, and unread is a peer that does not read responses.",
 		}, []string{"reason"}),
 		overQuota: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "nvsentinel_gateway_over_quota_records_total",
-			Help: "Records of nodes beyond their quota of the day: persist-only and repeat are counted and not stored, merge are stored as a fault of the whole check; dead-letter are dead letters that are not kept.",
+			Help: "Records of nodes above their daily quota, by outcome. Records with the outcome persist-only or repeat are counted and not stored, merge are stored as a fault of the whole check, and dead-letter are dead letters that are dropped.",
 		}, []string{"outcome"}),
 		countedBytes: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "nvsentinel_gateway_over_quota_bytes_total", Help: "Bytes of the records that were counted and not stored, because their node is beyond its quota of the day.",
+			Name: "nvsentinel_gateway_over_quota_bytes_total", Help: "Bytes of records that were counted and not stored, because their node is above its daily quota.",
 		}),
 		share: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "nvsentinel_gateway_node_quota_used_ratio",
-			Help: "Part of its quota of the day that a node has used through all gateways, of nodes that have used half of it and more, at most 100.",
+			Help: "Ratio of its daily quota that a node has used through all gateways, for at most 100 nodes that have used at least half of it.",
 		}, []string{"node"}),
 	}
 	m.overQuota.WithLabelValues(droppedLetter)

@@ -194,7 +194,7 @@ func (p *persistOnly) hear(e record.Event) {
 }
 
 var persistOnlyAgents = prometheus.NewDesc("nvsentinel_connector_persist_only_agents",
-	"Agents whose every event since the start was PERSIST_ONLY, by agent: nothing acts on what they report.", []string{"agent"}, nil)
+	"1 for each agent that has sent only PERSIST_ONLY events since the start of the process. No service acts on its events.", []string{"agent"}, nil)
 
 // Describe implements prometheus.Collector.
 func (p *persistOnly) Describe(out chan<- *prometheus.Desc) { out <- persistOnlyAgents }

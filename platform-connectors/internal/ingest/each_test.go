@@ -70,7 +70,7 @@ func TestEachEventHasItsAnswer(t *testing.T) {
 			"ACC REJ ACC", `check "GpuBroken" belongs to agent "gpu-health-monitor"`, 2, map[string]float64{"check-of-another-agent": 1},
 		},
 		"another account's agent": {
-			[]*protos.HealthEvent{event(), named("owned", "Any")}, "ACC RET", `agent "owned" is that of system:serviceaccount:a:b`, 1,
+			[]*protos.HealthEvent{event(), named("owned", "Any")}, "ACC RET", `agent "owned" belongs to system:serviceaccount:a:b`, 1,
 			map[string]float64{"agent-of-another-account": 1},
 		},
 		"malformed ones of every kind": {

@@ -134,7 +134,7 @@ func TestAnswers(t *testing.T) {
 			[]*protos.HealthEvent{foreign}, nil, codes.PermissionDenied,
 			`events[0].nodeName: is "gpu-8", and this is the connector of node "gpu-7"`, "foreign-node",
 		},
-		"spool full":   {[]*protos.HealthEvent{event()}, spool.ErrFull, codes.ResourceExhausted, "write-ahead log is full", "spool-full"},
+		"spool full":   {[]*protos.HealthEvent{event()}, spool.ErrFull, codes.ResourceExhausted, "write-ahead log is full", "wal-full"},
 		"spool closed": {[]*protos.HealthEvent{event()}, spool.ErrClosed, codes.Unavailable, "write-ahead log is closed", "unavailable"},
 		"disk refuses": {
 			[]*protos.HealthEvent{event()}, spool.ErrNotDurable, codes.Unavailable, "write-ahead log could not make the records durable", "unavailable",

@@ -207,7 +207,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	if n, err := more.Read(make([]byte, 1)); err == nil {
 		t.Errorf("one connection too many was told %d bytes", n)
 	}
-	if n := testutil.ToFloat64(d.Metrics.refused.WithLabelValues("connections")); n != 1 {
+	if n := testutil.ToFloat64(d.Metrics.refused.WithLabelValues("too-many-connections")); n != 1 {
 		t.Errorf("counted %v refused connections, want 1", n)
 	}
 	if err := probe(conn); err != nil {

@@ -22,20 +22,21 @@ type Metrics struct {
 
 // Reasons of refusals that are not the event's, as label values.
 const (
-	// reasonFull: the spool is full because the store does not accept records, so the request is refused and sent
-	// again later. Action: restore the store or the gateway (`nvsentinel status`), or raise `--spool-max-bytes`.
-	reasonFull = "spool-full"
+	// reasonFull: the write-ahead log is full because the store does not accept records, so the request is refused
+	// and sent again later. Action: restore the store or the gateway (`nvsentinel status`), or raise
+	// `--wal-max-bytes`.
+	reasonFull = "wal-full"
 	// reasonUnavailable: the disk, the store or the gateway did not answer in time, so the request is refused and
 	// sent again later. Action: none for a few minutes. If it lasts, read the log of the connector, and check its
 	// disk, the gateway and the store.
 	reasonUnavailable = "unavailable"
-	// reasonTaken: the store or the gateway refuses a health event of an agent with `clusterWide = true` for good,
+	// reasonTaken: the store or the gateway refuses a health event of an agent with `clusterWide = true` permanently,
 	// for example because its id is stored with other content, so the event is rejected. Action: read the cause in
 	// the Event `EventsRejected` of the Node and correct the service that sent the event.
 	reasonTaken = "id-taken"
 	// reasonCrowded: the connector has 64 connections, so a further one is closed at once. Action: find out which
 	// process on the node opens many connections to the socket.
-	reasonCrowded = "connections"
+	reasonCrowded = "too-many-connections"
 )
 
 // NewMetrics registers the server's metrics.
@@ -43,15 +44,15 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		accepted: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "nvsentinel_connector_events_accepted_total",
-			Help: "Events acknowledged after they were durable, by processing strategy.",
+			Help: "Events that were stored durably and acknowledged, by processing strategy.",
 		}, []string{"strategy"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "nvsentinel_connector_rejections_total",
-			Help: "Batches that were refused whole, and events of other batches that were not accepted, by reason.",
+			Help: "Batches that were rejected completely, and events of other batches that were not accepted, by reason.",
 		}, []string{"reason"}),
 		cuts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "nvsentinel_connector_events_sanitized_total",
-			Help: "Accepted events from which something was cut or replaced, by what.",
+			Help: "Accepted events with content that was truncated, removed or replaced, by reason.",
 		}, []string{"reason"}),
 	}
 	for _, s := range []record.Strategy{record.Process, record.PersistOnly} {
@@ -74,7 +75,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 // crowded counts a connection that was closed because there are too many.
 func (m *Metrics) crowded() { m.refused.WithLabelValues(reasonCrowded).Inc() }
 
-// count takes in an acknowledged batch.
+// count counts an acknowledged batch.
 func (m *Metrics) count(admitted []admission.Admitted) {
 	for _, a := range admitted {
 		m.accepted.WithLabelValues(string(a.Event.ProcessingStrategy)).Inc()
@@ -129,7 +130,7 @@ func (n *numbers) tell(log *slog.Logger, events []*protos.HealthEvent) {
 			continue
 		}
 		log.Warn("faults of an agent are PERSIST_ONLY and lead to no action: if it is a monitor of the earlier NVSentinel, where this strategy number means PROCESS, "+
-			"set earlierStrategyNumbers = true in its publishers.agent (docs/tasks/migrate-from-nvsentinel.md)",
+			"set legacyStrategyNumbers = true in its publishers.agent (docs/tasks/migrate-from-nvsentinel.md)",
 			"agent", agent, "processingStrategy", int32(number))
 	}
 }

@@ -66,7 +66,7 @@ func TestAgentsThatMayBeOfTheEarlierOneAreTold(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
 	if len(lines) != 2 || !strings.Contains(lines[0], "agent=unknown processingStrategy=1") || !strings.Contains(lines[1], "agent=storing") ||
-		!strings.Contains(lines[0], "earlierStrategyNumbers = true") {
+		!strings.Contains(lines[0], "legacyStrategyNumbers = true") {
 		t.Errorf("the log says\n%s\nwant one line about each of unknown and storing", &log)
 	}
 	for i := range 2 * maxHeard {

@@ -26,7 +26,7 @@ type Shared struct {
 	// Kubernetes switches what needs the API server on or off.
 	Kubernetes bool `toml:"kubernetes" flag:"kubernetes" usage:"If true, writes faults as conditions and Events of Nodes, and binds the events of a node to the machine of its Node object."`
 	// HeapGrowth trades memory for processor time under load.
-	HeapGrowth int `toml:"heapGrowth" bounds:"100 to 1000" flag:"heap-growth" usage:"Garbage collection percentage under load, as in GOGC. At rest it is 100, the default of Go. The environment variable GOGC takes precedence."`
+	HeapGrowth int `toml:"gcPercent" bounds:"100 to 1000" flag:"gc-percent" usage:"Garbage collection percentage under load, as in GOGC. At rest it is 100, the default of Go. The environment variable GOGC takes precedence."`
 	// Publishers is who may send what.
 	Publishers Publishers `toml:"publishers"`
 
@@ -45,7 +45,7 @@ func (s Shared) Growth() int { return s.HeapGrowth }
 func (s Shared) Validate() error {
 	problems := []error{s.Publishers.Validate(s.Kubernetes)}
 	if s.HeapGrowth < 100 || s.HeapGrowth > 1000 {
-		problems = append(problems, fmt.Errorf("heapGrowth (--heap-growth) %d is not between 100 and 1000", s.HeapGrowth))
+		problems = append(problems, fmt.Errorf("gcPercent (--gc-percent) %d is not between 100 and 1000", s.HeapGrowth))
 	}
 	if err := s.Kube.Validate(); err != nil {
 		problems = append(problems, fmt.Errorf("kube: %w", err))
@@ -62,9 +62,9 @@ type Config struct {
 	// SocketMode is the socket's permissions.
 	SocketMode Mode `toml:"socketMode" flag:"socket-mode" usage:"Permissions of the socket, in octal."`
 	// SpoolDir is a folder on the node's own disk.
-	SpoolDir string `toml:"spoolDir" flag:"spool-dir" usage:"Directory of the write-ahead log, on the local disk of the node."`
+	SpoolDir string `toml:"walDir" flag:"wal-dir" usage:"Directory of the write-ahead log, on the local disk of the node."`
 	// SpoolMaxBytes bounds what is accepted and not stored yet.
-	SpoolMaxBytes int64 `toml:"spoolMaxBytes" bounds:"at least 16777216 bytes" flag:"spool-max-bytes" usage:"Maximum size in bytes of accepted events that are not stored yet. Each event counts 256 more bytes for its memory. When the log is full, publishers must wait."`
+	SpoolMaxBytes int64 `toml:"walMaxBytes" bounds:"at least 16777216 bytes" flag:"wal-max-bytes" usage:"Maximum size in bytes of accepted events that are not stored yet. Each event counts 256 more bytes for its memory. When the log is full, publishers must wait."`
 
 	// Pipeline names the stages that change events on their way to the store;
 	// empty changes nothing. It is read again when it changes.
@@ -73,7 +73,7 @@ type Config struct {
 	PersistOnlyToProcess bool `toml:"allowPersistOnlyToProcess" flag:"allow-persist-only-to-process" usage:"If true, permits pipeline rules to change the strategy of an event from PERSIST_ONLY to PROCESS, so that it leads to actions."`
 	// RepeatWindow is how long identical events are counted in one record; 0 stores
 	// each of them.
-	RepeatWindow time.Duration `toml:"repeatWindow" bounds:"0s to 1m" flag:"repeat-window" usage:"Time that repeated events are counted before they are stored as one record with their count, at most 1m. An event is repeated if it equals a stored event in everything but ID, time and order. 0s stores every event."`
+	RepeatWindow time.Duration `toml:"dedupWindow" bounds:"0s to 1m" flag:"dedup-window" usage:"Time that repeated events are counted before they are stored as one record with their count, at most 1m. An event is repeated if it equals a stored event in everything but ID, time and order. 0s stores every event."`
 	// Gateway says how to reach the gateways.
 	Gateway upstream.Config `toml:"gateway"`
 	Shared
@@ -95,7 +95,7 @@ func (c Config) Validate() error {
 		problems = append(problems, errors.New("nodeName (--node-name) is empty"))
 	}
 	for _, p := range []struct{ key, path string }{
-		{"socket (--socket)", c.Socket}, {"spoolDir (--spool-dir)", c.SpoolDir},
+		{"socket (--socket)", c.Socket}, {"walDir (--wal-dir)", c.SpoolDir},
 	} {
 		if !filepath.IsAbs(p.path) {
 			problems = append(problems, fmt.Errorf("%s %q is not an absolute path", p.key, p.path))
@@ -105,10 +105,10 @@ func (c Config) Validate() error {
 		problems = append(problems, fmt.Errorf("pipelineConfig (--pipeline-config) %q is not an absolute path", c.Pipeline))
 	}
 	if c.RepeatWindow < 0 || c.RepeatWindow > pipeline.MaxWindow {
-		problems = append(problems, fmt.Errorf("repeatWindow (--repeat-window) %s is not in the range of 0s to %s", c.RepeatWindow, pipeline.MaxWindow))
+		problems = append(problems, fmt.Errorf("dedupWindow (--dedup-window) %s is not in the range of 0s to %s", c.RepeatWindow, pipeline.MaxWindow))
 	}
 	if c.SpoolMaxBytes < minSpool {
-		problems = append(problems, fmt.Errorf("spoolMaxBytes (--spool-max-bytes) %d is less than %d", c.SpoolMaxBytes, minSpool))
+		problems = append(problems, fmt.Errorf("walMaxBytes (--wal-max-bytes) %d is less than %d", c.SpoolMaxBytes, minSpool))
 	}
 	return errors.Join(problems...)
 }
@@ -140,9 +140,9 @@ type Publishers struct {
 	// Audience is the one that tokens must be for.
 	Audience string `toml:"audience" flag:"publisher-token-audience" usage:"Audience that the tokens of publishers must contain."`
 	// VerdictLife is how long a positive verdict about a token is remembered.
-	VerdictLife time.Duration `toml:"verdictLife" flag:"publisher-token-verdict-life" usage:"Time that a valid token is cached before the next TokenReview."`
-	// UIDs are the users that may use the socket; empty is whoever its
-	// permissions let in.
+	VerdictLife time.Duration `toml:"tokenCacheTTL" flag:"publisher-token-cache-ttl" usage:"Time that a valid token is cached before the next TokenReview."`
+	// UIDs are the users that may use the socket. Empty admits every user that its
+	// permissions admit.
 	UIDs []uint32 `toml:"uids"`
 	// Agents replaces the list of known agents, authz.DefaultAgents.
 	Agents []authz.Agent `toml:"agent"`
@@ -167,7 +167,7 @@ func (p Publishers) Validate(kubernetes bool) error {
 		problems = append(problems, errors.New("publishers.audience (--publisher-token-audience) is empty"))
 	}
 	if p.VerdictLife <= 0 || p.VerdictLife > maxVerdictLife {
-		problems = append(problems, fmt.Errorf("publishers.verdictLife (--publisher-token-verdict-life) %s is not in the range of 0 to %s", p.VerdictLife, maxVerdictLife))
+		problems = append(problems, fmt.Errorf("publishers.tokenCacheTTL (--publisher-token-cache-ttl) %s is not in the range of 0 to %s", p.VerdictLife, maxVerdictLife))
 	}
 	if err := authz.ValidateAgents(p.Agents); err != nil {
 		problems = append(problems, fmt.Errorf("publishers: %w", err))

@@ -43,7 +43,7 @@ func BenchmarkIngest(b *testing.B) {
 		defer debug.SetGCPercent(debug.SetGCPercent(Default().HeapGrowth)) // as the process has it under load
 		socket, dir, world := shortSocket(b), b.TempDir(), newWorld(b)
 		daemon.RunForTest(quiet{b}, "node-connector", Default(), discarding, "--node-name="+benchNode, "--socket="+socket,
-			"--spool-dir="+filepath.Join(dir, "spool"), "--kubeconfig="+world.kubeconfig(b, dir), "--log-level=error")
+			"--wal-dir="+filepath.Join(dir, "spool"), "--kubeconfig="+world.kubeconfig(b, dir), "--log-level=error")
 		publish(b, world, socket)
 	})
 }

@@ -51,8 +51,8 @@ func openSpool(d *daemon.Daemon, cfg Config) (queue, error) {
 	if err != nil {
 		return queue{}, err
 	}
-	d.OnStop("spool", func(context.Context) error { return s.Close() })
-	d.Ready("spool", func() (bool, string) {
+	d.OnStop("write-ahead log", func(context.Context) error { return s.Close() })
+	d.Ready("write-ahead log", func() (bool, string) {
 		oldest, waiting := s.Oldest(), s.Bytes()
 		return oldest < late && waiting < s.MaxBytes()/100*nearlyFull,
 			fmt.Sprintf("%d of %d bytes pending, the oldest event for %s", waiting, s.MaxBytes(), oldest.Round(time.Second))
@@ -219,7 +219,7 @@ func startSink(d *daemon.Daemon, cfg Config, p parts) {
 	reminder := &forwarder.Reminder{Node: p.node.Object, Stored: fold.Stored, Sink: p.dest, Client: p.client, Clock: d.Clock, Log: d.Log}
 	reminder.Register(d.Registry)
 	p.node.OnChange(reminder.Waker())
-	d.Go("reminder", reminder.Run)
+	d.Go("fault resync", reminder.Run)
 	bird := &Canary{NodeName: cfg.NodeName, Socket: cfg.Socket, Node: p.node.Object, Clock: d.Clock, Log: d.Log}
 	p.node.OnChange(bird.Waker())
 	d.Go("canary", bird.Run)

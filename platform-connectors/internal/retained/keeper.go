@@ -96,13 +96,13 @@ func Open(o Options, dest Destination, r prometheus.Registerer) (*Keeper, error)
 	k := &Keeper{dest: dest, policy: o.Policy, clock: o.Clock, log: o.Log, done: make(chan struct{}), metrics: metrics{
 		again: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "nvsentinel_connector_records_reappended_total",
-			Help: "Acknowledged records that were appended again because another server took over, by result: appended ones were lost.",
+			Help: "Acknowledged records that were appended again after a failover to another server, by result. Records with the result appended had been lost.",
 		}, []string{"result"}),
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "nvsentinel_connector_retained_records_dropped_total", Help: "Acknowledged records let go before their time, for want of room.",
+			Name: "nvsentinel_connector_retained_records_dropped_total", Help: "Acknowledged records that were dropped before the end of their retention time, because of a lack of space.",
 		}),
 		bytes: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "nvsentinel_connector_retained_bytes", Help: "Bytes of acknowledged records that are kept in case another server takes over, about.",
+			Name: "nvsentinel_connector_retained_bytes", Help: "Approximate size in bytes of the acknowledged records that are retained for a failover to another server.",
 		}),
 	}}
 	var err error

@@ -50,7 +50,7 @@ type DeliveryWatch struct {
 func (w *DeliveryWatch) Register(r prometheus.Registerer) {
 	w.seconds = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "nvsentinel_connector_delivery_delay_seconds",
-		Help: "How long the connector has tried to hand its oldest events to the store; 0 when none wait. Fatal says whether a fatal fault that acts is among them.",
+		Help: "Time in seconds for which the connector has tried to send its oldest events to the store, or 0 if none wait. The label fatal shows whether a fatal PROCESS fault is among them.",
 	}, []string{"fatal"})
 	r.MustRegister(w.seconds)
 	w.measure(conditions.Backlog{})

@@ -205,23 +205,23 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		folds: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "nvsentinel_connector_fault_set_updates_total",
-			Help: "Events folded into the node's fault set, by what they changed.",
+			Help: "Events applied to the fault set of the node, by change of the set.",
 		}, []string{"change"}),
 		updates: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "k8s_platform_connector_node_condition_update_total",
-			Help: "Patches of the node's conditions, by status.",
+			Help: "Patches of the conditions of the Node, by status.",
 		}, []string{"status"}),
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "k8s_platform_connector_node_event_operations_total",
-			Help: "Kubernetes Events written about the node, by status.",
+			Help: "Kubernetes Events written for the Node, by status.",
 		}, []string{"status"}),
 		faults: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "nvsentinel_connector_open_faults",
-			Help: "Faults in the node's fault set.",
+			Help: "Open faults in the fault set of the node.",
 		}),
 		complete: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "nvsentinel_connector_fault_set_complete",
-			Help: "1 when the node's fault set is complete, 0 while it waits to be rebuilt from the store.",
+			Help: "1 if the fault set of the node is complete, 0 until it is rebuilt from the store.",
 		}),
 	}
 	for _, status := range []string{success, failed} {

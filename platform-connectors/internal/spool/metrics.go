@@ -14,9 +14,9 @@ const (
 	DeadRefused = "refused"
 )
 
-// Metrics of the spool.
+// Metrics of the write-ahead log.
 type Metrics struct {
-	// DeadLetters counts what was set aside, by reason.
+	// DeadLetters counts dead letters, by reason.
 	DeadLetters *prometheus.CounterVec
 	overwritten prometheus.Counter
 	groupSize   prometheus.Histogram
@@ -26,34 +26,34 @@ type Metrics struct {
 	registerer  prometheus.Registerer
 }
 
-// NewMetrics registers the spool's metrics.
+// NewMetrics registers the metrics of the write-ahead log.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		registerer: r,
 		DeadLetters: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "nvsentinel_connector_dead_letters_total",
-			Help: "Events set aside because they could not be read back or stored, by reason.",
+			Help: "Events that became dead letters because they could not be read back or stored, by reason.",
 		}, []string{"reason"}),
 		overwritten: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "nvsentinel_connector_dead_letters_overwritten_total",
-			Help: "Lines of dead-letters.jsonl that were dropped for newer ones.",
+			Help: "Lines of dead-letters.jsonl that were dropped in favor of newer ones.",
 		}),
 		groupSize: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "nvsentinel_connector_wal_group_records",
-			Help:    "Records made durable by one fsync.",
+			Help:    "Number of records that one fsync made durable.",
 			Buckets: prometheus.ExponentialBuckets(1, 2, 11),
 		}),
 		bytes: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "nvsentinel_connector_wal_bytes",
-			Help: "Bytes of the spool that are not released yet.",
+			Help: "Size in bytes of the part of the write-ahead log that is not released yet.",
 		}),
 		torn: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "nvsentinel_connector_wal_torn_bytes_total",
-			Help: "Bytes of unacknowledged writes cut off when the spool was opened.",
+			Help: "Bytes of unacknowledged writes that were removed when the write-ahead log was opened.",
 		}),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "nvsentinel_connector_wal_write_failures_total",
-			Help: "Groups that could not be made durable and were not acknowledged.",
+			Help: "Groups of records that could not be made durable and were not acknowledged.",
 		}),
 	}
 	for _, reason := range []string{DeadDamaged, DeadUndecodable, DeadFatal, DeadRefused} {
@@ -63,14 +63,14 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// watch exports the age of the oldest unreleased record and the bound.
+// watch registers the age of the oldest unreleased record and the limit of the size.
 func (m *Metrics) watch(s *Spool) {
 	m.registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "nvsentinel_connector_wal_max_bytes",
-		Help: "Bytes from which on the spool refuses events with ResourceExhausted.",
+		Help: "Size in bytes from which on the write-ahead log rejects events with ResourceExhausted.",
 	}, func() float64 { return float64(s.o.MaxBytes) }))
 	m.registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "nvsentinel_connector_wal_oldest_seconds",
-		Help: "Age of the oldest accepted record that is not released, 0 when there is none.",
+		Help: "Age in seconds of the oldest accepted record that is not released, or 0 if there is none.",
 	}, func() float64 { return s.Oldest().Seconds() }))
 }

@@ -11,10 +11,10 @@ type Metrics struct {
 	stale   prometheus.Gauge
 }
 
-// Reasons for metadata that is not whole, as label values.
+// Reasons for incomplete metadata, as label values.
 const (
 	nodeUnknown = "node-unknown"
-	noRoom      = "no-room"
+	noRoom      = "metadata-full"
 )
 
 // Results of a reload, as label values.
@@ -23,28 +23,28 @@ const (
 	refused = "refused"
 )
 
-// NewMetrics registers the pipeline's metrics.
+// NewMetrics registers the metrics of the pipeline.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		applied: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "nvsentinel_overrides_applied_total",
-			Help: "Fields of events that an override rule changed.",
+			Help: "Fields of events that an override rule changed, by rule and field.",
 		}, []string{"rule_name", "field"}),
 		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "nvsentinel_override_evaluation_errors_total",
-			Help: "Override rules that could not be evaluated on an event and did not match.",
+			Help: "Evaluations of override rules that failed and count as no match, by rule.",
 		}, []string{"rule_name"}),
 		partial: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "nvsentinel_connector_events_with_incomplete_metadata_total",
-			Help: "Events that did not get all metadata of their node, by why.",
+			Help: "Events without the complete metadata of their node, by reason.",
 		}, []string{"reason"}),
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "nvsentinel_connector_pipeline_reloads_total",
-			Help: "New contents of the pipeline's files, by result.",
+			Help: "Reloads of changed pipeline files, by result.",
 		}, []string{"result"}),
 		stale: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "nvsentinel_connector_pipeline_reload_failed",
-			Help: "1 while the pipeline's files are bad and the configuration before them runs.",
+			Help: "1 while the pipeline files are invalid and the previous pipeline is active, otherwise 0.",
 		}),
 	}
 	for _, why := range []string{nodeUnknown, noRoom} {
@@ -67,7 +67,7 @@ func (m *Metrics) reloaded(err error) {
 	m.stale.Set(0)
 }
 
-// count takes in what was done to one stored record.
+// count counts the changes of one stored record.
 func (m *Metrics) count(d done) {
 	for _, a := range d.notes.Applied {
 		m.applied.WithLabelValues(a.Rule, a.Field).Inc()

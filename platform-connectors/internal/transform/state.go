@@ -58,11 +58,11 @@ func NewConfirmationMetrics(r prometheus.Registerer) *ConfirmationMetrics {
 	m := &ConfirmationMetrics{
 		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "nvsentinel_connector_unconfirmed_faults",
-			Help: "Faults that are stored as PERSIST_ONLY and wait to be confirmed.",
+			Help: "Faults that are stored as PERSIST_ONLY and wait for a second signal.",
 		}),
 		ends: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "nvsentinel_connector_unconfirmed_faults_resolved_total",
-			Help: "Faults that waited to be confirmed, by how that ended.",
+			Help: "Faults that waited for a second signal, by outcome.",
 		}, []string{"outcome"}),
 	}
 	for _, end := range pipeline.WaitEnds() {

@@ -89,7 +89,7 @@ func TestLoadIsStrict(t *testing.T) {
 			map[string]string{"pipeline.toml": nodesOnly, "metadata.toml": "cacheTTL = true\n"}, "metadata.toml",
 		},
 		"a rule that returns a number": {
-			map[string]string{"pipeline.toml": rulesOnly, "overrides.toml": rule("1", "isFatal = false")}, "returns int, not bool",
+			map[string]string{"pipeline.toml": rulesOnly, "overrides.toml": rule("1", "isFatal = false")}, "result type is int, must be bool",
 		},
 	}
 	for name, tc := range tests {
@@ -236,7 +236,7 @@ func TestAFailingRuleIsSaidOnceAndCountedAlways(t *testing.T) {
 	var log bytes.Buffer
 	r := open(t, file, &log)
 	carry(t, r, []record.Record{fault(1), fault(2), fault(3)})
-	if n := strings.Count(log.String(), "could not be evaluated"); n != 1 {
+	if n := strings.Count(log.String(), "rule evaluation failed"); n != 1 {
 		t.Errorf("said %d times:\n%s", n, &log)
 	}
 	if n := testutil.ToFloat64(r.metrics.failed.WithLabelValues("r")); n != 3 {

@@ -22,7 +22,7 @@ const (
 	reasonAccepted = "Accepted"
 	// reasonWrong: the RepairChain or RepairTemplate cannot be used, so runs of it do not start. Action: correct each
 	// mistake that the message names.
-	reasonWrong = "Wrong"
+	reasonWrong = "Invalid"
 )
 
 // Reasons of Events.

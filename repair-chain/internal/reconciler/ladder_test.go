@@ -248,7 +248,7 @@ func TestLadderWithoutAnInput(t *testing.T) {
 	})
 	o.play(begun, "collect", "")
 	o.ended(begun, metav1.ConditionFalse, v1alpha1.ReasonMisconfigured)
-	if st := begun.Status.Steps; st[1].State != v1alpha1.StepDone || st[2].Reason != "StampFailed" || st[3].Object != nil || st[5].Object != nil {
+	if st := begun.Status.Steps; st[1].State != v1alpha1.StepDone || st[2].Reason != "RenderFailed" || st[3].Object != nil || st[5].Object != nil {
 		t.Errorf("steps %+v", st)
 	}
 }

@@ -15,10 +15,10 @@ type Metrics struct {
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "nvsentinel_repair_chain_steps_total", Help: "Steps that came to a state, by chain and step.",
+			Name: "nvsentinel_repair_chain_steps_total", Help: "Steps of runs that reached a state, by chain, step and state.",
 		}, []string{"chain", "step", "state"}),
 		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "nvsentinel_repair_chain_runs_ended_total", Help: "Runs that came to their end, by chain and why.",
+			Name: "nvsentinel_repair_chain_runs_ended_total", Help: "Runs that ended, by chain and reason.",
 		}, []string{"chain", "reason"}),
 	}
 	r.MustRegister(m.steps, m.runs)

@@ -94,7 +94,7 @@ func TestARunBesideANodeHealthCheck(t *testing.T) {
 	o.make(person, check, repair)
 	o.task(check, "one")
 	o.task(repair, "one")
-	o.says(person, func() []metav1.Condition { return person.Status.Conditions }, v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, "is taken by NodeHealthCheck-workers")
+	o.says(person, func() []metav1.Condition { return person.Status.Conditions }, v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, "is held by NodeHealthCheck-workers")
 	if err := claims.Drop(t.Context(), "beside-node", "NodeHealthCheck-workers"); err != nil {
 		t.Fatal(err)
 	}

@@ -138,8 +138,8 @@ func TestAccepted(t *testing.T) {
 	field := template("accepted-field", `{"apiVersion":"v1","kind":"ConfigMap","data":{"node":"{{ .NodeNam }}"}}`)
 	state := chainOf("accepted-state", v1alpha1.Step{Name: "a", Template: good.Name, OnFailure: v1alpha1.Continue}, v1alpha1.Step{Name: "b", Template: good.Name, When: "steps.a == 'failed'"})
 	o.make(good, bad, field, steps, expression, state)
-	o.says(field, func() []metav1.Condition { return field.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionFalse, "spec.template: .data.node: there is no .NodeNam; there are .Name, .NodeName")
-	o.says(state, func() []metav1.Condition { return state.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionFalse, `spec.steps[1].when: step b: "failed" is no state`)
+	o.says(field, func() []metav1.Condition { return field.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionFalse, "spec.template: .data.node: there is no field .NodeNam, its fields are .Name, .NodeName")
+	o.says(state, func() []metav1.Condition { return state.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionFalse, `spec.steps[1].when: step b: "failed" is not a final state`)
 	o.says(good, func() []metav1.Condition { return good.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionTrue, "")
 	o.says(bad, func() []metav1.Condition { return bad.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionFalse, ".data.node: ")
 	o.says(steps, func() []metav1.Condition { return steps.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionFalse, "spec.steps[1].template: RepairTemplate accepted-bad: ")
@@ -148,7 +148,7 @@ func TestAccepted(t *testing.T) {
 		"accepted-run-1": {"accepted-nothing", "RepairChain accepted-nothing does not exist"},
 		"accepted-run-2": {steps.Name, "RepairTemplate accepted-bad"},
 		"accepted-run-3": {expression.Name, "spec.steps[0].when"},
-		"accepted-run-4": {state.Name, `RepairChain accepted-state: spec.steps[1].when: step b: "failed" is no state`},
+		"accepted-run-4": {state.Name, `RepairChain accepted-state: spec.steps[1].when: step b: "failed" is not a final state`},
 	} {
 		run := runOfChain(name, x.chain)
 		o.make(run)

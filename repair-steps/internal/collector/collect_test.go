@@ -232,7 +232,7 @@ func TestAToolThatCannotBeKilledIsLeft(t *testing.T) {
 		defer cancel()
 		begin := time.Now()
 		exit, err := outcome(ctx, make(chan error), &firstWords{}, clock.RealClock{})
-		if exit != nil || err == nil || !strings.Contains(err.Error(), "can't be killed") || time.Since(begin) != time.Minute+killGrace {
+		if exit != nil || err == nil || !strings.Contains(err.Error(), "cannot be killed") || time.Since(begin) != time.Minute+killGrace {
 			t.Errorf("%v, %v after %s", exit, err, time.Since(begin))
 		}
 	})

@@ -69,7 +69,7 @@ func TestValidate(t *testing.T) {
 	}
 	many := Default()
 	many.Units = make([]string, maxUnits+1)
-	if err := many.Validate(); err == nil || !strings.Contains(err.Error(), "32 are the most") {
+	if err := many.Validate(); err == nil || !strings.Contains(err.Error(), "at most 32 are allowed") {
 		t.Errorf("too many units: %v", err)
 	}
 }

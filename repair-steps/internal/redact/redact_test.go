@@ -113,7 +113,7 @@ func TestBehindAKeyTheLogGoesOn(t *testing.T) {
 // TestLinesAreBounded in bytes and in secrets.
 func TestLinesAreBounded(t *testing.T) {
 	out, w := clean(t, strings.Repeat("x", maxLine)+"\n"+strings.Repeat("y", maxLine+1)+"password="+hidden+"\nnext\n", 4096)
-	if !strings.HasPrefix(out, strings.Repeat("x", maxLine)+"\n[a line of") || !strings.HasSuffix(out, "left out]\nnext\n") || w.LongLines != 1 || cap(w.line) > 2*maxLine {
+	if !strings.HasPrefix(out, strings.Repeat("x", maxLine)+"\n[a line of") || !strings.HasSuffix(out, "removed]\nnext\n") || w.LongLines != 1 || cap(w.line) > 2*maxLine {
 		t.Errorf("%q, %d, holds %d", out[maxLine:], w.LongLines, cap(w.line))
 	}
 	out, w = clean(t, strings.Repeat("token=a ", maxFinds)+"end\n", 4096)

@@ -27,9 +27,9 @@ func TestRender(t *testing.T) {
 			"fault": {"message": "a \"quoted\" \\ text\n{{ .node }} </script> \u2028 \u0001 }"}, "steps": {"validate": "Failed"}, "messages": null, "validation": null, "logs": null}`, ""},
 		"another":              {`{"fields": {"labels": ["gpu", {{ toJson .node }}]}}`, 100, `{"fields": {"labels": ["gpu", "gpu-1"]}}`, ""},
 		"a value without JSON": {`{"text": "{{ .fault.message }}"}`, 4096, "", "toJson"},
-		"no JSON":              {`title: {{ .node }}`, 4096, "", "no JSON"},
-		"nothing":              {``, 4096, "", "no JSON"},
-		"two values":           {`{} {}`, 4096, "", "no JSON"},
+		"no JSON":              {`title: {{ .node }}`, 4096, "", "does not produce JSON"},
+		"nothing":              {``, 4096, "", "does not produce JSON"},
+		"two values":           {`{} {}`, 4096, "", "does not produce JSON"},
 		"too large":            {`[{{ toJson .fault }}]`, 20, "", "--max-body-bytes"},
 		"no template":          {`{{ .node`, 4096, "", "--template"},
 		"no such function":     {`{{ env "HOME" }}`, 4096, "", "--template"},
@@ -79,8 +79,8 @@ func TestWrite(t *testing.T) {
 	for name, x := range map[string]struct{ facts, how, says string }{
 		"no facts":        {"/nowhere", how, "--facts"},
 		"facts in a list": {file("list", "[]"), how, "not a JSON object"},
-		"facts twice":     {file("twice", "{} {}"), how, "behind its end"},
-		"facts too large": {file("large", "{}"+strings.Repeat(" ", most)), how, "larger than"},
+		"facts twice":     {file("twice", "{} {}"), how, "unexpected data after the object"},
+		"facts too large": {file("large", "{}"+strings.Repeat(" ", most)), how, "exceeds"},
 		"no template":     {facts, "/nowhere", "--template"},
 	} {
 		if _, err := Write(Config{Facts: x.facts, Template: x.how, MaxBody: 1000}); err == nil || !strings.Contains(err.Error(), x.says) {

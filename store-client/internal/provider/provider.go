@@ -189,22 +189,22 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	m := &Metrics{
-		Appends:     counter("nvsentinel_store_appends_total", "Records handed to the store, by result: appended, duplicate, refused.", "result"),
-		Conflicts:   counter("nvsentinel_store_conflicts_total", "Batches of updates that lost a race.", "writer"),
-		Refusals:    counter("nvsentinel_store_refused_updates_total", "Batches of updates refused: another writer's field, an illegal transition, or a record that only a newer version may change.", "writer"),
-		Rescans:     counter("nvsentinel_store_feed_rescans_total", "Feeds that lost their position and read again.", "consumer", "reason"),
-		Undecodable: counter("nvsentinel_store_undecodable_records_total", "Stored documents that cannot be decoded, which a feed passed, or lists (consumer list) left out; dead letters.", "consumer"),
+		Appends:     counter("nvsentinel_store_appends_total", "Records sent to the store, by result: appended, duplicate or refused.", "result"),
+		Conflicts:   counter("nvsentinel_store_conflicts_total", "Batches of updates that were rejected because of a concurrent change, by writer.", "writer"),
+		Refusals:    counter("nvsentinel_store_refused_updates_total", "Batches of updates that were rejected because of a field of another writer, an illegal transition, or a record that requires a newer version, by writer.", "writer"),
+		Rescans:     counter("nvsentinel_store_feed_rescans_total", "Change feeds that lost their position and read the records again, by consumer and reason.", "consumer", "reason"),
+		Undecodable: counter("nvsentinel_store_undecodable_records_total", "Stored documents that cannot be decoded and were skipped by a change feed or by a list (consumer list), by consumer. They become dead letters.", "consumer"),
 		Lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "nvsentinel_store_feed_lag_seconds",
-			Help: "Age of the newest delivered change; 0 when everything was delivered.",
+			Help: "Age of the newest delivered change in seconds, or 0 if all changes are delivered, by consumer.",
 		}, []string{"consumer"}),
 		Held: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "nvsentinel_store_oldest_transaction_seconds",
-			Help: "How long the oldest transaction under way on the database server, of anybody, has been seen. Feeds go on; the server's cleaning does not.",
+			Help: "Time in seconds for which the oldest open transaction of any client has been seen on the database server, by consumer. Change feeds continue, but the server cannot vacuum.",
 		}, []string{"consumer"}),
-		Expired: prometheus.NewCounter(prometheus.CounterOpts{Name: "nvsentinel_store_expired_records_total", Help: "Records deleted after their expiry."}),
+		Expired: prometheus.NewCounter(prometheus.CounterOpts{Name: "nvsentinel_store_expired_records_total", Help: "Records that were deleted after their expiry."}),
 		Trimmed: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "nvsentinel_store_dropped_dead_letters_total", Help: "Dead letters deleted because their source had too many, too large or too old ones.",
+			Name: "nvsentinel_store_dropped_dead_letters_total", Help: "Dead letters that were deleted because those of their source exceeded the limit of number, size or age.",
 		}),
 	}
 	if reg != nil {

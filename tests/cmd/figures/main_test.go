@@ -161,7 +161,7 @@ func TestBadArguments(t *testing.T) {
 		text string
 	}{
 		{[]string{"--nope"}, 2, "-nope"},
-		{[]string{"folder"}, 2, `argument "folder" is not known`},
+		{[]string{"folder"}, 2, `unknown argument "folder"`},
 		{[]string{"--root", filepath.Join(t.TempDir(), "absent")}, 1, "by git"},
 	} {
 		var out, problems bytes.Buffer

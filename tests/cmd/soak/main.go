@@ -1,4 +1,4 @@
-// Command soak runs the kill journey for a long time, with outages of minutes,
+// Command soak runs the chaos test for a long time, with outages of minutes,
 // on all stores, and prints what happened: make soak DURATION=60m.
 package main
 

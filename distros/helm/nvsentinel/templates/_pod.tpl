@@ -89,7 +89,7 @@ nodeAffinity:
 # Nodes without GPUs are not the ones that are rebooted, and run nobody's jobs; those in
 # quarantine are the last choice.
 nodeAffinity:
-  {{- if eq .root.Values.controllers.offGpuNodes "required" }}
+  {{- if eq .root.Values.controllers.avoidGpuNodes "required" }}
   requiredDuringSchedulingIgnoredDuringExecution:
     nodeSelectorTerms:
       - matchExpressions: [{key: nvidia.com/gpu.present, operator: DoesNotExist}]
@@ -97,7 +97,7 @@ nodeAffinity:
   preferredDuringSchedulingIgnoredDuringExecution:
     - weight: 100
       preference: {matchExpressions: [{key: dgxc.nvidia.com/nvsentinel-state, operator: DoesNotExist}]}
-    {{- if ne .root.Values.controllers.offGpuNodes "required" }}
+    {{- if ne .root.Values.controllers.avoidGpuNodes "required" }}
     - weight: 100
       preference: {matchExpressions: [{key: nvidia.com/gpu.present, operator: DoesNotExist}]}
     {{- end }}

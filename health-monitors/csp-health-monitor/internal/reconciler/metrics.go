@@ -11,30 +11,30 @@ const Prefix = "nvsentinel_csp_monitor"
 
 // Metrics of the monitor.
 type Metrics struct {
-	// Polls counts readings of the provider, PollErrors those that failed, Calls the
+	// Polls counts polls of the provider, PollErrors those that failed, Calls the
 	// requests to its API.
 	Polls, PollErrors, Calls prometheus.Counter
-	// PollTime is how long a reading takes, Round a round with its reading, in seconds.
+	// PollTime is the duration of a poll, Round that of a reconciliation with its poll, in seconds.
 	PollTime, Round prometheus.Histogram
-	// LastPoll is when the provider was read last, in seconds of Unix time.
+	// LastPoll is the time of the last successful poll, in seconds of Unix time.
 	LastPoll prometheus.Gauge
-	// Announcements counts what announcements did to the stored documents.
+	// Announcements counts announcements, by change of the stored maintenance.
 	Announcements *prometheus.CounterVec
-	// Decisions counts what was decided, and why.
+	// Decisions counts decisions, by step and reason.
 	Decisions *prometheus.CounterVec
-	// Waiting is how many maintenances wait, and for what.
+	// Waiting is the number of maintenances that wait, by reason.
 	Waiting *prometheus.GaugeVec
 	// Told counts acknowledged events by stage.
 	Told *prometheus.CounterVec
-	// Contested is how many machines several Nodes claim of which none is verified.
+	// Contested is the number of machines that several Nodes claim, none of them verified.
 	Contested prometheus.Gauge
-	// Unfinished is how many maintenances are open.
+	// Unfinished is the number of maintenances that are not finished.
 	Unfinished prometheus.Gauge
-	// Queued is how many events wait for the connector.
+	// Queued is the number of events that wait for the connector.
 	Queued prometheus.Gauge
-	// Conflicts counts updates that found another revision.
+	// Conflicts counts updates that failed because the stored revision had changed.
 	Conflicts prometheus.Counter
-	// Aside is how many stored documents cannot be read.
+	// Aside is the number of stored maintenances that cannot be decoded.
 	Aside prometheus.Gauge
 	// Forgotten counts finished maintenances that were deleted.
 	Forgotten prometheus.Counter
@@ -60,26 +60,26 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		})
 	}
 	m := &Metrics{
-		Polls:         counter("nvsentinel_csp_monitor_polls_total", "Readings of the provider."),
-		PollErrors:    counter("nvsentinel_csp_monitor_poll_errors_total", "Readings of the provider that failed; the same window is read again."),
-		Calls:         counter("nvsentinel_csp_monitor_api_requests_total", "Requests to the provider's API."),
-		PollTime:      seconds("csp_health_monitor_csp_polling_duration_seconds", "How long one reading of the provider takes."),
-		Round:         seconds("nvsentinel_csp_monitor_reconcile_duration_seconds", "How long one round takes, its reading included."),
-		LastPoll:      gauge("nvsentinel_csp_monitor_last_poll_timestamp_seconds", "When the provider was read last."),
-		Announcements: vector("csp_health_monitor_csp_events_received_total", "Announcements, by what they did to the stored maintenance.", "change"),
-		Decisions:     vector("nvsentinel_csp_monitor_decisions_total", "What was decided about a maintenance, and why.", "step", "reason"),
-		Waiting:       prometheus.NewGaugeVec(prometheus.GaugeOpts(opts("nvsentinel_csp_monitor_maintenances_waiting", "Maintenances with nothing to do now, by what they wait for.")), []string{"reason"}),
-		Told:          vector("nvsentinel_csp_monitor_events_reported_total", "Events of maintenances that were acknowledged, or refused for good, by stage.", "stage"),
-		Contested:     gauge("nvsentinel_csp_monitor_contested_machines", "Machines that several nodes claim and none is verified to be; none of these nodes is taken out of service or given back for their maintenance."),
+		Polls:         counter("nvsentinel_csp_monitor_polls_total", "Polls of the provider."),
+		PollErrors:    counter("nvsentinel_csp_monitor_poll_errors_total", "Polls of the provider that failed. The next poll reads the same time window again."),
+		Calls:         counter("nvsentinel_csp_monitor_api_requests_total", "Requests to the API of the provider."),
+		PollTime:      seconds("csp_health_monitor_csp_polling_duration_seconds", "Duration of one poll of the provider in seconds."),
+		Round:         seconds("nvsentinel_csp_monitor_reconcile_duration_seconds", "Duration of one reconciliation in seconds, including its poll of the provider."),
+		LastPoll:      gauge("nvsentinel_csp_monitor_last_poll_timestamp_seconds", "Unix time of the last successful poll of the provider in seconds."),
+		Announcements: vector("csp_health_monitor_csp_events_received_total", "Announcements of the provider, by change of the stored maintenance.", "change"),
+		Decisions:     vector("nvsentinel_csp_monitor_decisions_total", "Decisions about maintenances, by step and reason.", "step", "reason"),
+		Waiting:       prometheus.NewGaugeVec(prometheus.GaugeOpts(opts("nvsentinel_csp_monitor_maintenances_waiting", "Maintenances that wait and have no action due, by reason.")), []string{"reason"}),
+		Told:          vector("nvsentinel_csp_monitor_events_reported_total", "Events of maintenances that the platform connector acknowledged or rejected permanently, by stage.", "stage"),
+		Contested:     gauge("nvsentinel_csp_monitor_contested_machines", "Machines that several Nodes claim, none of them verified. Maintenances of such a machine neither quarantine nor release a Node."),
 		Unfinished:    gauge("nvsentinel_csp_monitor_maintenances_unfinished", "Maintenances that are not finished."),
 		Queued:        gauge("nvsentinel_csp_monitor_pending_events", "Events that wait for the platform connector."),
-		Conflicts:     counter("nvsentinel_csp_monitor_store_conflicts_total", "Writes that found another revision; what is stored is read again."),
-		Aside:         gauge("nvsentinel_csp_monitor_maintenances_unreadable", "Stored maintenances that cannot be read and are passed over."),
-		Forgotten:     counter("nvsentinel_csp_monitor_maintenances_expired_total", "Finished maintenances that were deleted after their retention."),
+		Conflicts:     counter("nvsentinel_csp_monitor_store_conflicts_total", "Writes to the store that failed because the stored revision had changed. The stored maintenances are read again."),
+		Aside:         gauge("nvsentinel_csp_monitor_maintenances_unreadable", "Stored maintenances that cannot be decoded and are skipped."),
+		Forgotten:     counter("nvsentinel_csp_monitor_maintenances_expired_total", "Finished maintenances that were deleted after their retention time."),
 		Publisher: &report.Metrics{
 			Published:   report.NewPublished(Prefix),
-			Failures:    vector("nvsentinel_csp_monitor_publish_failures_total", "Requests the platform connector did not acknowledge, by gRPC code.", "code"),
-			DeadLetters: counter("nvsentinel_csp_monitor_dead_letters_total", "Events the platform connector refused for good."),
+			Failures:    vector("nvsentinel_csp_monitor_publish_failures_total", "Requests that the platform connector did not acknowledge, by gRPC code.", "code"),
+			DeadLetters: counter("nvsentinel_csp_monitor_dead_letters_total", "Events that the platform connector rejected permanently."),
 		},
 	}
 	if r != nil {
@@ -89,7 +89,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// count shows what is open; the lock is held.
+// count updates the numbers of open maintenances and pending events. The lock is held.
 func (r *Reconciler) count() {
 	r.Metrics.Unfinished.Set(float64(len(r.mirror)))
 	r.Metrics.Queued.Set(float64(len(r.queue.entries)))

@@ -124,7 +124,7 @@ func TestBulletin(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	for text, want := range map[string]string{
-		`{}`: "cannot unmarshal", `[{"idd": ""}]`: "unknown field", `[] []`: "follows",
+		`{}`: "cannot unmarshal", `[{"idd": ""}]`: "unknown field", `[] []`: "unexpected data after the array",
 		`[{"id": "m", "machine": "i", "state": "Soon"}]`: `"Soon"`, `[{"id": "", "machine": "i", "state": "Ongoing"}]`: "empty",
 		`[{"id": "m", "machine": "i", "state": "Ongoing", "action": "DANCE"}]`: "DANCE",
 	} {

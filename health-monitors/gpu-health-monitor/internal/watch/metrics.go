@@ -14,26 +14,26 @@ const Prefix = "nvsentinel_gpu_monitor"
 
 // Metrics of the watch. Names without the prefix are the earlier NVSentinel's.
 type Metrics struct {
-	// Latency is that of DCGM's calls, by call.
+	// Latency is the duration of calls to DCGM, by operation.
 	Latency *prometheus.HistogramVec
-	// Failures counts looks that failed, by trouble.
+	// Failures counts polls that failed, by reason.
 	Failures *prometheus.CounterVec
-	// Replaced counts the processes that were given up, by trouble.
+	// Replaced counts client processes that were abandoned and replaced, by reason.
 	Replaced *prometheus.CounterVec
-	// Told counts events, by check and reason.
+	// Told counts reported events, by check and reason.
 	Told *prometheus.CounterVec
-	// Suppressed counts incidents, by code.
+	// Suppressed counts suppressed incidents, by error code.
 	Suppressed     *prometheus.CounterVec
 	Unknown        prometheus.Counter
 	XIDs           prometheus.Counter
 	Looks          prometheus.Counter
 	MetadataErrors prometheus.Counter
-	// Open is the number of open faults, by check; Latched that of those which DCGM
-	// still shows from a past boot; Lost that of GPUs that are lost, Unwatched that of
+	// Open is the number of open faults, by check. Latched is the number of faults of a
+	// previous boot that DCGM still shows. Lost is the number of lost GPUs, Unwatched that of
 	// GPUs that DCGM refuses to watch.
 	Open                     *prometheus.GaugeVec
 	Latched, Lost, Unwatched prometheus.Gauge
-	// Refused is the number of entities of which DCGM refuses a watch, by their kind.
+	// Refused is the number of watches that DCGM refuses, by kind of entity.
 	Refused *prometheus.GaugeVec
 }
 
@@ -47,26 +47,26 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}
 	m := &Metrics{
 		Latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "dcgm_api_latency", Help: "Seconds that calls of DCGM's library took.",
+			Name: "dcgm_api_latency", Help: "Duration of calls to the DCGM library in seconds, by operation.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"operation_name"}),
-		Failures:       vector("nvsentinel_gpu_monitor_poll_failures_total", "Looks at DCGM that failed and said nothing of any GPU, by reason.", "reason"),
-		Replaced:       vector("nvsentinel_gpu_monitor_dcgm_client_restarts_total", "Processes talking to DCGM that were given up, by reason.", "reason"),
-		Told:           vector("nvsentinel_gpu_monitor_events_total", "Events told, by check and reason.", "check", "reason"),
-		Suppressed:     vector("dcgm_health_check_suppressed_incidents", "Incidents that were suppressed, by code.", "error_code"),
-		Unknown:        counter("dcgm_health_check_unknown_system_skipped", "Incidents of health systems that are not known, which are told under GpuUnknownWatch."),
-		XIDs:           counter("nvsentinel_gpu_monitor_xids_total", "XIDs that DCGM saw."),
-		Looks:          counter("nvsentinel_gpu_monitor_polls_total", "Looks at DCGM that answered."),
-		MetadataErrors: counter("nvsentinel_gpu_monitor_metadata_errors_total", "Times that the GPU metadata file became missing or broken."),
-		Open: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "nvsentinel_gpu_monitor_open_faults", Help: "Faults that were told and have not ended, by check."},
+		Failures:       vector("nvsentinel_gpu_monitor_poll_failures_total", "Polls of DCGM that failed and returned no data of any GPU, by reason.", "reason"),
+		Replaced:       vector("nvsentinel_gpu_monitor_dcgm_client_restarts_total", "DCGM client processes that were abandoned and replaced, by reason.", "reason"),
+		Told:           vector("nvsentinel_gpu_monitor_events_total", "Events reported, by check and reason.", "check", "reason"),
+		Suppressed:     vector("dcgm_health_check_suppressed_incidents", "Health incidents of DCGM that were suppressed, by error code.", "error_code"),
+		Unknown:        counter("dcgm_health_check_unknown_system_skipped", "Health incidents of unknown DCGM health systems, which are reported under the check GpuUnknownWatch."),
+		XIDs:           counter("nvsentinel_gpu_monitor_xids_total", "XIDs that DCGM reported."),
+		Looks:          counter("nvsentinel_gpu_monitor_polls_total", "Polls of DCGM that succeeded."),
+		MetadataErrors: counter("nvsentinel_gpu_monitor_metadata_errors_total", "Times that the GPU metadata file became missing or invalid."),
+		Open: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "nvsentinel_gpu_monitor_open_faults", Help: "Faults that were reported and are still open, by check."},
 			[]string{"check"}),
 		Latched: prometheus.NewGauge(prometheus.GaugeOpts{Name: "nvsentinel_gpu_monitor_latched_faults",
-			Help: "Faults of a past boot that DCGM shows until its host engine is started again, and that are not told again."}),
-		Lost: prometheus.NewGauge(prometheus.GaugeOpts{Name: "nvsentinel_gpu_monitor_lost_gpus", Help: "GPUs that DCGM says are lost."}),
+			Help: "Faults of a previous boot that DCGM shows until its host engine restarts, and that are not reported again."}),
+		Lost: prometheus.NewGauge(prometheus.GaugeOpts{Name: "nvsentinel_gpu_monitor_lost_gpus", Help: "GPUs that DCGM reports as lost."}),
 		Unwatched: prometheus.NewGauge(prometheus.GaugeOpts{Name: "nvsentinel_gpu_monitor_unwatched_gpus",
-			Help: "GPUs that DCGM lists and refuses to watch, because they are lost, disabled or detached."}),
+			Help: "GPUs that DCGM lists but refuses to watch, because they are lost, disabled or detached."}),
 		Refused: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "nvsentinel_gpu_monitor_refused_watches",
-			Help: "Watches that DCGM refuses, by entity: GPUs, MIG instances (their XIDs), NVSwitches (whether they need a reset)."}, []string{"entity"}),
+			Help: "Watches that DCGM refuses, by kind of entity: GPUs, MIG instances (for their XIDs) or NVSwitches (for their reset state)."}, []string{"entity"}),
 	}
 	for _, t := range []reading.Trouble{reading.Unreachable, reading.Hung} {
 		m.Failures.WithLabelValues(string(t))
@@ -83,10 +83,10 @@ func (m *Metrics) Called(operation string, took time.Duration) {
 	m.Latency.WithLabelValues(operation).Observe(took.Seconds())
 }
 
-// Gone counts a process that was given up.
+// Gone counts a process that was abandoned.
 func (m *Metrics) Gone(t reading.Trouble) { m.Replaced.WithLabelValues(string(t)).Inc() }
 
-// count counts what a look came to.
+// count counts the outcome of a poll.
 func (m *Metrics) count(out check.Outcome, v check.View) {
 	for _, told := range out.Told {
 		m.Told.WithLabelValues(told.Event.CheckName, string(told.Reason)).Inc()
@@ -121,7 +121,7 @@ func (m *Metrics) count(out check.Outcome, v check.View) {
 	m.refused(v.Reading.Refusals)
 }
 
-// refused shows the watches that DCGM refuses.
+// refused sets the number of watches that DCGM refuses.
 func (m *Metrics) refused(all []reading.Refusal) {
 	counts := map[reading.Kind]int{reading.GPU: 0, reading.Switch: 0, reading.GPUInstance: 0, reading.ComputeInstance: 0}
 	for _, x := range all {
@@ -132,7 +132,7 @@ func (m *Metrics) refused(all []reading.Refusal) {
 	}
 }
 
-// show shows what is open.
+// show sets the number of open faults.
 func (m *Metrics) show(s check.State) {
 	m.Open.Reset()
 	for _, f := range s.Faults {

@@ -93,7 +93,7 @@ func TestAChildIsGivenUp(t *testing.T) {
 	}{
 		{"refuses", "Init", "nobody at h:1"},
 		{"fails", "HealthCheck", "disconnected"},
-		{"dies", "HealthCheck", "ended"},
+		{"dies", "HealthCheck", "exited"},
 	} {
 		t.Run(c.how, func(t *testing.T) {
 			p := process(t, c.how)

@@ -33,8 +33,11 @@ import (
 
 // Keys of the ConfigMap's binaryData.
 const (
-	checkpointKey = "book.json.gz"
-	damagedKey    = "book.damaged"
+	checkpointKey = "checkpoint.json.gz"
+	damagedKey    = "checkpoint.damaged"
+	// formerCheckpointKey is the former name of checkpointKey, read until v1.0 where there
+	// is no other. The first write drops it.
+	formerCheckpointKey = "book.json.gz"
 )
 
 // writeTime bounds one request.
@@ -80,7 +83,7 @@ func (c *Checkpoint) Load(ctx context.Context) error {
 		switch {
 		case err == nil:
 			c.object, c.dead = object, readDeadLetters(object.Data)
-			return c.open(object.BinaryData[checkpointKey])
+			return c.open(stateIn(object.BinaryData))
 		case apierrors.IsNotFound(err):
 			c.object, c.dead = nil, nil
 			return c.open(nil)
@@ -90,6 +93,14 @@ func (c *Checkpoint) Load(ctx context.Context) error {
 			return fmt.Errorf("reading the state: %w", errors.Join(ctx.Err(), err))
 		}
 	}
+}
+
+// stateIn is the state in a ConfigMap's binaryData; nil is none.
+func stateIn(data map[string][]byte) []byte {
+	if state, ok := data[checkpointKey]; ok {
+		return state
+	}
+	return data[formerCheckpointKey]
 }
 
 // open decodes the state; one that is damaged is set aside, and the monitor
@@ -236,6 +247,7 @@ func (c *Checkpoint) put(ctx context.Context, data []byte, dead deadLetters) (er
 			next.BinaryData = map[string][]byte{}
 		}
 		next.BinaryData[checkpointKey] = data
+		delete(next.BinaryData, formerCheckpointKey)
 		if next.Data, err = dead.put(next.Data); err != nil {
 			return err
 		}

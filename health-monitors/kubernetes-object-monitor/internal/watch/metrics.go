@@ -20,23 +20,23 @@ const Prefix = "nvsentinel_object_monitor"
 
 // Metrics of the monitor; those that begin with k8s_ are those of ADR-011.
 type Metrics struct {
-	// Matches counts the beginnings of matches.
+	// Matches counts started matches.
 	Matches *prometheus.CounterVec
-	// EvaluationErrors counts evaluations that gave no answer.
+	// EvaluationErrors counts evaluations without a result.
 	EvaluationErrors *prometheus.CounterVec
-	// ReconciliationErrors counts objects that could not be dealt with.
+	// ReconciliationErrors counts reconciliations of objects that failed.
 	ReconciliationErrors *prometheus.CounterVec
 	// Evaluations counts evaluated predicates.
 	Evaluations prometheus.Counter
 	// Missing is 1 for a kind that a policy names and the API server does not serve.
 	Missing *prometheus.GaugeVec
-	// ReloadFailed is 1 while the policy file cannot be used and older policies are
-	// in force.
+	// ReloadFailed is 1 while the policy file is invalid and the previous policies are
+	// active.
 	ReloadFailed prometheus.Gauge
-	// Refused counts looks at matches that were not begun for want of room.
+	// Refused counts matches that could not start because the state is full.
 	Refused *prometheus.CounterVec
-	// PublishErrors counts events that a request did not get acknowledged, by gRPC
-	// code.
+	// PublishErrors counts events that were not acknowledged, by gRPC code or result of
+	// the event.
 	PublishErrors *prometheus.CounterVec
 	// Publisher are the counters of the publisher.
 	Publisher *report.Metrics
@@ -58,29 +58,29 @@ const (
 	reasonWatch = "watch"
 )
 
-// NewMetrics registers the metrics; size is asked at every scrape.
+// NewMetrics registers the metrics; size is called at every scrape.
 func NewMetrics(r prometheus.Registerer, size func() (open, waiting int)) *Metrics {
 	opts := func(name, help string) prometheus.Opts { return prometheus.Opts{Name: name, Help: help} }
 	vector := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts(opts(name, help)), labels)
 	}
 	m := &Metrics{
-		Matches: vector("k8s_object_monitor_policy_matches_total", "Times that a policy began to match an object.", "policy_name", "node", "resource_kind"),
+		Matches: vector("k8s_object_monitor_policy_matches_total", "Times that a policy started to match an object, by policy, node and kind of object.", "policy_name", "node", "resource_kind"),
 		EvaluationErrors: vector("k8s_object_monitor_policy_evaluation_errors_total",
-			"Evaluations that gave no answer: cel_error, lookup_error or node_association_error.", "policy_name", "error_type"),
-		ReconciliationErrors: vector("k8s_object_monitor_reconciliation_errors_total", "Objects that could not be dealt with; they are tried again.", "resource_kind", "error_type"),
-		Refused:              vector("nvsentinel_object_monitor_faults_refused_total", "Looks at a match that was not begun since the state, or its share of it, is full; it is tried again.", "policy_name", "scope"),
-		PublishErrors:        vector("k8s_object_monitor_health_events_publish_errors_total", "Events that a request did not get acknowledged, by gRPC code, or as rejected or retry by the connector's answer for the event.", "policy_name", "error_type"),
-		Evaluations:          prometheus.NewCounter(prometheus.CounterOpts(opts("nvsentinel_object_monitor_policy_evaluations_total", "Predicates evaluated."))),
-		Missing:              prometheus.NewGaugeVec(prometheus.GaugeOpts(opts("nvsentinel_object_monitor_kind_missing", "1 while the API server does not serve a kind that a policy names.")), []string{"resource_kind"}),
-		ReloadFailed:         prometheus.NewGauge(prometheus.GaugeOpts(opts("nvsentinel_object_monitor_policies_reload_failed", "1 while the policy file cannot be used and older policies are in force."))),
+			"Evaluations without a result, by policy and type of error: cel_error, lookup_error or node_association_error.", "policy_name", "error_type"),
+		ReconciliationErrors: vector("k8s_object_monitor_reconciliation_errors_total", "Reconciliations of objects that failed and are retried, by kind of object and type of error.", "resource_kind", "error_type"),
+		Refused:              vector("nvsentinel_object_monitor_faults_refused_total", "Matches that could not start because the state, or the part of a namespace in it, is full, by policy and scope. They are retried.", "policy_name", "scope"),
+		PublishErrors:        vector("k8s_object_monitor_health_events_publish_errors_total", "Events that were not acknowledged, by policy and type of error: the gRPC code of the request, or rejected or retry as the result of the event.", "policy_name", "error_type"),
+		Evaluations:          prometheus.NewCounter(prometheus.CounterOpts(opts("nvsentinel_object_monitor_policy_evaluations_total", "Predicates of policies that were evaluated."))),
+		Missing:              prometheus.NewGaugeVec(prometheus.GaugeOpts(opts("nvsentinel_object_monitor_kind_missing", "1 while the API server does not serve a kind that a policy names, otherwise 0.")), []string{"resource_kind"}),
+		ReloadFailed:         prometheus.NewGauge(prometheus.GaugeOpts(opts("nvsentinel_object_monitor_policies_reload_failed", "1 while the policy file is invalid and the previous policies are active, otherwise 0."))),
 		Publisher: &report.Metrics{
 			Published:   report.NewPublished(Prefix),
-			Failures:    vector("nvsentinel_object_monitor_publish_failures_total", "Requests the platform connector did not acknowledge, by gRPC code.", "code"),
-			DeadLetters: prometheus.NewCounter(prometheus.CounterOpts(opts("nvsentinel_object_monitor_dead_letters_total", "Events the platform connector refused for good."))),
+			Failures:    vector("nvsentinel_object_monitor_publish_failures_total", "Requests that the platform connector did not acknowledge, by gRPC code.", "code"),
+			DeadLetters: prometheus.NewCounter(prometheus.CounterOpts(opts("nvsentinel_object_monitor_dead_letters_total", "Events that the platform connector rejected permanently."))),
 		},
 	}
-	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts(opts("nvsentinel_object_monitor_open_faults", "Matches that have begun and not ended.")), func() float64 { n, _ := size(); return float64(n) })
+	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts(opts("nvsentinel_object_monitor_open_faults", "Matches of policies that have started and not ended.")), func() float64 { n, _ := size(); return float64(n) })
 	waiting := prometheus.NewGaugeFunc(prometheus.GaugeOpts(opts("nvsentinel_object_monitor_pending_events", "Events that wait for the platform connector.")), func() float64 { _, n := size(); return float64(n) })
 	r.MustRegister(m.Matches, m.EvaluationErrors, m.ReconciliationErrors, m.Evaluations, m.Missing, m.ReloadFailed, m.PublishErrors, m.Refused, open, waiting,
 		m.Publisher.Published, m.Publisher.Failures, m.Publisher.DeadLetters)
@@ -117,7 +117,7 @@ func (c *counted) HealthEventOccurredV2(ctx context.Context, in *protos.HealthEv
 			outcome = out.GetResults()[i].GetOutcome()
 		}
 		switch code := status.Code(err); {
-		case code == codes.Unimplemented: // a connector of an older version; it is asked by the other method
+		case code == codes.Unimplemented: // a connector of an older version, which gets the other method
 		case err != nil:
 			c.errors.WithLabelValues(e.GetCheckName(), code.String()).Inc()
 		case outcome == protos.HealthEventOutcome_HEALTH_EVENT_OUTCOME_REJECTED:
@@ -129,7 +129,7 @@ func (c *counted) HealthEventOccurredV2(ctx context.Context, in *protos.HealthEv
 	return out, err
 }
 
-// refused counts a fault that found no room.
+// refused counts a fault for which the state has no capacity.
 func (m *Metrics) refused(policy string, err error) {
 	switch {
 	case errors.Is(err, machine.ErrShare):

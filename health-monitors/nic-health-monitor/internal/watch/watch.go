@@ -149,7 +149,7 @@ func (m *Monitor) commit(next judge.Memory, told []judge.Told) error {
 	m.memory, m.noted = next, now
 	for _, t := range told {
 		m.Metrics.Told.WithLabelValues(t.Key.Check, string(t.Reason)).Inc()
-		m.Log.Info("told", "reason", t.Reason, "check", t.Key.Check, "nic", t.Key.Device, "port", t.Key.Port, "code", t.Key.Code,
+		m.Log.Info("event reported", "reason", t.Reason, "check", t.Key.Check, "nic", t.Key.Device, "port", t.Key.Port, "code", t.Key.Code,
 			"fatal", t.Fatal, "message", t.Message)
 	}
 	m.Metrics.open(next)
@@ -172,14 +172,14 @@ const Prefix = "nvsentinel_nic_monitor"
 
 // Metrics of the watch.
 type Metrics struct {
-	// Told counts events by check and reason.
+	// Told counts reported events, by check and reason.
 	Told *prometheus.CounterVec
 	// Devices is the number of watched cards, Open that of open faults.
 	Devices, Open prometheus.Gauge
-	// LookErrors counts different failures in a row of looks, Unreadable ports whose
-	// state could not be read.
+	// LookErrors counts different failures of consecutive polls, Unreadable polls of ports
+	// whose state could not be read.
 	LookErrors, Unreadable prometheus.Counter
-	// Looks measures a look, in seconds.
+	// Looks measures the duration of a poll, in seconds.
 	Looks prometheus.Histogram
 }
 
@@ -187,22 +187,22 @@ type Metrics struct {
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		Told: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "nvsentinel_nic_monitor_events_total", Help: "Events put into the outbox, by check and reason.",
+			Name: "nvsentinel_nic_monitor_events_total", Help: "Events added to the outbox, by check and reason.",
 		}, []string{"check", "reason"}),
 		Devices: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "nic_health_monitor_devices_discovered", Help: "Network cards that the last look found and that are watched.",
+			Name: "nic_health_monitor_devices_discovered", Help: "Network cards that the last poll found and that are monitored.",
 		}),
 		Open: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "nvsentinel_nic_monitor_open_faults", Help: "Faults that were reported and have not ended.",
+			Name: "nvsentinel_nic_monitor_open_faults", Help: "Faults that were reported and are still open.",
 		}),
 		LookErrors: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "nic_health_monitor_state_check_errors_total", Help: "Failures to look at the network cards.",
+			Name: "nic_health_monitor_state_check_errors_total", Help: "Polls of the network cards that failed.",
 		}),
 		Unreadable: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "nvsentinel_nic_monitor_unreadable_ports_total", Help: "Looks at a port or card whose state could not be read.",
+			Name: "nvsentinel_nic_monitor_unreadable_ports_total", Help: "Polls of a port or card whose state could not be read.",
 		}),
 		Looks: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "nic_health_monitor_poll_cycle_duration_seconds", Help: "Time that a look at all network cards took.",
+			Name: "nic_health_monitor_poll_cycle_duration_seconds", Help: "Duration of one poll of all network cards in seconds.",
 			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5},
 		}),
 	}

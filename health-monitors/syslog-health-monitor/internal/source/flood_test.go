@@ -182,7 +182,7 @@ func TestAReaderThatIsFarAheadWaits(t *testing.T) {
 }
 
 // TestALineHasTheTimeOfItsWriting: one of the past by the time since boot, one
-// that was pending by the clock.
+// that was waited for by the clock.
 func TestALineHasTheTimeOfItsWriting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFlooded(10)

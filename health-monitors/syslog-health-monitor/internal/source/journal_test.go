@@ -198,7 +198,7 @@ func TestJournalThatDroppedOurPlaceIsAGap(t *testing.T) {
 	if n := r.s.Counts().Gaps; n != 1 {
 		t.Errorf("%d gaps, want 1", n)
 	}
-	if len(r.notes) != 1 || !strings.Contains(r.notes[0], "no longer holds") {
+	if len(r.notes) != 1 || !strings.Contains(r.notes[0], "no longer contains") {
 		t.Errorf("notes %q", r.notes)
 	}
 }

@@ -20,39 +20,39 @@ type Metrics struct {
 	SXIDs *prometheus.CounterVec
 	// FallenOff counts GPUs reported off the bus.
 	FallenOff prometheus.Counter
-	// Patterns counts events that patterns made, Repeats matches without an event
-	// of their own, by the pattern's name.
+	// Patterns counts events that patterns created, Repeats matches without an event
+	// of their own, by pattern.
 	Patterns, Repeats *prometheus.CounterVec
 	// Resets counts acknowledged GPU resets by outcome.
 	Resets *prometheus.CounterVec
 	// Cancellations counts codes that another code cleared.
 	Cancellations *prometheus.CounterVec
-	// Counted counts the events of storms that were counted and not reported one
-	// by one.
+	// Counted counts events of event storms that were aggregated and not reported
+	// individually.
 	Counted prometheus.Counter
-	// FirstLook counts the faults that a first look back has found, by what became
-	// of them.
+	// FirstLook counts faults that the first read of the log has found, by
+	// outcome.
 	FirstLook *prometheus.CounterVec
 	// Gaps counts reported gaps.
 	Gaps prometheus.Counter
 	// Lines counts the lines that were read.
 	Lines prometheus.Counter
-	// ForeignLines counts lines of interest that a program wrote or has the kernel quote,
-	// which are not believed.
+	// ForeignLines counts relevant lines that were ignored because a program wrote them or
+	// made the kernel quote them.
 	ForeignLines prometheus.Counter
 	// Unsendable counts events that could not be encoded; none is expected.
 	Unsendable prometheus.Counter
-	// Reboots counts proven reboots.
+	// Reboots counts reboots detected by a changed boot ID.
 	Reboots prometheus.Counter
-	// Recoveries counts settled recoveries by check and reason.
+	// Recoveries counts recoveries decided after a reboot, by check and reason.
 	Recoveries *prometheus.CounterVec
-	// MetadataErrors counts changes of the metadata file to missing or broken.
+	// MetadataErrors counts changes of the metadata file to missing or invalid.
 	MetadataErrors prometheus.Counter
-	// PassErrors counts different failures in a row of passes.
+	// PassErrors counts different failures in consecutive reads of the log.
 	PassErrors prometheus.Counter
 }
 
-// NewMetrics registers the metrics; counts is asked at every scrape.
+// NewMetrics registers the metrics; counts is called at every scrape.
 func NewMetrics(r prometheus.Registerer, counts func() source.Counts) *Metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
@@ -64,19 +64,19 @@ func NewMetrics(r prometheus.Registerer, counts func() source.Counts) *Metrics {
 		XIDs:           vector("syslog_health_monitor_xid_errors", "XIDs reported, by code.", "err_code"),
 		SXIDs:          vector("syslog_health_monitor_sxid_errors", "SXIDs reported, by code.", "err_code"),
 		FallenOff:      counter("syslog_health_monitor_gpu_fallen_errors", "GPUs reported to have fallen off the bus."),
-		Patterns:       vector("nvsentinel_syslog_monitor_pattern_events_total", "Events made by patterns of the kernel log, by pattern.", "pattern"),
-		Repeats:        vector("nvsentinel_syslog_monitor_pattern_repeats_total", "Matches of patterns that were counted, paused, or followed from a GPU off the bus, and made no event.", "pattern"),
-		Resets:         vector("nvsentinel_syslog_monitor_gpu_resets_total", "GPU resets that their tool reported, by outcome.", "outcome"),
-		Cancellations:  vector("syslog_health_monitor_cancellations_emitted_total", "Codes that another code cleared.", "source_error_code", "target_error_code"),
-		Counted:        counter("nvsentinel_syslog_monitor_events_aggregated_total", "Events of storms that were counted and not reported one by one."),
-		FirstLook:      vector("nvsentinel_syslog_monitor_initial_read_faults_total", "Faults of before the first look at the log: reported, or too-old for --look-back.", "outcome"),
-		Gaps:           counter("nvsentinel_syslog_monitor_gap_events_total", "Gaps of the kernel log that were reported."),
+		Patterns:       vector("nvsentinel_syslog_monitor_pattern_events_total", "Events created by patterns for the kernel log, by pattern.", "pattern"),
+		Repeats:        vector("nvsentinel_syslog_monitor_pattern_repeats_total", "Matches of patterns without an event of their own, because they were counted, fell into a pause, or resulted from a GPU off the bus, by pattern.", "pattern"),
+		Resets:         vector("nvsentinel_syslog_monitor_gpu_resets_total", "GPU resets that the reset tool reported, by outcome.", "outcome"),
+		Cancellations:  vector("syslog_health_monitor_cancellations_emitted_total", "Error codes that were cleared by another error code, by source and target code.", "source_error_code", "target_error_code"),
+		Counted:        counter("nvsentinel_syslog_monitor_events_aggregated_total", "Events of event storms that were aggregated and not reported individually."),
+		FirstLook:      vector("nvsentinel_syslog_monitor_initial_read_faults_total", "Faults in the log from before the first read, by outcome: reported, or too-old for --look-back.", "outcome"),
+		Gaps:           counter("nvsentinel_syslog_monitor_gap_events_total", "Gaps in the kernel log that were reported."),
 		Lines:          counter("nvsentinel_syslog_monitor_lines_total", "Lines of the kernel log that were read."),
-		ForeignLines:   counter("nvsentinel_syslog_monitor_foreign_lines_total", "Lines of interest that a program wrote, or has the kernel quote, and that were not believed."),
+		ForeignLines:   counter("nvsentinel_syslog_monitor_foreign_lines_total", "Relevant lines that were ignored because a program wrote them or made the kernel quote them."),
 		Unsendable:     counter("nvsentinel_syslog_monitor_encode_failures_total", "Events that could not be encoded and were dropped."),
-		Reboots:        counter("nvsentinel_syslog_monitor_reboots_total", "Reboots proven by a changed boot id."),
-		Recoveries:     vector("nvsentinel_syslog_monitor_recoveries_total", "Recoveries settled after a reboot, by check and reason.", "check", "reason"),
-		MetadataErrors: counter("nvsentinel_syslog_monitor_metadata_errors_total", "Times that the GPU metadata file became missing or broken."),
+		Reboots:        counter("nvsentinel_syslog_monitor_reboots_total", "Reboots detected by a changed boot ID."),
+		Recoveries:     vector("nvsentinel_syslog_monitor_recoveries_total", "Recoveries decided after a reboot, by check and reason.", "check", "reason"),
+		MetadataErrors: counter("nvsentinel_syslog_monitor_metadata_errors_total", "Times that the GPU metadata file became missing or invalid."),
 		PassErrors:     counter("nvsentinel_syslog_monitor_watch_failures_total", "Failures to watch the kernel log."),
 	}
 	for code := range xid.Builtin {
@@ -90,7 +90,7 @@ func NewMetrics(r prometheus.Registerer, counts func() source.Counts) *Metrics {
 	return m
 }
 
-// countSource registers what the source counts itself.
+// countSource registers the metrics that the source counts itself.
 func countSource(r prometheus.Registerer, counts func() source.Counts) {
 	met := func(name, help string, value func(source.Counts) int64) prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help},
@@ -98,15 +98,15 @@ func countSource(r prometheus.Registerer, counts func() source.Counts) {
 	}
 	r.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "nvsentinel_syslog_monitor_ring_buffer_bytes",
-			Help: "Size of the kernel's ring of records; 0 where it is not known or another source is read."},
+			Help: "Size of the kernel ring buffer in bytes, or 0 if it is unknown or another source is read."},
 			func() float64 { return float64(counts().Ring) }),
-		met("nvsentinel_syslog_monitor_gaps_total", "Places in the kernel log where lines were lost before they were read.",
+		met("nvsentinel_syslog_monitor_gaps_total", "Gaps in the kernel log where lines were lost before they were read.",
 			func(c source.Counts) int64 { return c.Gaps }),
-		met("nvsentinel_syslog_monitor_lost_lines_total", "Lines lost in gaps, where their number is known.",
+		met("nvsentinel_syslog_monitor_lost_lines_total", "Lines lost in gaps of the kernel log, as far as their number is known.",
 			func(c source.Counts) int64 { return c.Lost }),
-		met("nvsentinel_syslog_monitor_reader_restarts_total", "Times that the reader of the journal ended and was started again.",
+		met("nvsentinel_syslog_monitor_reader_restarts_total", "Restarts of the journal reader after it ended.",
 			func(c source.Counts) int64 { return c.Restarts }),
-		met("nvsentinel_syslog_monitor_truncated_lines_total", "Lines that were too long and lost their end.",
+		met("nvsentinel_syslog_monitor_truncated_lines_total", "Lines that were truncated because they were too long.",
 			func(c source.Counts) int64 { return c.Cut }),
 		met("nvsentinel_syslog_monitor_malformed_records_total", "Kernel records that could not be parsed.",
 			func(c source.Counts) int64 { return c.Malformed }),
