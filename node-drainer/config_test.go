@@ -85,7 +85,7 @@ qps = -1.0
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{"store (--store)", "workers (--workers) 0", "evictionsPerNode", "overdueAfterMinutes (--overdue-after-minutes) 0", "ownerKinds[0].kind", "evictionsPerSecond (--evictions-per-second) -0.5", "evictionTimeoutInSeconds", "userNamespaces[0].mode", "kube-api-qps"} {
+	for _, want := range []string{"store (--store)", "workers (--workers) is 0", "evictionsPerNode", "overdueAfterMinutes (--overdue-after-minutes) is 0", "ownerKinds[0].kind", "evictionsPerSecond (--evictions-per-second) is -0.5", "evictionTimeoutInSeconds", "userNamespaces[0].mode", "kube-api-qps"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error %q does not name %s", err, want)
 		}

@@ -103,7 +103,7 @@ func TestAnEventOfTheNodeNamesWhatWasRejected(t *testing.T) {
 		t.Errorf("a %s about %+v", e.Type, o)
 	}
 	for _, want := range []string{
-		`check "GpuBroken" belongs to agent "gpu-health-monitor", not to "kubernetes-object-monitor"`,
+		`check "GpuBroken" belongs to agent "gpu-health-monitor" and not to "kubernetes-object-monitor"`,
 		"use another check name (the check name of an object-monitor policy or an analyzer rule is its name)", `or assign it to "kubernetes-object-monitor" in publishers.agent of the connector`,
 	} {
 		if !strings.Contains(e.Message, want) {

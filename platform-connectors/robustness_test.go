@@ -309,7 +309,7 @@ func TestAFullSpoolIsSaidAndDrained(t *testing.T) {
 	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "write-ahead log is full") {
 		t.Fatalf("after %d events: %v", accepted, err)
 	}
-	if ready := get(t, connector.url(t, "/readyz")); !strings.Contains(ready, "of 16777216 bytes wait") || !strings.Contains(ready, `"ready":false`) {
+	if ready := get(t, connector.url(t, "/readyz")); !strings.Contains(ready, "of 16777216 bytes pending") || !strings.Contains(ready, `"ready":false`) {
 		t.Errorf("readiness: %s", ready)
 	}
 	metrics := get(t, connector.url(t, "/metrics"))

@@ -64,15 +64,15 @@ func TestClaims(t *testing.T) {
 		i.DNS, i.IP = "ip-10-0-0-7.us-west-2.compute.internal", "10.0.0.7"
 		i.Further = w.namespace + "-by-address" // an interface that the role of nodes may attach
 	})
-	c.refused(t, w.claim(t, "by-address", lone), "the cloud knows that machine by other names")
+	c.refused(t, w.claim(t, "by-address", lone), "the cloud has other names for that machine")
 	if i := w.fake.Instance(lone); i.Reboots+i.Terminates > 0 {
 		t.Errorf("the instance of no node was told: %+v", i)
 	}
-	c.refused(t, w.claim(t, "claims-a", w.id("a")), " too)")
+	c.refused(t, w.claim(t, "claims-a", w.id("a")), "also claimed by nodes")
 	if err := c.reboot(t, w.namespace+"-a"); err != nil || w.fake.Instance(w.id("a")).Reboots != 1 {
 		t.Errorf("a reboot of a claimed instance's own node: %v", err)
 	}
-	c.refused(t, w.claim(t, "claims-b", w.id("b")), " too)")
+	c.refused(t, w.claim(t, "claims-b", w.id("b")), "also claimed by nodes")
 	if err := c.terminate(t, w.namespace+"-b"); err != nil || w.fake.Instance(w.id("b")).Terminates != 1 {
 		t.Errorf("a termination of a claimed instance's own node: %v", err)
 	}

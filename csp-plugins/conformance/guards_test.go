@@ -38,7 +38,7 @@ func guards(t *testing.T, command func() *exec.Cmd) {
 	for _, args := range [][]string{{"--listen=:0"}, {"--listen=0.0.0.0:0", "--caller="}} {
 		cmd := command()
 		cmd.Args = append(cmd.Args, args...)
-		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "over a network --tls-cert-file") {
+		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "over a network, --tls-cert-file") {
 			t.Errorf("%v: %v: %s", args, err, out)
 		}
 	}

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -52,5 +53,14 @@ func TestProcess(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
+	}
+}
+
+// TestHelpSaysWhatTheProgramIs, before the flags.
+func TestHelpSaysWhatTheProgramIs(t *testing.T) {
+	var out bytes.Buffer
+	in := invocation{name: "svc", purpose: "svc is a test.", args: []string{"--help"}, stdout: &out, stderr: &out}
+	if code := start(t.Context(), in, settings{}, nil); code != exitStopped || !strings.HasPrefix(out.String(), "svc is a test.\n\nUsage of svc:\n") {
+		t.Errorf("exit code %d: %s", code, out.String())
 	}
 }

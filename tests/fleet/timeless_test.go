@@ -15,7 +15,7 @@ var unsteady = []struct {
 	{regexp.MustCompile(` +\+[0-9dhms.]+  `), "  "},
 	{regexp.MustCompile(`(for|of its|, )( ?)[0-9]+[0-9dhms.]*( ago|  \[|\n)`), "$1$2<span>$3"},
 	{regexp.MustCompile(`(remediating|held|draining|quarantined|manual-intervention|recovering)( +)[0-9][0-9dhms.]*  `), "$1  <span>  "},
-	{regexp.MustCompile(`verdict, [0-9][0-9dhms.]* ago`), "verdict, <span> ago"},
+	{regexp.MustCompile(`evaluation, [0-9][0-9dhms.]* ago`), "evaluation, <span> ago"},
 	{regexp.MustCompile(`\bpid=\d+`), "pid=<pid>"},
 	{regexp.MustCompile(`-[0-9a-f]{8}\b(-\d+)?`), "-<hash>"},
 	{regexp.MustCompile(`newest \d+ faults`), "newest <n> faults"},

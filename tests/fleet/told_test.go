@@ -113,7 +113,7 @@ func (w *told) status(node string) (lines string) {
 		w.Fatalf("nvsentinel status: %v: %s", err, out)
 	}
 	for line := range strings.Lines(string(out)) {
-		if strings.HasPrefix(line, node+" ") || strings.Contains(line, "fault-quarantine runs dry") {
+		if strings.HasPrefix(line, node+" ") || strings.Contains(line, "fault-quarantine runs in dry-run mode") {
 			lines += "status: " + line
 		}
 	}

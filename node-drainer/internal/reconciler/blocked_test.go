@@ -172,7 +172,7 @@ func TestAControllerThatPutsItsPodBack(t *testing.T) {
 	s.wantProgress("r1", "1 of 2 pods left: "+s.ns+"/web (blocked by disruption budget "+s.ns+"/web)")
 	s.dropBudget("web")
 	s.wantEviction("r1", record.EvictionSucceeded)
-	s.wantProgress("r1", "left alone", s.ns+"/agent-3 (NodeAgent)")
+	s.wantProgress("r1", "ignored because their controllers recreate them", s.ns+"/agent-3 (NodeAgent)")
 	s.look()
 	if _, going := s.leaving(s.ns, agent(3).Name); going {
 		t.Error("the agent was evicted once more")

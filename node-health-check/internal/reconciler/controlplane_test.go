@@ -155,7 +155,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
 	}
-	if value("nodehealthcheck_old_remediation_cr")["name=n namespace=ns "] != 1 || value("nvsentinel_node_health_check_storm_recovery_active")["check=c "] != 1 || value("nvsentinel_node_health_check_nodes")["check=c nodes=healthy "] != 2 {
+	if value("nodehealthcheck_old_remediation_cr")["name=n namespace=ns "] != 1 || value("nvsentinel_node_health_check_storm_recovery_active")["check=c "] != 1 || value("nvsentinel_node_health_check_nodes")["check=c state=healthy "] != 2 {
 		t.Error("the other metrics are wrong")
 	}
 	m.count("c", v1alpha1.NodeHealthCheckStatus{}, triage.Plan{Ended: []triage.Ended{{Node: "n", Kind: selfKind.Kind, Namespace: "ns", Started: now.Add(-time.Minute)}}}, now)

@@ -278,7 +278,7 @@ func TestANodeThatFailsAlone(t *testing.T) {
 	s := w.settle(name, "one is remediated and all are listed", func(s v1alpha1.NodeHealthCheckStatus) bool {
 		return len(s.UnhealthyNodes) == 3 && remediations(1)(s)
 	})
-	if s.UnhealthyNodes[2].Name != c || len(s.UnhealthyNodes[2].Remediations) != 1 || !strings.Contains(s.Reason, "wait") {
+	if s.UnhealthyNodes[2].Name != c || len(s.UnhealthyNodes[2].Remediations) != 1 || !strings.Contains(s.Reason, "pending") {
 		t.Errorf("status %+v", s)
 	}
 	left := &unstructured.Unstructured{}

@@ -208,6 +208,6 @@ func TestEvents(t *testing.T) {
 				told[e.Reason] = e.Note
 			}
 		}
-		return strings.HasPrefix(told["StepDone"], "step one: NoRule") && strings.HasPrefix(told["OutputChanged"], "one.node is sha256:")
+		return strings.HasPrefix(told["StepDone"], "Step one: NoRule") && strings.HasPrefix(told["OutputChanged"], "Output one.node has the digest sha256:")
 	})
 }
