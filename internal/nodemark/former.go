@@ -42,12 +42,12 @@ type allRepairs struct {
 }
 
 // present are the repairs with the present names only.
-func (r allRepairs) present() Repairs {
-	if r.NeedsHuman == nil {
-		r.NeedsHuman = r.Former
+func (a allRepairs) present() Repairs {
+	if a.NeedsHuman == nil {
+		a.NeedsHuman = a.Former
 	}
-	for i, c := range r.NeedsHuman {
-		r.NeedsHuman[i].Reason = record.PresentReason(c.Reason)
+	for i, c := range a.NeedsHuman {
+		a.NeedsHuman[i].Reason = record.PresentReason(c.Reason)
 	}
-	return r.Repairs
+	return a.Repairs
 }

@@ -279,7 +279,7 @@ func (b *braking) oneEventEach() {
 		reasons = append(reasons, e.Reason)
 	}
 	slices.Sort(reasons)
-	if !slices.Equal(reasons, []string{brake.EventOff, brake.EventOn}) {
+	if !slices.Equal(reasons, []string{brake.EventOn, brake.EventOff}) {
 		b.Errorf("events %q", reasons)
 	}
 }

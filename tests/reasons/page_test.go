@@ -22,7 +22,7 @@ func TestReasonsPage(t *testing.T) {
 		}
 	}
 	page := reasons.Page(all)
-	if on := strings.Count(page, "\n- **"); on != len(all) || on < 300 {
+	if on := strings.Count(page, "\n- `"); on != len(all) || on < 300 {
 		t.Errorf("%d reasons in the sources, %d on the page", len(all), on)
 	}
 	reference.Check(t, "docs/troubleshooting/reasons.md", page)

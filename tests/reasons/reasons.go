@@ -155,7 +155,7 @@ func Page(all []Reason) string {
 			fmt.Fprintf(&b, "\n## %s\n\n", r.Value)
 		}
 		last = r.Value
-		fmt.Fprintf(&b, "- **%s**: %s *Action:* %s\n", component(r.File), r.Meaning, r.Action)
+		fmt.Fprintf(&b, "- `%s`: %s *Action:* %s\n", component(r.File), r.Meaning, r.Action)
 	}
 	return b.String()
 }
