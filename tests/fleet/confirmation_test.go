@@ -53,7 +53,7 @@ func TestASecondSignal(t *testing.T) {
 			return len(records) == 1, err
 		})
 		s.fleet.Service(Connector + "@" + node).Kill()
-		s.tells(node, "PERSIST_ONLY, Unconfirmed", "waits for a second signal about the same device within 10m0s", "until ")
+		s.tells(node, "PERSIST_ONLY, Unconfirmed", "waiting for a second signal about the same device within 10m0s", "until ")
 	}
 	s.lost(bothSay)
 	s.fleet.Service(Connector + "@" + bothSay).Kill()

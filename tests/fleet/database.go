@@ -47,7 +47,7 @@ func (f *Fleet) database(ctx context.Context) error {
 		f.server, f.DSN, f.dial = server, server.DSN("nvsentinel"), server.Dial
 		f.own = f.DSN
 	default:
-		return fmt.Errorf("store %q is not Store: sqlite, postgresql or mongodb.", f.options.Store)
+		return fmt.Errorf("store %q is not sqlite, postgresql or mongodb", f.options.Store)
 	}
 	if !f.options.Lines && f.options.Distance == 0 {
 		return nil

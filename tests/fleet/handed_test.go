@@ -171,7 +171,8 @@ func (b *braking) condition(is corev1.ConditionStatus) {
 	}
 }
 
-// toldOnce: the node has one fault and one recovery, and was in quarantine once.
+// toldOnce: the node has one fault and one recovery, and was in quarantine once. The kernel
+// log monitor reports the recovery of its checks too, as soon as it has noticed the reboot.
 func (b *braking) toldOnce() {
 	b.Helper()
 	records, err := b.fleet.Records(b.Context(), handed)
@@ -182,7 +183,7 @@ func (b *braking) toldOnce() {
 	for _, r := range records {
 		if r.IsFault() {
 			told = append(told, "fault "+r.Event.Agent+" "+string(r.Status.NodeQuarantined))
-		} else {
+		} else if r.Event.Agent == nodeHealthCheck {
 			told = append(told, "recovery "+r.Event.Agent)
 		}
 	}
