@@ -112,7 +112,7 @@ func defaultConfig() Config {
 	}
 }
 
-// policy is how answers are judged.
+// policy is how answers are evaluated.
 func (f Failure) policy() cloudevent.Policy {
 	return cloudevent.Policy{Poison: f.PoisonStatus, LongestWish: f.MaxRetryAfter}
 }

@@ -55,8 +55,8 @@ func TestDefaultsAreSafe(t *testing.T) {
 	}
 }
 
-// TestAWholeFileIsTaken: every key means what it says.
-func TestAWholeFileIsTaken(t *testing.T) {
+// TestFullFileIsAccepted: every key has its documented meaning.
+func TestFullFileIsAccepted(t *testing.T) {
 	c, err := load(t, `
 store = "postgres://h/d"
 [exporter]

@@ -44,7 +44,7 @@ func build(ctx context.Context, d *daemon.Daemon, cfg Config) error {
 		Clock: d.Clock, Log: d.Log, Metrics: delivery.NewMetrics(d.Registry),
 	}
 	service := handler.Service()
-	service.Vet = consumer.OpenAside(records, delivery.Consumer, d.Clock).Vetting(nil, handler.Try)
+	service.Vet = consumer.OpenCrashMemory(records, delivery.Consumer, d.Clock).Vetting(nil, handler.Try)
 	consumer.Lead(d, consumer.Election{Lease: cfg.Lease, Kubeconfig: cfg.Kubeconfig, Task: "events"}, service)
 	handler.Metrics.Show(handler)
 	d.Ready("receiver", handler.Receiving)

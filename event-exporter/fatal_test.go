@@ -19,10 +19,10 @@ import (
 // one record. Everything else is exported, also of the same node, and the record is
 // named and stays in the store; the position goes on.
 func TestARecordThatKillsTheExporter(t *testing.T) {
-	testkit.Long(t, "internal/consume TestARecordThatKillsIsSetAside lives the same lives, internal/delivery TestWhatIsSetAsideIsPassedOver")
+	testkit.Long(t, "internal/consume TestPoisonRecordIsDeadLettered lives the same lives, internal/delivery TestDeadLettersAreSkipped")
 	t.Setenv("NVSENTINEL_FATAL_TEXT", "fatal to event-exporter")
 	dsn := "sqlite://" + filepath.Join(t.TempDir(), "store.db")
-	b := newBooks(t, nil)
+	b := newEventReceiver(t, nil)
 	b.always(http.StatusOK)
 	records := storetest.Open(t, dsn, storeopen.Options{SingleHost: true})
 	var all []record.Record
@@ -36,7 +36,7 @@ func TestARecordThatKillsTheExporter(t *testing.T) {
 	storetest.MustAppend(t, records, all...)
 	file := configure(t, dsn, b.server.URL)
 	var p *process
-	deaths := testkit.Lives(t, 9, func() <-chan struct{} { p = launch(t, file); return p.over }, func() bool {
+	deaths := testkit.RunUntilDone(t, 9, func() <-chan struct{} { p = launch(t, file); return p.over }, func() bool {
 		_, text := p.get("/metrics")
 		return b.have() == len(all)-1 && strings.Contains(text, "nvsentinel_exporter_dead_lettered_records 1")
 	})
@@ -45,7 +45,7 @@ func TestARecordThatKillsTheExporter(t *testing.T) {
 	}
 	p.awaitText("/readyz", "live, 0 unsettled")
 	p.stop()
-	letters, err := records.DeadLetters(t.Context(), consumer.AsideSource(delivery.Consumer))
+	letters, err := records.DeadLetters(t.Context(), consumer.PoisonRecordSource(delivery.Consumer))
 	if err != nil || len(letters) != 1 || letters[0].ID != all[30].ID {
 		t.Errorf("dead letters %+v, %v", letters, err)
 	}

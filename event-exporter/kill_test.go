@@ -93,7 +93,7 @@ func unruly(poison func(event.Event) bool) func(int, *http.Request, []event.Even
 func TestKilledInMidFlight(t *testing.T) {
 	for name, dsn := range addresses(t) {
 		t.Run(name, func(t *testing.T) {
-			b := newBooks(t, nil)
+			b := newEventReceiver(t, nil)
 			every := max(100, *howMany/10)
 			poison := func(e event.Event) bool { return poisonous(e.ID(), every) }
 			b.does(unruly(poison))
@@ -149,7 +149,7 @@ func TestKilledInMidFlight(t *testing.T) {
 	}
 }
 
-// poisonous says whether a record is one of those that the receiver never
+// poisonous reports whether a record is one of those that the receiver never
 // takes.
 func poisonous(id string, every int) bool {
 	var n int
@@ -185,7 +185,7 @@ func appendAll(ctx context.Context, s store.Store, records []record.Record) erro
 
 // nothingComesAgain starts the exporter once more: after an orderly stop it
 // goes on where it was.
-func nothingComesAgain(t *testing.T, b *books, s store.Store, file string) {
+func nothingComesAgain(t *testing.T, b *eventReceiver, s store.Store, file string) {
 	t.Helper()
 	b.always(http.StatusOK)
 	before := b.have()
@@ -240,7 +240,7 @@ func TestBinaryMode(t *testing.T) {
 	seen := map[string]string{}
 	for _, mode := range []string{"structured", "binary"} {
 		dsn := storetest.SQLiteDSN(t)
-		b := newBooks(t, nil)
+		b := newEventReceiver(t, nil)
 		b.does(func(_ int, r *http.Request, events []event.Event) behaviour {
 			if got := r.Header.Get("Content-Type") == "application/cloudevents+json"; got != (mode == "structured") {
 				t.Errorf("%s: content type %s", mode, r.Header.Get("Content-Type"))

@@ -17,8 +17,8 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/pgtest"
 )
 
-// patience bounds the waits for a condition, on machines of any speed.
-const patience = 2 * time.Minute
+// waitTimeout bounds the waits for a condition, on machines of any speed.
+const waitTimeout = 2 * time.Minute
 
 func TestMain(m *testing.M) { os.Exit(localcluster.Main(both{m})) }
 
@@ -91,7 +91,7 @@ func (p *process) stop() {
 	p.signal(syscall.SIGTERM)
 	select {
 	case <-p.over:
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		p.t.Fatal("the process does not end")
 	}
 	if p.err != nil {
@@ -124,7 +124,7 @@ func (p *process) get(path string) (int, string) {
 func (p *process) awaitText(path, part string) {
 	p.t.Helper()
 	p.t.Logf("waiting for %q in %s", part, path)
-	testkit.Until(p.t, patience, func() bool {
+	testkit.Until(p.t, waitTimeout, func() bool {
 		_, text := p.get(path)
 		return strings.Contains(text, part)
 	})

@@ -22,7 +22,7 @@ func TestOneReplicaSends(t *testing.T) {
 	cluster := localcluster.ForTest(t, localcluster.Options{})
 	namespace := cluster.Namespace(t)
 	_, dsn := pgtest.Database(t)
-	b := newBooks(t, nil)
+	b := newEventReceiver(t, nil)
 	records := storetest.Open(t, dsn, storeopen.Options{})
 	file := configure(t, dsn, b.server.URL)
 	replica := func() *process {
@@ -40,7 +40,7 @@ func TestOneReplicaSends(t *testing.T) {
 			batch = append(batch, numbered(fmt.Sprintf("node-%d", sent%7), sent))
 		}
 		storetest.MustAppend(t, records, batch...)
-		testkit.Until(t, patience, func() bool { revive(t, replicas, replica); return b.have() >= sent-each/2 })
+		testkit.Until(t, waitTimeout, func() bool { revive(t, replicas, replica); return b.have() >= sent-each/2 })
 		leader := await(t, replicas, replica)
 		if len(replicas) == 1 {
 			break
@@ -48,7 +48,7 @@ func TestOneReplicaSends(t *testing.T) {
 		replicas[leader].kill()
 		replicas = append(replicas[:leader:leader], replicas[leader+1:]...)
 	}
-	testkit.Until(t, patience, func() bool { revive(t, replicas, replica); return b.have() >= sent })
+	testkit.Until(t, waitTimeout, func() bool { revive(t, replicas, replica); return b.have() >= sent })
 	if got := b.have(); got != sent {
 		t.Errorf("%d different events, want %d", got, sent)
 	}
@@ -60,7 +60,7 @@ func TestOneReplicaSends(t *testing.T) {
 // index of the leader.
 func await(t *testing.T, replicas []*process, replica func() *process) (leader int) {
 	t.Helper()
-	testkit.Until(t, patience, func() bool {
+	testkit.Until(t, waitTimeout, func() bool {
 		revive(t, replicas, replica)
 		leader = -1
 		for i, p := range replicas {

@@ -23,7 +23,7 @@ var points = []string{"observed", "decided", "stamped", "done"}
 
 // TestRestartInABurst kills the service with SIGKILL three times while 50 faults
 // of 50 nodes arrive: in the middle of a decision, and twice with part of the
-// faults judged. Each round every node ends in quarantine, in the session of
+// faults evaluated. Each round every node ends in quarantine, in the session of
 // its own fault.
 func TestRestartInABurst(t *testing.T) {
 	cluster := localcluster.ForTest(t, localcluster.Options{})
@@ -57,22 +57,22 @@ func burst(t *testing.T, s *site, round int) {
 	p := s.start(fmt.Sprintf("NVSENTINEL_CRASH=fault-quarantine/%s:%d", points[round%len(points)], 1+3*round%11))
 	arrive(0, 15)
 	p.end()
-	// ... then at once when some faults are judged, while others arrive ...
+	// ... then at once when some faults are evaluated, while others arrive ...
 	p = s.start()
-	testkit.Until(t, patience, judged(5))
+	testkit.Until(t, waitTimeout, judged(5))
 	var arriving sync.WaitGroup
 	arriving.Go(func() { arrive(15, 40) })
-	testkit.Until(t, patience, judged(16+round%10))
+	testkit.Until(t, waitTimeout, judged(16+round%10))
 	p.kill()
 	// ... and once more before it has caught up.
 	p = s.start()
 	arriving.Wait()
 	arriving.Go(func() { arrive(40, faults) })
-	testkit.Until(t, patience, judged(30))
+	testkit.Until(t, waitTimeout, judged(30))
 	p.kill()
 	p = s.start()
 	arriving.Wait()
-	testkit.Until(t, patience, func() bool { return len(s.inQuarantine(names)) == faults })
+	testkit.Until(t, waitTimeout, func() bool { return len(s.inQuarantine(names)) == faults })
 	for i, name := range names {
 		r := s.await(ids[i], record.Matched, record.Quarantined)
 		if got := nodemark.Session(s.node(name)); got != ids[i] || r.Status.Session != ids[i] || len(r.Status.Faults) == 0 {
@@ -82,13 +82,13 @@ func burst(t *testing.T, s *site, round int) {
 	p.stop()
 }
 
-// allow gives room for so many nodes, however long the test takes.
+// allow gives capacity for so many nodes, however long the test takes.
 func (s *site) allow(limit int) {
 	s.t.Helper()
 	s.configure(fmt.Sprintf("[circuitBreaker]\nnodes = %d\npercentage = 100\nduration = \"24h\"\n", limit))
 }
 
-// TestABudgetSurvivesKills lets 20 nodes fail with room for 5, kills the service
+// TestABudgetSurvivesKills lets 20 nodes fail with capacity for 5, kills the service
 // again and again, and finds 5 in quarantine every time.
 func TestABudgetSurvivesKills(t *testing.T) {
 	const limit = 5
@@ -108,7 +108,7 @@ func TestABudgetSurvivesKills(t *testing.T) {
 				}
 			}
 			p := s.start()
-			testkit.Until(t, patience, func() bool {
+			testkit.Until(t, waitTimeout, func() bool {
 				r := s.reasons()
 				return r[record.Matched] == limit && r[record.Held] == len(names)-limit && len(s.inQuarantine(names)) >= limit
 			})
@@ -149,7 +149,7 @@ func TestALeaderIsFrozenOrKilled(t *testing.T) {
 				r := s.reasons()
 				return r[record.Matched] == limit && r[record.Held] == len(names)-limit && len(s.inQuarantine(names)) == limit
 			}
-			testkit.Until(t, patience, settled)
+			testkit.Until(t, waitTimeout, settled)
 			first.signal(syscall.SIGCONT)
 			first.end()
 			if first.err == nil {
@@ -160,7 +160,7 @@ func TestALeaderIsFrozenOrKilled(t *testing.T) {
 			}
 			id := s.recovery(s.inQuarantine(names)[0]).ID
 			s.await(id, record.Cleared, record.UnQuarantined)
-			testkit.Until(t, patience, func() bool {
+			testkit.Until(t, waitTimeout, func() bool {
 				return s.reasons()[record.Held] == len(names)-limit-1 && len(s.inQuarantine(names)) == limit
 			})
 			second.stop()

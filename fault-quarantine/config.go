@@ -11,7 +11,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/fault-quarantine/budget"
 	"github.com/nvidia/nvsentinel/fault-quarantine/internal/quota"
-	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
+	"github.com/nvidia/nvsentinel/fault-quarantine/rulematch"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
@@ -36,8 +36,8 @@ type Config struct {
 	GPUNodeLabel string `toml:"gpuNodeLabel" live:"true" flag:"gpu-node-label" usage:"Label selector of the nodes from which budget percentages are calculated."`
 	// RuleSets decide which faults quarantine a node; the built-in ones if the
 	// file has none.
-	RuleSets []ruling.Set `toml:"ruleSets" live:"true"`
-	// DryRun judges every event and quarantines no node.
+	RuleSets []rulematch.Set `toml:"ruleSets" live:"true"`
+	// DryRun evaluates every event and quarantines no node.
 	DryRun bool `toml:"dryRun" flag:"dry-run" usage:"If true, evaluates every event but quarantines no node. Clearing and releasing nodes continue."`
 	// AnyoneReleases has every uncordon and every removed taint release the node, also by a
 	// service account and while a repair is active.
@@ -80,7 +80,7 @@ const (
 	defaultOfZone = 64
 )
 
-// defaultConfig is safe: it judges and changes nothing.
+// defaultConfig is safe: it evaluates and changes nothing.
 func defaultConfig() Config {
 	return Config{
 		LabelPrefix: nodemark.DefaultLabelPrefix, DryRun: true, Cluster: lease.DefaultCluster(),
@@ -90,19 +90,19 @@ func defaultConfig() Config {
 	}
 }
 
-// rules are the rule sets in force. The built-in ones are no defaults under the
+// rules are the rule sets active. The built-in ones are no defaults under the
 // file's, which would show through where a set of the file leaves a key out.
-func (c Config) rules() []ruling.Set {
+func (c Config) rules() []rulematch.Set {
 	if c.RuleSets == nil {
-		return ruling.Default()
+		return rulematch.Default()
 	}
 	return c.RuleSets
 }
 
-// Warnings say which rules of the operator act on text that programs can choose.
-func (c Config) Warnings() []string { return ruling.Warnings(c.RuleSets) }
+// Warnings report which rules of the operator act on text that programs can choose.
+func (c Config) Warnings() []string { return rulematch.Warnings(c.RuleSets) }
 
-// quota are the quarantine budgets in force; the configuration is valid.
+// quota are the quarantine budgets active; the configuration is valid.
 func (c Config) quota() quota.Rules {
 	var limits []budget.Limit
 	if c.Breaker.Enabled {
@@ -130,7 +130,7 @@ func (c Config) budgets() []budget.Limit {
 // Validate checks everything.
 func (c Config) Validate() error {
 	problems := []error{c.Location.Validate(), c.Cluster.Validate(), c.validateQuota()}
-	if _, err := ruling.Compile(c.rules()); err != nil {
+	if _, err := rulematch.Compile(c.rules()); err != nil {
 		problems = append(problems, err)
 	}
 	for _, why := range validation.IsQualifiedName(c.LabelPrefix + "cordon-timestamp") {

@@ -64,8 +64,8 @@ func TestBreakerKeysOfExistingFiles(t *testing.T) {
 	}
 }
 
-// TestAWholeFileIsTaken: every key means what it says.
-func TestAWholeFileIsTaken(t *testing.T) {
+// TestFullFileIsAccepted: every key has its documented meaning.
+func TestFullFileIsAccepted(t *testing.T) {
 	c := load(t, `
 labelPrefix = "acme.example/"
 dryRun = false
@@ -149,9 +149,9 @@ value = "v"
 	}
 }
 
-// TestWhatNeedsARestart: the budget's keys and the rule sets are taken over while
+// TestKeysThatNeedARestart: the budget's keys and the rule sets are taken over while
 // the service runs, and nothing else is.
-func TestWhatNeedsARestart(t *testing.T) {
+func TestKeysThatNeedARestart(t *testing.T) {
 	before := load(t, "")
 	for text, want := range map[string][]string{
 		"": nil,

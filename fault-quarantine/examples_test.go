@@ -13,34 +13,34 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-quarantine/decision"
-	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
+	"github.com/nvidia/nvsentinel/fault-quarantine/rulematch"
 )
 
 // examples is where the rule sets of docs/reference/rule-sets.md are.
 const examples = "../examples/rule-sets"
 
-// judged is the verdict on one fault of a node with these labels, under the rule sets
+// verdictOf is the verdict on one fault of a node with these labels, under the rule sets
 // of a file, in one line.
-func judged(t *testing.T, file string, e record.Event, labels map[string]any) string {
+func verdictOf(t *testing.T, file string, e record.Event, labels map[string]any) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(examples, file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules, err := ruling.Compile(load(t, string(text)).rules())
+	rules, err := rulematch.Compile(load(t, string(text)).rules())
 	if err != nil {
 		t.Fatal(err)
 	}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	machine := record.NodeIdentity{UID: "u", ProviderID: "p", BootID: "b"}
 	e.NodeName, e.ProcessingStrategy = "n", record.Process
-	j := decision.Judge(
+	j := decision.Evaluate(
 		decision.View{
 			Name:    "n",
 			Node:    &decision.Node{Identity: machine, Created: now},
 			Pending: []record.Record{{ID: "r", CreatedAt: now, Append: 1, Node: machine, Event: e}},
 		},
-		decision.Policy{Retention: time.Hour, Match: func(e record.Event) ruling.Ruling {
+		decision.Policy{Retention: time.Hour, Match: func(e record.Event) rulematch.Ruling {
 			return rules.Decide(e, map[string]any{"metadata": map[string]any{"name": "n", "labels": labels}})
 		}}, now)
 	if len(j.Changed) != 1 {
@@ -66,7 +66,7 @@ func sentence(v *record.Verdict) string {
 	return strings.Join(parts, " ")
 }
 
-// TestTheExamplesOfRuleSets: what docs/reference/rule-sets.md says of each file holds.
+// TestTheExamplesOfRuleSets: what docs/reference/rule-sets.md describes of each file holds.
 func TestTheExamplesOfRuleSets(t *testing.T) {
 	xid := record.Event{Agent: "syslog-health-monitor", ComponentClass: "GPU", CheckName: "SysLogsXIDError", IsFatal: true, ErrorCode: []string{"79"}}
 	sxid := record.Event{Agent: "syslog-health-monitor", ComponentClass: "GPU", CheckName: "SysLogsSXIDError", IsFatal: true, ErrorCode: []string{"20034"}}
@@ -102,7 +102,7 @@ func TestTheExamplesOfRuleSets(t *testing.T) {
 		{"object-monitor-policy.toml", xid, nil, noRule},
 	} {
 		seen[tc.file] = true
-		if got := judged(t, tc.file, tc.event, tc.labels); got != tc.want {
+		if got := verdictOf(t, tc.file, tc.event, tc.labels); got != tc.want {
 			t.Errorf("%s, %s %v on a node with %v:\n %s\nwant\n %s", tc.file, tc.event.CheckName, tc.event.ErrorCode, tc.labels, got, tc.want)
 		}
 	}
@@ -113,13 +113,13 @@ func TestTheExamplesOfRuleSets(t *testing.T) {
 }
 
 // TestTheBuiltInRuleSetsAreWrittenOut: who begins with the example begins with what
-// was in force.
+// was active.
 func TestTheBuiltInRuleSetsAreWrittenOut(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(examples, "built-in.toml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(ruling.Default(), load(t, string(text)).rules()); diff != "" {
+	if diff := cmp.Diff(rulematch.Default(), load(t, string(text)).rules()); diff != "" {
 		t.Errorf("built-in (-code +example):\n%s", diff)
 	}
 }
@@ -129,13 +129,13 @@ func TestNoRuleSetsAreNotTheBuiltInOnes(t *testing.T) {
 	if sets := load(t, "ruleSets = []").rules(); len(sets) != 0 {
 		t.Errorf("%d rule sets in force", len(sets))
 	}
-	names := func(sets []ruling.Set) (out []string) {
+	names := func(sets []rulematch.Set) (out []string) {
 		for _, s := range sets {
 			out = append(out, s.Name)
 		}
 		return out
 	}
-	if got := names(load(t, "").rules()); !slices.Equal(got, names(ruling.Default())) {
+	if got := names(load(t, "").rules()); !slices.Equal(got, names(rulematch.Default())) {
 		t.Errorf("without the key: %q", got)
 	}
 }

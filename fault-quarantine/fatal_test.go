@@ -13,11 +13,11 @@ import (
 )
 
 // TestARecordThatKillsTheService has the process die, as of a memory that does not
-// suffice, whenever it judges one record of one node. The other nodes' faults are
+// suffice, whenever it evaluates one record of one node. The other nodes' faults are
 // served from the fourth life on, that node's other faults once the record is
 // found; it is a dead letter then that names it, and nobody has touched it.
 func TestARecordThatKillsTheService(t *testing.T) {
-	testkit.Long(t, "internal/consume TestARecordThatKillsIsSetAside lives the same lives, store-client/consumer keeps the register")
+	testkit.Long(t, "internal/consume TestPoisonRecordIsDeadLettered lives the same lives, store-client/consumer keeps the register")
 	s := here(t)
 	s.configure("[circuitBreaker]\npercentage = 100\n" + tainting)
 	names := s.nodes("fatal", 3, nil)
@@ -43,7 +43,7 @@ func TestARecordThatKillsTheService(t *testing.T) {
 		p := s.start(fatal)
 		p.awaitMetric("nvsentinel_fault_quarantine_dead_lettered_records 1")
 		if life == 0 {
-			s.told(names[0], corev1.EventTypeWarning, "RecordDeadLettered", bad.ID)
+			s.waitForEvent(names[0], corev1.EventTypeWarning, "RecordDeadLettered", bad.ID)
 		}
 		for _, r := range append(others, first) {
 			s.await(r.ID, record.Matched, record.Quarantined)
@@ -51,24 +51,24 @@ func TestARecordThatKillsTheService(t *testing.T) {
 		}
 		p.stop()
 	}
-	letters, err := s.store.DeadLetters(t.Context(), consumer.AsideSource("fault-quarantine"))
+	letters, err := s.store.DeadLetters(t.Context(), consumer.PoisonRecordSource("fault-quarantine"))
 	if err != nil || len(letters) != 1 || letters[0].ID != bad.ID {
 		t.Errorf("dead letters %+v, %v; want one of %s", letters, err, bad.ID)
 	}
-	if r := s.get(bad.ID); r.Judged() || r.Revision > 10 {
+	if r := s.get(bad.ID); r.Evaluated() || r.Revision > 10 {
 		t.Errorf("the record that was set aside: %+v", r.Status)
 	}
-	// Somebody mended the program, and takes the letter away.
+	// Somebody fixed the program, and takes the letter away.
 	db, err := sql.Open("sqlite", strings.TrimPrefix(s.dsn, "sqlite://"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if _, err := db.ExecContext(t.Context(), "DELETE FROM dead_letters WHERE source = $1", consumer.AsideSource("fault-quarantine")); err != nil {
+	if _, err := db.ExecContext(t.Context(), "DELETE FROM dead_letters WHERE source = $1", consumer.PoisonRecordSource("fault-quarantine")); err != nil {
 		t.Fatal(err)
 	}
 	p := s.start()
 	s.await(bad.ID, record.Matched, record.AlreadyQuarantined)
 	p.stop()
-	testkit.Until(t, patience, func() bool { return len(s.inQuarantine(names)) == len(names) })
+	testkit.Until(t, waitTimeout, func() bool { return len(s.inQuarantine(names)) == len(names) })
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/nvidia/nvsentinel/fault-quarantine/internal/quota"
 	"github.com/nvidia/nvsentinel/fault-quarantine/internal/reconciler"
 	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
-	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
-	"github.com/nvidia/nvsentinel/internal/brake"
+	"github.com/nvidia/nvsentinel/fault-quarantine/rulematch"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/pause"
 	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
@@ -29,7 +29,7 @@ func Controller() daemon.Controller {
 }
 
 func build(ctx context.Context, d *daemon.Daemon, cfg Config) error {
-	rules, err := ruling.Compile(cfg.rules())
+	rules, err := rulematch.Compile(cfg.rules())
 	if err != nil {
 		return err
 	}
@@ -44,20 +44,20 @@ func build(ctx context.Context, d *daemon.Daemon, cfg Config) error {
 	d.OnStop("store", func(context.Context) error { return opened.Close() })
 	records := store.Acting(opened)
 	now := cluster.Clock(d.Clock)
-	fatal := consumer.OpenAside(records, name, d.Clock)
+	fatal := consumer.OpenCrashMemory(records, name, d.Clock)
 	nodes := kube.WatchNodes(cluster.Clientset, kube.Strip)
 	queue := quota.New(nodes.Lister, nodes.Synced, now, cfg.quota())
 	metrics := reconciler.NewMetrics(d.Registry)
-	stop := brake.Start(d, cluster.Clientset, cfg.Lease.Namespace)
+	stop := pause.Start(d, cluster.Clientset, cfg.Lease.Namespace)
 	handler := &reconciler.Reconciler{
-		Brake: stop,
-		Store: fatal.Rest(), Said: opened, Nodes: reconciler.Cluster{Client: cluster.Clientset, Events: eventrecorder.Start(d, cluster)}, Rules: rules,
+		Pause: stop,
+		Store: fatal.WithoutDeadLetters(), Reported: opened, Nodes: reconciler.Cluster{Client: cluster.Clientset, Events: eventrecorder.Start(d, cluster)}, Rules: rules,
 		Mutator: marks.Mutator{LabelPrefix: cfg.LabelPrefix, AnyoneReleases: cfg.AnyoneReleases}, DryRun: cfg.DryRun, Retention: cfg.Retention,
 		Clock: now, Log: d.Log, Metrics: metrics, Marked: reconciler.MarkedIn(nodes), Cached: nodes.Cached, Quota: queue,
 	}
 	d.Registry.MustRegister(queue, handler)
 	daemon.Reload(d, cfg, defaultConfig, func(c Config) error {
-		rules, err := ruling.Compile(c.rules())
+		rules, err := rulematch.Compile(c.rules())
 		if err != nil {
 			return err
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/pgtest"
 )
 
-// patience bounds the waits for a condition, on machines of any speed.
-const patience = 2 * time.Minute
+// waitTimeout bounds the waits for a condition, on machines of any speed.
+const waitTimeout = 2 * time.Minute
 
 func TestMain(m *testing.M) { os.Exit(localcluster.Main(both{m})) }
 
@@ -94,7 +94,7 @@ func (p *process) end() {
 	p.t.Helper()
 	select {
 	case <-p.over:
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		p.t.Fatal("the process does not end")
 	}
 }
@@ -123,14 +123,14 @@ func (p *process) get(path string) (int, string) {
 func (p *process) awaitMetric(line string) {
 	p.t.Helper()
 	p.t.Logf("waiting for %s", line)
-	testkit.Until(p.t, patience, func() bool {
+	testkit.Until(p.t, waitTimeout, func() bool {
 		_, text := p.get("/metrics")
 		return strings.Contains(text, line+"\n")
 	})
 }
 
-// said is the process's log.
-func (p *process) said() string {
+// output is the process's log.
+func (p *process) output() string {
 	p.t.Helper()
 	text, err := os.ReadFile(p.log)
 	if err != nil {

@@ -27,8 +27,8 @@ shouldCordon = true
 }
 
 // TestRuleSetsChangeWhileItRuns: the file is a ConfigMap that is exchanged. Other
-// rule sets judge from then on; a bad file changes nothing, and log, metric and
-// readiness say so; what needs a restart is named.
+// rule sets evaluate from then on; a bad file changes nothing, and log, metric and
+// readiness report it; what needs a restart is named.
 func TestRuleSetsChangeWhileItRuns(t *testing.T) {
 	s := here(t)
 	mount := testkit.NewMount(t, t.TempDir(), "fault-quarantine.toml", about("79", ""))
@@ -51,10 +51,10 @@ func TestRuleSetsChangeWhileItRuns(t *testing.T) {
 	p.awaitMetric("nvsentinel_config_reload_failed 0")
 	s.await(s.fault(names[1], code("48")).ID, record.Matched, record.Quarantined)
 	s.await(s.fault(names[3], code("79")).ID, record.NoRuleMatched, "")
-	s.awaitNode(names[0], quarantined) // what was judged before stands
+	s.awaitNode(names[0], quarantined) // what was evaluated before stands
 	p.stop()
 	for _, want := range []string{"changed configuration rejected, previous configuration", `"keys":["retention"]`} {
-		if !strings.Contains(p.said(), want) {
+		if !strings.Contains(p.output(), want) {
 			t.Errorf("the log does not say %q", want)
 		}
 	}

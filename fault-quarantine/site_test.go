@@ -64,15 +64,15 @@ func newSite(t *testing.T, cluster *localcluster.Cluster, dsn string) *site {
 	return s
 }
 
-// awaitPolicies waits until the API server notes who uncordons a node: a new policy is in
-// force a little later.
+// awaitPolicies waits until the API server notes who uncordons a node: a new policy is
+// active a little later.
 func (s *site) awaitPolicies() {
 	s.t.Helper()
 	const probe = "policy-probe"
 	if _, err := s.cluster.AddNode(s.t.Context(), localcluster.NodeSpec{Name: probe}); err != nil {
 		s.t.Fatal(err)
 	}
-	testkit.Until(s.t, patience, func() bool {
+	testkit.Until(s.t, waitTimeout, func() bool {
 		s.edit(probe, func(n *corev1.Node) {
 			n.Spec.Unschedulable = true
 			nodemark.Annotate(n, nodemark.QuarantineHealthEventIsCordoned, nodemark.True)
@@ -180,7 +180,7 @@ func (s *site) await(id string, reason record.Reason, quarantine record.Quaranti
 			s.t.Logf("record %s is %s %s", id, r.Reason(), r.Status.NodeQuarantined)
 		}
 	}()
-	testkit.Until(s.t, patience, func() bool {
+	testkit.Until(s.t, waitTimeout, func() bool {
 		r = s.get(id)
 		return r.Reason() == reason && r.Status.NodeQuarantined == quarantine
 	})
@@ -205,15 +205,15 @@ func (s *site) awaitNode(name string, wanted func(*corev1.Node) bool) *corev1.No
 			s.t.Logf("node %s: %+v %v", name, node.Spec, node.Annotations)
 		}
 	}()
-	testkit.Until(s.t, patience, func() bool { node = s.node(name); return wanted(node) })
+	testkit.Until(s.t, waitTimeout, func() bool { node = s.node(name); return wanted(node) })
 	return node
 }
 
-// quarantined says whether a Node is cordoned in a session.
+// quarantined reports whether a Node is cordoned in a session.
 func quarantined(n *corev1.Node) bool { return n.Spec.Unschedulable && nodemark.Session(n) != "" }
 
-// clean says whether nothing of ours is left on a Node.
-func clean(n *corev1.Node) bool { return !n.Spec.Unschedulable && !nodemark.Bears(n) }
+// clean reports whether nothing of the project is left on a Node.
+func clean(n *corev1.Node) bool { return !n.Spec.Unschedulable && !nodemark.HasMarks(n) }
 
 // inQuarantine are the names of the nodes that are.
 func (s *site) inQuarantine(names []string) []string {
@@ -249,7 +249,7 @@ func (s *site) reasons() map[record.Reason]int {
 // edit changes a Node as a person does, whatever else happens to it.
 func (s *site) edit(name string, change func(*corev1.Node)) {
 	s.t.Helper()
-	testkit.Until(s.t, patience, func() bool {
+	testkit.Until(s.t, waitTimeout, func() bool {
 		node := s.node(name)
 		_, err := kube.PatchNode(s.t.Context(), s.cluster.Client(), node, change)
 		return err == nil
@@ -267,10 +267,10 @@ func (s *site) uncordon(name string) {
 	}
 }
 
-// told waits for an Event about a Node.
-func (s *site) told(node, kind, reason, part string) {
+// waitForEvent waits for an Event about a Node.
+func (s *site) waitForEvent(node, kind, reason, part string) {
 	s.t.Helper()
-	testkit.Until(s.t, patience, func() bool {
+	testkit.Until(s.t, waitTimeout, func() bool {
 		list, err := s.cluster.Client().CoreV1().Events("default").List(s.t.Context(), metav1.ListOptions{
 			FieldSelector: "involvedObject.kind=Node,involvedObject.name=" + node + ",reason=" + reason,
 		})

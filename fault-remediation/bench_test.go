@@ -21,11 +21,11 @@ import (
 )
 
 // BenchmarkRepairAfterDrain measures, one fault after the other, the time from
-// the drainer's stamp (made when the last pod is gone) to the maintenance object that
+// the drainer's status update (made when the last pod is gone) to the maintenance object that
 // a watch sees, by the whole service on a real API server; and, on the same
-// store and API server before it, the physical floor: the stamp, its
-// notification, and a creation by hand. It reports the p50 and p99 of both in
-// milliseconds, and how many times the floor's p50 the service's is.
+// store and API server before it, the physical baseline: the status update, its
+// notification, and a manual creation. It reports the p50 and p99 of both in
+// milliseconds, and how many times the baseline's p50 the service's is.
 func BenchmarkRepairAfterDrain(b *testing.B) {
 	b.Run("sqlite", func(b *testing.B) {
 		repairAfterDrain(b, func() string { return "sqlite://" + filepath.Join(b.TempDir(), "records.db") })
@@ -49,7 +49,7 @@ func repairAfterDrain(b *testing.B, newStore func() string) {
 	floorStore, serviceStore := newStore(), newStore()
 	var floor, service []time.Duration
 	x.open(floorStore)
-	stop := x.byHand()
+	stop := x.baseline()
 	for range max(b.N, 20) {
 		floor = append(floor, x.once())
 	}
@@ -76,9 +76,9 @@ func quantile(samples []time.Duration, percent int) time.Duration {
 // drainBench is an API server, a store and a watch of maintenance objects.
 type drainBench struct {
 	*world
-	b     *testing.B
-	round int
-	seen  watch.Interface
+	b       *testing.B
+	round   int
+	watcher watch.Interface
 }
 
 func newBench(b *testing.B) *drainBench {
@@ -87,10 +87,10 @@ func newBench(b *testing.B) *drainBench {
 	applyCRD(b, cluster)
 	x := &drainBench{world: &world{t: b, cluster: cluster}, b: b}
 	var err error
-	if x.seen, err = cluster.Dynamic().Resource(rebootNodes).Watch(b.Context(), metav1.ListOptions{}); err != nil {
+	if x.watcher, err = cluster.Dynamic().Resource(rebootNodes).Watch(b.Context(), metav1.ListOptions{}); err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(x.seen.Stop)
+	b.Cleanup(x.watcher.Stop)
 	return x
 }
 
@@ -105,7 +105,7 @@ func (x *drainBench) open(dsn string) {
 	x.b.Cleanup(func() { _ = records.Close() })
 }
 
-// once makes a fault on a new node and measures from the drainer's stamp to the
+// once makes a fault on a new node and measures from the drainer's status update to the
 // object.
 func (x *drainBench) once() time.Duration {
 	x.round++
@@ -113,11 +113,11 @@ func (x *drainBench) once() time.Duration {
 	x.addNode(node)
 	x.quarantinedFault("r-"+node, node)
 	began := time.Now()
-	x.stamp(record.NodeDrainer, "r-"+node, drained)
+	x.updateStatus(record.NodeDrainer, "r-"+node, drained)
 	timeout := time.After(time.Minute)
 	for {
 		select {
-		case e := <-x.seen.ResultChan():
+		case e := <-x.watcher.ResultChan():
 			o, ok := e.Object.(*unstructured.Unstructured)
 			if name, _, _ := unstructured.NestedString(o.Object, "spec", "nodeName"); ok && e.Type == watch.Added && name == node {
 				return time.Since(began)
@@ -128,9 +128,9 @@ func (x *drainBench) once() time.Duration {
 	}
 }
 
-// byHand is the floor: whatever is drained gets an object at once, and nothing
+// baseline is the baseline: whatever is drained gets an object at once, and nothing
 // else is done.
-func (x *drainBench) byHand() (stop func()) {
+func (x *drainBench) baseline() (stop func()) {
 	ctx, cancel := context.WithCancel(x.b.Context())
 	feed, err := x.records.Feed(ctx, "by-hand", record.QuarantinedAndDrainedNodes())
 	if err != nil {

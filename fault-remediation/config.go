@@ -39,10 +39,10 @@ type Config struct {
 	// none.
 	LeaseNamespace string `toml:"leaseNamespace" flag:"lease-namespace" usage:"Namespace of the leases that prevent concurrent remediation of a node by different remediators, including NodeHealthCheck. Empty uses no leases."`
 
-	// Lemon says which machines are lemons.
-	Lemon Lemon `toml:"repeatOffender"`
+	// RepeatOffender reports which machines are repeat offenders.
+	RepeatOffender RepeatOffender `toml:"repeatOffender"`
 
-	// Template says where template files are read from.
+	// Template reports where template files are read from.
 	Template action.Templates `toml:"template"`
 	// RemediationActions are the repairs; without any the defaults hold.
 	RemediationActions action.Configs `toml:"remediationActions"`
@@ -51,8 +51,8 @@ type Config struct {
 	Eviction eviction.Config `toml:"eviction"`
 }
 
-// Lemon is how many repairs make a lemon of a machine, and what becomes of it.
-type Lemon struct {
+// RepeatOffender is how many repairs make a machine a repeat offender, and what becomes of it.
+type RepeatOffender struct {
 	// Repairs is the number of remediations within Window, the next one included, that
 	// make a machine a repeat offender. 0 disables the mark.
 	Repairs int           `toml:"threshold" bounds:"0 or 2 to 10" enforced:"Lemon.validate"`
@@ -64,12 +64,12 @@ type Lemon struct {
 // defaultConfig is the configuration without a file.
 func defaultConfig() Config {
 	return Config{Cluster: lease.DefaultCluster(), Workers: 64, RecoveryWithin: decision.DefaultRecoveryWithin, UnrepairedAfter: decision.DefaultUnrepairedAfter, OrphanedAfter: decision.DefaultOrphanedAfter, Eviction: eviction.Default(),
-		Lemon: Lemon{Repairs: decision.DefaultLemonRepairs, Window: decision.DefaultLemonWindow}}
+		RepeatOffender: RepeatOffender{Repairs: decision.DefaultRepeatOffenderRepairs, Window: decision.DefaultRepeatOffenderWindow}}
 }
 
 // policy is what the decision needs besides the actions.
 func (c Config) policy() decision.Policy {
-	return decision.Policy{RecoveryWithin: c.RecoveryWithin, UnrepairedAfter: c.UnrepairedAfter, Lemon: decision.LemonPolicy(c.Lemon)}
+	return decision.Policy{RecoveryWithin: c.RecoveryWithin, UnrepairedAfter: c.UnrepairedAfter, RepeatOffender: decision.RepeatOffenderPolicy(c.RepeatOffender)}
 }
 
 // Validate joins everything that is wrong, each with its key.
@@ -87,7 +87,7 @@ func (c Config) Validate() error {
 	if c.OrphanedAfter <= 0 {
 		problems = append(problems, fmt.Errorf("orphanedClaimTimeout (--orphaned-claim-timeout) is %s: must be above 0", c.OrphanedAfter))
 	}
-	problems = append(problems, c.Lemon.validate())
+	problems = append(problems, c.RepeatOffender.validate())
 	if err := c.Eviction.Validate(); err != nil {
 		problems = append(problems, fmt.Errorf("eviction: %w", err))
 	}
@@ -97,16 +97,16 @@ func (c Config) Validate() error {
 
 // validate refuses a window from which records may be missing: they are kept for
 // record.Retention after they are finished.
-func (l Lemon) validate() error {
+func (r RepeatOffender) validate() error {
 	switch {
-	case l.Repairs == 0 && l.Keep:
+	case r.Repairs == 0 && r.Keep:
 		return errors.New("repeatOffender.requireManualIntervention is true and repeatOffender.threshold is 0: set repeatOffender.threshold to 2 or more, or remove repeatOffender.requireManualIntervention")
-	case l.Repairs == 0:
+	case r.Repairs == 0:
 		return nil
-	case l.Repairs < 2 || l.Repairs > nodemark.MaxLemonRepairs:
-		return fmt.Errorf("repeatOffender.threshold is %d: must be 0 (disabled) or 2 to %d", l.Repairs, nodemark.MaxLemonRepairs)
-	case l.Window <= 0 || l.Window > record.Retention:
-		return fmt.Errorf("repeatOffender.window is %s: must be above 0 and at most %s, the retention of remediation records", l.Window, record.Retention)
+	case r.Repairs < 2 || r.Repairs > nodemark.MaxCountedRepairs:
+		return fmt.Errorf("repeatOffender.threshold is %d: must be 0 (disabled) or 2 to %d", r.Repairs, nodemark.MaxCountedRepairs)
+	case r.Window <= 0 || r.Window > record.Retention:
+		return fmt.Errorf("repeatOffender.window is %s: must be above 0 and at most %s, the retention of remediation records", r.Window, record.Retention)
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/config"
 )
 
-const whole = `
+const completeConfig = `
 store = "sqlite:///records.db"
 singleHost = true
 recoveryTimeout = "45m"
@@ -64,8 +64,8 @@ func load(t *testing.T, text string, args ...string) (Config, error) {
 	return cfg, bound.Load(file, func(string) (string, bool) { return "", false })
 }
 
-func TestWhole(t *testing.T) {
-	cfg, err := load(t, whole, "--dry-run")
+func TestCompleteConfig(t *testing.T) {
+	cfg, err := load(t, completeConfig, "--dry-run")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,26 +98,26 @@ func TestDefaultsNeedOnlyAStore(t *testing.T) {
 	if p.NeedsHuman(record.ActionReplaceVM) || cfg.RecoveryWithin != 30*time.Minute {
 		t.Errorf("defaults: %+v", cfg)
 	}
-	if want := (decision.LemonPolicy{Repairs: 3, Window: 30 * 24 * time.Hour}); cfg.policy().Lemon != want {
-		t.Errorf("lemons %+v, want %+v", cfg.policy().Lemon, want)
+	if want := (decision.RepeatOffenderPolicy{Repairs: 3, Window: 30 * 24 * time.Hour}); cfg.policy().RepeatOffender != want {
+		t.Errorf("lemons %+v, want %+v", cfg.policy().RepeatOffender, want)
 	}
 }
 
 func TestMistakesAreStartUpErrors(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
 		"no store":                     {"", "store (--store) is empty"},
-		"unknown key":                  {whole + "\n[remediationActions.NONSENSE]\ncolour = 1\n", "colour"},
-		"workers":                      {"workers = 0\n" + whole, "workers (--workers) is 0"},
-		"recovery":                     {strings.Replace(whole, "45m", "0s", 1), "recoveryTimeout"},
-		"eviction mode":                {strings.Replace(whole, "Immediate", "Sometimes", 1), "eviction: "},
-		"lemon of one":                 {whole + "\n[repeatOffender]\nthreshold = 1\n", "repeatOffender.threshold is 1: must be 0 (disabled) or 2 to 10"},
-		"too many":                     {whole + "\n[repeatOffender]\nthreshold = 11\n", "repeatOffender.threshold is 11"},
-		"longer than a record is kept": {whole + "\n[repeatOffender]\nwindow = \"721h\"\n", "repeatOffender.window is 721h0m0s: must be above 0 and at most 720h0m0s"},
-		"no window":                    {whole + "\n[repeatOffender]\nwindow = \"0s\"\n", "repeatOffender.window is 0s"},
-		"kept without":                 {whole + "\n[repeatOffender]\nthreshold = 0\nrequireManualIntervention = true\n", "repeatOffender.requireManualIntervention is true and repeatOffender.threshold is"},
-		"file is missing":              {strings.Replace(whole, "reboot.yaml", "other.yaml", 1), "reading other.yaml"},
-		"no mount path":                {strings.Replace(whole, `mountPath = "MOUNT"`, "", 1), "template.mountPath is empty"},
-		"leaves no mount":              {strings.Replace(whole, "reboot.yaml", "../../secret.yaml", 1), "reading ../../secret.yaml"},
+		"unknown key":                  {completeConfig + "\n[remediationActions.NONSENSE]\ncolour = 1\n", "colour"},
+		"workers":                      {"workers = 0\n" + completeConfig, "workers (--workers) is 0"},
+		"recovery":                     {strings.Replace(completeConfig, "45m", "0s", 1), "recoveryTimeout"},
+		"eviction mode":                {strings.Replace(completeConfig, "Immediate", "Sometimes", 1), "eviction: "},
+		"lemon of one":                 {completeConfig + "\n[repeatOffender]\nthreshold = 1\n", "repeatOffender.threshold is 1: must be 0 (disabled) or 2 to 10"},
+		"too many":                     {completeConfig + "\n[repeatOffender]\nthreshold = 11\n", "repeatOffender.threshold is 11"},
+		"longer than a record is kept": {completeConfig + "\n[repeatOffender]\nwindow = \"721h\"\n", "repeatOffender.window is 721h0m0s: must be above 0 and at most 720h0m0s"},
+		"no window":                    {completeConfig + "\n[repeatOffender]\nwindow = \"0s\"\n", "repeatOffender.window is 0s"},
+		"kept without":                 {completeConfig + "\n[repeatOffender]\nthreshold = 0\nrequireManualIntervention = true\n", "repeatOffender.requireManualIntervention is true and repeatOffender.threshold is"},
+		"file is missing":              {strings.Replace(completeConfig, "reboot.yaml", "other.yaml", 1), "reading other.yaml"},
+		"no mount path":                {strings.Replace(completeConfig, `mountPath = "MOUNT"`, "", 1), "template.mountPath is empty"},
+		"leaves no mount":              {strings.Replace(completeConfig, "reboot.yaml", "../../secret.yaml", 1), "reading ../../secret.yaml"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestMistakesAreStartUpErrors(t *testing.T) {
 // resetBy is a configuration with partialDrainEnabled in which this object
 // carries out COMPONENT_RESET.
 func resetBy(group, kind, equivalence string) string {
-	return strings.Replace(whole, "[eviction]", `[remediationActions."COMPONENT_RESET"]
+	return strings.Replace(completeConfig, "[eviction]", `[remediationActions."COMPONENT_RESET"]
 apiGroup = "`+group+`"
 version = "v1"
 kind = "`+kind+`"
@@ -152,7 +152,7 @@ func TestAPartialDrainNeedsARepairOfTheGPUAlone(t *testing.T) {
 		"resets the GPU":                 {resetBy("example.com", "GPUReset", "reset"), ""},
 		"the janitor resets the GPU":     {resetBy(janitor, "GPUReset", "reset"), ""},
 		"whole drains":                   {strings.Replace(resetBy(janitor, "RebootNode", "reset"), "partialDrainEnabled = true", "", 1), ""},
-		"no reset is configured":         {whole + "partialDrainEnabled = true\n", ""},
+		"no reset is configured":         {completeConfig + "partialDrainEnabled = true\n", ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -219,7 +219,7 @@ func TestTheExampleResetsTheGPUsOfAFault(t *testing.T) {
 
 func TestAnEntityScopeIsOfAResetOnly(t *testing.T) {
 	for want, text := range map[string]string{
-		"RESTART_VM acts on the complete machine": strings.Replace(whole, `equivalenceGroup = "restart"`, `equivalenceGroup = "restart"
+		"RESTART_VM acts on the complete machine": strings.Replace(completeConfig, `equivalenceGroup = "restart"`, `equivalenceGroup = "restart"
 impactedEntityScope = "GPU_UUID"`, 1),
 		`"PCI" is not GPU_UUID`: strings.Replace(resetBy("example.com", "GPUReset", "reset"), `equivalenceGroup = "reset"`, `equivalenceGroup = "reset"
 impactedEntityScope = "PCI"`, 1),

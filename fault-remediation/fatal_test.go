@@ -18,7 +18,7 @@ import (
 // TestARecordThatKillsTheService: the process dies whenever it looks at the records
 // of one node. The other one is repaired, one thing at a time.
 func TestARecordThatKillsTheService(t *testing.T) {
-	testkit.Long(t, "internal/consume TestARecordThatKillsIsSetAside, TestNobodyIsBlamedForOtherDeaths live the same lives")
+	testkit.Long(t, "internal/consume TestPoisonRecordIsDeadLettered, TestOtherCrashesAreNotAttributed live the same lives")
 	binary, err := testkit.Controller(t.TempDir(), "fault-remediation")
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func TestARecordThatKillsTheService(t *testing.T) {
 	w.addNode("fatal-b")
 	w.drainedFault("r2", "fatal-b")
 	var process *exec.Cmd
-	deaths := testkit.Lives(t, 5, func() <-chan struct{} {
+	deaths := testkit.RunUntilDone(t, 5, func() <-chan struct{} {
 		process = exec.CommandContext(t.Context(), binary, "--store="+dsn, "--single-host", "--kubeconfig="+cluster.AdminKubeconfig(),
 			"--metrics-address=off", "--log-format=text")
 		process.Env, process.Stderr = append(os.Environ(), "NVSENTINEL_FATAL_TEXT=fatal to fault-remediation"), t.Output()

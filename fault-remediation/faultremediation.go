@@ -7,12 +7,12 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-remediation/internal/reconciler"
-	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodelease"
+	"github.com/nvidia/nvsentinel/internal/pause"
 	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
@@ -52,14 +52,14 @@ func build(ctx context.Context, d *daemon.Daemon, cfg Config) error {
 	records := store.Acting(opened)
 	handler := &reconciler.Reconciler{
 		Records: &consumer.Records{Store: records, Writer: record.FaultRemediation}, Cluster: cluster, Repairs: repairs, Policy: cfg.policy(),
-		Brake: brake.Start(d, cluster.Clientset, cfg.Lease.Namespace), Events: eventrecorder.Start(d, cluster), Eviction: pods, DryRun: cfg.DryRun, Clock: cluster.Clock(d.Clock), Log: d.Log, Metrics: reconciler.NewMetrics(d.Registry),
+		Pause: pause.Start(d, cluster.Clientset, cfg.Lease.Namespace), Events: eventrecorder.Start(d, cluster), Eviction: pods, DryRun: cfg.DryRun, Clock: cluster.Clock(d.Clock), Log: d.Log, Metrics: reconciler.NewMetrics(d.Registry),
 	}
 	if cfg.LeaseNamespace != "" {
 		handler.Leases = &nodelease.Claims{Client: cluster.Clientset, Namespace: cfg.LeaseNamespace, Clock: handler.Clock}
 	}
 	nodes := kube.WatchNodes(cluster.Clientset, kube.StripToMarks)
 	handler.Cached = nodes.Cached
-	reconciler.RegisterLemons(d.Registry, nodes.Lister, nodes.Synced)
+	reconciler.RegisterRepeatOffenders(d.Registry, nodes.Lister, nodes.Synced)
 	claims, err := reconciler.NewClaims(handler, nodes.Lister, cfg.OrphanedAfter)
 	if err != nil {
 		return err

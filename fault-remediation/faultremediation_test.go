@@ -130,11 +130,11 @@ func (w *world) node(name string) *corev1.Node {
 	return n
 }
 
-// drainedFault stores a fault and stamps it as the services before this one do.
+// drainedFault stores a fault and updates its status as the services before this one do.
 func (w *world) drainedFault(id, node string) {
 	w.t.Helper()
 	w.quarantinedFault(id, node)
-	w.stamp(record.NodeDrainer, id, drained)
+	w.updateStatus(record.NodeDrainer, id, drained)
 }
 
 func drained(s *record.Status) { s.UserPodsEvictionStatus.Status = record.EvictionSucceeded }
@@ -150,14 +150,14 @@ func (w *world) quarantinedFault(id, node string) {
 	if _, err := w.records.Append(w.t.Context(), []record.Record{r}); err != nil {
 		w.t.Fatal(err)
 	}
-	w.stamp(record.FaultQuarantine, id, func(s *record.Status) {
+	w.updateStatus(record.FaultQuarantine, id, func(s *record.Status) {
 		s.NodeQuarantined, s.Session = record.Quarantined, "session-"+node
 		s.QuarantineVerdict = &record.Verdict{Reason: record.Matched, NodeBootID: "boot-1", At: now}
 		s.Faults = []record.Fault{{Key: id}}
 	})
 }
 
-func (w *world) stamp(writer record.Writer, id string, change func(*record.Status)) {
+func (w *world) updateStatus(writer record.Writer, id string, change func(*record.Status)) {
 	w.t.Helper()
 	r, err := w.records.Get(w.t.Context(), id)
 	if err != nil {
@@ -252,20 +252,20 @@ func TestConfigMistake(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var said strings.Builder
-	service := daemon.RunForTest(tee{t, &said}, name, defaultConfig(), build, "--config="+file)
+	var output strings.Builder
+	service := daemon.RunForTest(tee{t, &output}, name, defaultConfig(), build, "--config="+file)
 	if code := service.Wait(); code != 2 {
 		t.Errorf("exit code %d, want 2", code)
 	}
-	if !strings.Contains(said.String(), `remediationActions."RESTART_VM"`) || !strings.Contains(said.String(), "equivalenceGroup: is required") {
-		t.Errorf("said %q, want the action and its missing keys", said.String())
+	if !strings.Contains(output.String(), `remediationActions."RESTART_VM"`) || !strings.Contains(output.String(), "equivalenceGroup: is required") {
+		t.Errorf("said %q, want the action and its missing keys", output.String())
 	}
 }
 
-// tee keeps what a service says.
+// tee keeps what a service reports.
 type tee struct {
 	*testing.T
-	said *strings.Builder
+	output *strings.Builder
 }
 
-func (t tee) Output() io.Writer { return io.MultiWriter(t.T.Output(), t.said) }
+func (t tee) Output() io.Writer { return io.MultiWriter(t.T.Output(), t.output) }

@@ -15,7 +15,7 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
-// TestAPIServerOutage: the API server is killed before the drain's stamp, and
+// TestAPIServerOutage: the API server is killed before the drain's status update, and
 // comes back after the service has failed against it; then it is killed again
 // while the object is under way. One object, and its outcome is recorded.
 func TestAPIServerOutage(t *testing.T) {
@@ -34,7 +34,7 @@ func TestAPIServerOutage(t *testing.T) {
 	w.waitReady(service.Address)
 
 	cluster.StopAPIServer()
-	w.stamp(record.NodeDrainer, "r1", drained)
+	w.updateStatus(record.NodeDrainer, "r1", drained)
 	w.waitMetric(service.Address, `nvsentinel_fault_remediation_keys_handled_total{outcome="error"}`)
 	if err := cluster.StartAPIServer(t.Context()); err != nil {
 		t.Fatal(err)

@@ -42,13 +42,13 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !g.fleet.after {
-		g.fleet.hold()
+		g.fleet.blockRequest()
 		g.forward.ServeHTTP(w, r)
 		return
 	}
 	answer := httptest.NewRecorder()
 	g.forward.ServeHTTP(answer, r)
-	g.fleet.hold()
+	g.fleet.blockRequest()
 	maps.Copy(w.Header(), answer.Header())
 	w.WriteHeader(answer.Code)
 	_, _ = w.Write(answer.Body.Bytes())
@@ -58,7 +58,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // when they end, and the request of theirs that is held once.
 type fleet struct {
 	*world
-	// at is the request that is held; after says when: before the API server
+	// at is the request that is held; after reports when: before the API server
 	// gets it, or when it has answered.
 	at    func(*http.Request) bool
 	after bool
@@ -66,23 +66,23 @@ type fleet struct {
 	hit, release chan struct{}
 	exits        [2]chan struct{}
 
-	mu        sync.Mutex
-	processes [2]*os.Process
-	held      int // the replica whose request was held; -1 before
+	mu             sync.Mutex
+	processes      [2]*os.Process
+	blockedReplica int // the replica whose request was held; -1 before
 }
 
-// take says whether a request is the one to hold.
+// take reports whether a request is the one to hold.
 func (f *fleet) take(replica int, r *http.Request) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.held >= 0 || !f.at(r) {
+	if f.blockedReplica >= 0 || !f.at(r) {
 		return false
 	}
-	f.held = replica
+	f.blockedReplica = replica
 	return true
 }
 
-func (f *fleet) hold() {
+func (f *fleet) blockRequest() {
 	close(f.hit)
 	<-f.release
 }
@@ -93,7 +93,7 @@ func (f *fleet) signal(s syscall.Signal) {
 	f.t.Helper()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := f.processes[f.held].Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := f.processes[f.blockedReplica].Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		f.t.Fatalf("sending %s: %v", s, err)
 	}
 }
@@ -201,7 +201,7 @@ func TestLeaderFrozenOrKilled(t *testing.T) {
 				t.Fatal(err)
 			}
 			f := &fleet{
-				world: &world{t: t, cluster: cluster}, at: tt.at, after: tt.after, held: -1,
+				world: &world{t: t, cluster: cluster}, at: tt.at, after: tt.after, blockedReplica: -1,
 				hit: make(chan struct{}), release: make(chan struct{}),
 			}
 			f.takeOver(t, dsn, name, tt.signal)
@@ -232,7 +232,7 @@ func (f *fleet) takeOver(t *testing.T, dsn, node string, signal syscall.Signal) 
 	if signal == syscall.SIGSTOP {
 		f.signal(syscall.SIGCONT)
 	}
-	await(t, "the end of the leader that was", f.exits[f.held])
+	await(t, "the end of the leader that was", f.exits[f.blockedReplica])
 	f.reboot(f.waitForObject(node))
 	f.waitForRecord("r-"+node, "the reboot is recorded", func(s record.Status) bool { return record.Remediated(s) == "true" })
 	f.onlyOne(node)

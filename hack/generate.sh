@@ -32,4 +32,4 @@ NVSENTINEL_WRITE_PAGES=1 go test -count=1 -run '^(TestDefaultsForNulls|TestReadm
 go test -count=1 -run '^TestDrawingIsCurrent$' ./data-models/record -args -rewrite
 NVSENTINEL_WRITE_PAGES=1 go test -count=1 -run '^TestReasonsPage$' ./tests/reasons
 NVSENTINEL_WRITE_PAGES=1 go test -count=1 -run '^TestNames$' ./tests/names
-NVSENTINEL_WRITE_PAGES=1 go test -count=1 -run '^TestSummaryForLanguageModels$' ./tests/house
+NVSENTINEL_WRITE_PAGES=1 go test -count=1 -run '^TestSummaryForLanguageModels$' ./tests/repository

@@ -30,10 +30,10 @@ type Config struct {
 	// TokenPath is a projected service-account token; the connector takes events
 	// about other nodes only with one.
 	TokenPath string `toml:"platformConnectorTokenPath" flag:"socket-token-path" usage:"File with the bearer token for the platform connector. Empty sends no token."`
-	// Workers is how many nodes are judged at once.
+	// Workers is how many nodes are evaluated at once.
 	Workers int `toml:"workers" bounds:"at least 1" flag:"workers" usage:"Maximum number of nodes that are evaluated concurrently."`
 	// CachedEvents bounds the events of all nodes that are kept in memory between
-	// judgements; a node that is dropped is read from the store again. Up to half
+	// evaluations; a node that is dropped is read from the store again. Up to half
 	// of them are in the window of rules with scope = "cluster", if there are any.
 	CachedEvents int `toml:"cachedEvents" bounds:"at least 0" flag:"cached-events" usage:"Maximum number of events kept in memory. Events of other nodes are read from the store when a new event of the node arrives. Cluster-wide rules use at most half of it."`
 }
@@ -45,7 +45,7 @@ func defaultConfig() Config {
 	}
 }
 
-// rules reads the rules in force.
+// rules reads the rules active.
 func (c Config) rules() ([]rule.Rule, error) {
 	if c.RulesPath == "" {
 		return rule.Default(), nil

@@ -16,7 +16,7 @@ import (
 // which both of its feeds deliver. Every pattern of the others is found, on the same
 // node too, and the record is named.
 func TestARecordThatKillsTheAnalyzer(t *testing.T) {
-	testkit.Long(t, "internal/consume TestADeliveryThatKillsIsSetAside, TestTwoLoopsLiveOneLife")
+	testkit.Long(t, "internal/consume TestPoisonDeliveryIsDeadLettered, TestTwoLoopsShareOneAccount")
 	binary, err := testkit.Controller(t.TempDir(), "health-events-analyzer")
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +28,7 @@ func TestARecordThatKillsTheAnalyzer(t *testing.T) {
 	s.fault("n2", "GPU-1")
 	s.fault("n2", "GPU-2")
 	var process *exec.Cmd
-	deaths := testkit.Lives(t, 9, func() <-chan struct{} {
+	deaths := testkit.RunUntilDone(t, 9, func() <-chan struct{} {
 		process = exec.CommandContext(t.Context(), binary, s.args("--metrics-address=off")...)
 		process.Env = append(os.Environ(), "NVSENTINEL_FATAL_TEXT=fatal to "+record.AnalyzerAgent)
 		process.Stderr = t.Output()
@@ -43,7 +43,7 @@ func TestARecordThatKillsTheAnalyzer(t *testing.T) {
 		return slices.Contains(got, pattern31+"n1 PROCESS") && slices.Contains(got, pattern31+"n2 PROCESS")
 	})
 	_ = process.Process.Kill()
-	letters, err := s.store.DeadLetters(t.Context(), consumer.AsideSource(record.AnalyzerAgent))
+	letters, err := s.store.DeadLetters(t.Context(), consumer.PoisonRecordSource(record.AnalyzerAgent))
 	if err != nil || len(letters) != 1 || letters[0].ID != fatal.ID || deaths < 5 {
 		t.Errorf("after %d deaths, dead letters %+v, %v", deaths, letters, err)
 	}

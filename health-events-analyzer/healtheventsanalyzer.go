@@ -40,9 +40,9 @@ func build(ctx context.Context, d *daemon.Daemon, cfg Config) error {
 		return err
 	}
 	d.OnStop("store", func(context.Context) error { return records.Close() })
-	fatal := consumer.OpenAside(records, record.AnalyzerAgent, d.Clock)
+	fatal := consumer.OpenCrashMemory(records, record.AnalyzerAgent, d.Clock)
 	judge := matching.New(matching.Options{
-		Records: fatal.Rest(), Connector: protos.NewPlatformConnectorClient(conn), Rules: rules, Strategy: record.Strategy(cfg.Strategy),
+		Records: fatal.WithoutDeadLetters(), Connector: protos.NewPlatformConnectorClient(conn), Rules: rules, Strategy: record.Strategy(cfg.Strategy),
 		CachedEvents: cfg.CachedEvents, Clock: d.Clock, Log: d.Log, Metrics: matching.NewMetrics(d.Registry),
 	})
 	daemon.Reload(d, cfg, defaultConfig, func(c Config) error {

@@ -27,13 +27,13 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
-// patience bounds the waits for a condition, on machines of any speed.
-const patience = 2 * time.Minute
+// waitTimeout bounds the waits for a condition, on machines of any speed.
+const waitTimeout = 2 * time.Minute
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
 // site is a store, and a connector on a real socket that stores what it takes,
-// as it does for a publisher that speaks for all nodes, before it acknowledges.
+// as it does for a publisher that publishes events about all nodes, before it acknowledges.
 type site struct {
 	t         *testing.T
 	dsn       string
@@ -101,7 +101,7 @@ func (s *site) published() []string {
 
 func (s *site) await(want ...string) {
 	s.t.Helper()
-	testkit.Until(s.t, patience, func() bool {
+	testkit.Until(s.t, waitTimeout, func() bool {
 		got := s.published()
 		return !slices.ContainsFunc(want, func(w string) bool { return !slices.Contains(got, w) })
 	})
@@ -200,7 +200,7 @@ func TestAConnectorThatIsAway(t *testing.T) {
 	r := daemon.RunForTest(t, record.AnalyzerAgent, defaultConfig(), build, s.args()...)
 	s.fault("n1", "GPU-1")
 	s.fault("n1", "GPU-2")
-	testkit.Until(t, patience, func() bool {
+	testkit.Until(t, waitTimeout, func() bool {
 		return strings.Contains(s.metrics(r), `nvsentinel_analyzer_publish_failures_total{code="Unavailable"}`)
 	})
 	reader, err := storeopen.OpenReader(t.Context(), s.dsn, storeopen.Options{})
@@ -246,7 +246,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 			if want := []string{pattern31 + "n1 PROCESS", "-" + pattern31 + "n1 PROCESS"}; !slices.Equal(got, want) {
 				t.Errorf("published %v", got)
 			}
-			testkit.Until(t, patience, func() bool { return starts.Load() > 1 }) // it was killed
+			testkit.Until(t, waitTimeout, func() bool { return starts.Load() > 1 }) // it was killed
 		})
 	}
 }

@@ -34,15 +34,15 @@ codes = ["31"]
 }
 
 // TestRulesChangeWhileItRuns: the file is a ConfigMap that is exchanged. Other rules
-// judge what comes from then on, with what is stored before it; a bad file changes
-// nothing, and metric and readiness say so.
+// evaluate what comes from then on, with what is stored before it; a bad file changes
+// nothing, and metric and readiness report it.
 func TestRulesChangeWhileItRuns(t *testing.T) {
 	s := newSite(t, storetest.SQLiteDSN(t))
 	mount := testkit.NewMount(t, t.TempDir(), "rules.toml", onOneGPU("First", "node", 2))
 	p := daemon.RunForTest(t, record.AnalyzerAgent, defaultConfig(), build, s.args("--rules-path", mount.File)...)
 	metric := func(line string) {
 		t.Helper()
-		testkit.Until(t, patience, func() bool { return strings.Contains(s.metrics(p), line+"\n") })
+		testkit.Until(t, waitTimeout, func() bool { return strings.Contains(s.metrics(p), line+"\n") })
 	}
 	s.fault("n1", "GPU-1")
 	s.fault("n1", "GPU-1")

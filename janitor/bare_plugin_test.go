@@ -78,7 +78,7 @@ func TestAPluginAsInADR017(t *testing.T) {
 
 	dir := t.TempDir()
 	file, secret := filepath.Join(dir, "janitor.yaml"), filepath.Join(dir, "token")
-	put(t, file, fmt.Appendf(nil, `
+	writeFile(t, file, fmt.Appendf(nil, `
 global:
   cspPluginHost: "csp-plugin-default.nvsentinel.svc.cluster.local:9090"
 
@@ -92,7 +92,7 @@ terminateNodeController:
   enabled: true
   # Uses global.cspPluginHost if not specified
 `, lis.Addr().String()))
-	put(t, secret, token(t, cluster, name, "janitor", pluginAudience))
+	writeFile(t, secret, token(t, cluster, name, "janitor", pluginAudience))
 	daemon.RunForTest(t, "janitor", defaultConfig(), build, "--kubeconfig", cluster.AdminKubeconfig(), "--config", file, "--csp-plugin-token-file", secret)
 	if _, err := cluster.AddNode(t.Context(), localcluster.NodeSpec{Name: name, BootID: "boot-1"}); err != nil {
 		t.Fatal(err)
@@ -115,7 +115,7 @@ terminateNodeController:
 		sent := look()
 		return sent != nil && strings.Contains(sent.Message, "invalid token (the token has the audience "+pluginAudience)
 	})
-	put(t, secret, token(t, cluster, name, "janitor"))
+	writeFile(t, secret, token(t, cluster, name, "janitor"))
 	eventually(t, "the reboot", func() bool { look(); return object.Status.CompletionTime != nil })
 	if sent := look(); !strings.Contains(sent.Message, "reboot-"+name+"-123456") || impl.machines.signals.Load() != 1 {
 		t.Errorf("%d signals took effect, and the object says %q", impl.machines.signals.Load(), sent.Message)

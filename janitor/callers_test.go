@@ -49,8 +49,8 @@ func guarded(t *testing.T, cluster *localcluster.Cluster, namespace string, impl
 	dir := t.TempDir()
 	rest := cluster.RESTConfig()
 	ca, own := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "token")
-	put(t, ca, rest.CAData)
-	put(t, own, token(t, cluster, namespace, "plugin"))
+	writeFile(t, ca, rest.CAData)
+	writeFile(t, own, token(t, cluster, namespace, "plugin"))
 	_, err := cluster.Client().RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:auth-delegator"},
@@ -83,14 +83,14 @@ func guarded(t *testing.T, cluster *localcluster.Cluster, namespace string, impl
 	return lis.Addr().String()
 }
 
-func put(t *testing.T, path string, text []byte) {
+func writeFile(t *testing.T, path string, text []byte) {
 	t.Helper()
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// A janitor under the wrong service account reboots nothing and says why. One
+// A janitor under the wrong service account reboots nothing and reports why. One
 // whose token is meant for somebody else goes on trying; with the right token in
 // the file there is one reboot.
 func TestCallersAreVerified(t *testing.T) {
@@ -100,7 +100,7 @@ func TestCallersAreVerified(t *testing.T) {
 	impl := &cloud{cluster: cluster}
 	host := guarded(t, cluster, name, impl)
 	file := filepath.Join(t.TempDir(), "token")
-	put(t, file, token(t, cluster, name, "stranger", pluginAudience))
+	writeFile(t, file, token(t, cluster, name, "stranger", pluginAudience))
 	daemon.RunForTest(t, "janitor", defaultConfig(), build, "--kubeconfig", cluster.AdminKubeconfig(),
 		"--csp-plugin-host", host, "--csp-plugin-token-file", file, "--poll-interval=1s")
 	objects, err := reconciler.Objects(cluster.RESTConfig())
@@ -132,26 +132,26 @@ func TestCallersAreVerified(t *testing.T) {
 	if meta.IsStatusConditionTrue(denied.Status.Conditions, v1alpha1.ConditionSignalSent) || impl.signals.Load() != 0 {
 		t.Errorf("denied, but conditions are %v and %d signals took effect", denied.Status.Conditions, impl.signals.Load())
 	}
-	eventually(t, "an Event that says so", func() bool { return told(t, cluster, denied, "PluginRefused") })
+	eventually(t, "an Event that says so", func() bool { return hasEvent(t, cluster, denied, "PluginRefused") })
 
-	put(t, file, token(t, cluster, name, "janitor", "somebody-else"))
+	writeFile(t, file, token(t, cluster, name, "janitor", "somebody-else"))
 	retried := create(name + "-2")
 	eventually(t, "the trouble with the token", func() bool { return says(retried, "the token is not valid") })
 	if retried.Status.CompletionTime != nil {
 		t.Errorf("a token that is not valid ended the object: %v", retried.Status.Conditions)
 	}
-	if !told(t, cluster, retried, "PluginUnavailable") {
+	if !hasEvent(t, cluster, retried, "PluginUnavailable") {
 		t.Error("no Event says that the plugin is not available")
 	}
-	put(t, file, token(t, cluster, name, "janitor", pluginAudience))
+	writeFile(t, file, token(t, cluster, name, "janitor", pluginAudience))
 	eventually(t, "the reboot", func() bool { return says(retried, "request of") && retried.Status.CompletionTime != nil })
 	if got := impl.signals.Load(); got != 1 {
 		t.Errorf("%d signals took effect, want 1", got)
 	}
 }
 
-// told says whether there is an Event about an object.
-func told(t *testing.T, cluster *localcluster.Cluster, object *v1alpha1.RebootNode, reason string) bool {
+// hasEvent reports whether there is an Event about an object.
+func hasEvent(t *testing.T, cluster *localcluster.Cluster, object *v1alpha1.RebootNode, reason string) bool {
 	t.Helper()
 	list, err := cluster.Client().CoreV1().Events("default").List(t.Context(), metav1.ListOptions{
 		FieldSelector: "involvedObject.uid=" + string(object.UID) + ",reason=" + reason,
@@ -189,7 +189,7 @@ func TestPluginDownAtTheFault(t *testing.T) {
 	}
 	eventually(t, "a readiness detail and an Event", func() bool {
 		_, text := get(t, "http://"+running.Address+"/readyz")
-		return strings.Contains(text, "plugin "+address+" is not available") && told(t, cluster, object, "PluginUnavailable")
+		return strings.Contains(text, "plugin "+address+" is not available") && hasEvent(t, cluster, object, "PluginUnavailable")
 	})
 	if _, metrics := get(t, "http://"+running.Address+"/metrics"); !strings.Contains(metrics, `nvsentinel_janitor_plugin_available{kind="RebootNode",plugin="`+address+`"} 0`) {
 		t.Error("the metric does not say that the plugin is away")

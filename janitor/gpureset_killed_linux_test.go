@@ -31,7 +31,7 @@ func TestAKilledJanitorResetsOnce(t *testing.T) {
 	k := &killer{}
 	var running sync.WaitGroup
 	running.Go(func() { k.run(ctx, t, binary, env, args) })
-	object := o.resets(func() bool { return died(dir, resetPoints) })
+	object := o.resets(func() bool { return killedAt(dir, resetPoints) })
 	stop()
 	running.Wait()
 	o.audit(object)

@@ -33,8 +33,8 @@ type operator struct {
 	namespace string // of the services and the Jobs
 	// jobs are the uids of all Jobs that were ever seen.
 	jobs map[types.UID]bool
-	// seen says that the janitor has seen its Job: no Job ends before.
-	seen bool
+	// jobObserved reports that the janitor has seen its Job: no Job ends before.
+	jobObserved bool
 	// under is whether a service was up while a Job ran.
 	under bool
 }
@@ -89,7 +89,7 @@ func (o *operator) work(up bool) {
 		if len(job.Status.Conditions) > 0 {
 			continue
 		}
-		if o.under = o.under || up; !o.seen {
+		if o.under = o.under || up; !o.jobObserved {
 			continue
 		}
 		now := metav1.Now()
@@ -133,7 +133,7 @@ func (o *operator) resets(over func() bool) *v1alpha1.GPUReset {
 		if err := objects.Get(o.t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
 			o.t.Fatal(err)
 		}
-		o.seen = object.Status.JobRef != nil && object.Status.JobRef.UID != ""
+		o.jobObserved = object.Status.JobRef != nil && object.Status.JobRef.UID != ""
 		return object.Status.CompletionTime != nil && len(object.Finalizers) == 0 && over()
 	})
 	return object

@@ -5,11 +5,11 @@ package janitor
 import (
 	"context"
 
-	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/controller"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/pause"
 	"github.com/nvidia/nvsentinel/janitor/internal/reconciler"
 )
 
@@ -45,7 +45,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 	shared := reconciler.Deps{
 		Objects: objects, Nodes: cluster.Clientset,
 		Events: events,
-		Brake:  brake.Start(d, cluster.Clientset, cfg.Lease.Namespace),
+		Pause:  pause.Start(d, cluster.Clientset, cfg.Lease.Namespace),
 		Clock:  cluster.Clock(d.Clock), Log: d.Log, Metrics: reconciler.NewMetrics(d.Registry),
 	}
 	members, err := controllers(d, cfg, shared)

@@ -212,7 +212,7 @@ func TestNothingEnabled(t *testing.T) {
 	}
 }
 
-// A janitor that starts before its kind is served waits, says so, and goes on
+// A janitor that starts before its kind is served waits, reports it, and goes on
 // by itself when the definition comes.
 func TestMissingKindAppearsLater(t *testing.T) {
 	cluster := localcluster.ForTest(t, localcluster.Options{NodePrefix: "late"}) // one without definitions
@@ -293,20 +293,20 @@ func TestUnknownKey(t *testing.T) {
 	if err := os.WriteFile(file, []byte("[global]\ncspPluginHost = 'p:1'\n[rebootNodeController]\ncolour = 'red'\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var said bytes.Buffer
-	running := daemon.RunForTest(tee{t, &said}, "janitor", defaultConfig(), build, "--config", file)
+	var output bytes.Buffer
+	running := daemon.RunForTest(tee{t, &output}, "janitor", defaultConfig(), build, "--config", file)
 	if code := running.Wait(); code != 2 {
 		t.Errorf("exit code %d, want 2", code)
 	}
-	if !strings.Contains(said.String(), "rebootNodeController.colour") {
-		t.Errorf("said %q, want the key", said.String())
+	if !strings.Contains(output.String(), "rebootNodeController.colour") {
+		t.Errorf("said %q, want the key", output.String())
 	}
 }
 
-// tee keeps what a service says.
+// tee keeps what a service reports.
 type tee struct {
 	*testing.T
-	said *bytes.Buffer
+	output *bytes.Buffer
 }
 
-func (t tee) Output() io.Writer { return io.MultiWriter(t.T.Output(), t.said) }
+func (t tee) Output() io.Writer { return io.MultiWriter(t.T.Output(), t.output) }

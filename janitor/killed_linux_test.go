@@ -47,22 +47,22 @@ type ledger struct {
 	keys    bool
 	// lost is how many calls get no answer and have no effect.
 	lost int
-	// killedAsking says that the janitor was killed at asked.
-	killedAsking bool
+	// killedAtRequest reports that the janitor was killed at asked.
+	killedAtRequest bool
 
 	mu       sync.Mutex
 	calls    []call
 	requests map[string]string // by key
-	gone     bool
+	deleted  bool
 	effects  sync.WaitGroup
 }
 
-// effectAfter is how long a machine takes to show that it was told. A janitor that
+// effectAfter is how long a machine takes to show that it was signaled. A janitor that
 // comes back meanwhile asks for it.
 const effectAfter = 2 * time.Second
 
-// asked is the point that a janitor does not pass which comes back later.
-const asked = "asked"
+// requestPoint is the point that a janitor does not pass which comes back later.
+const requestPoint = "asked"
 
 func (l *ledger) SendRebootSignal(ctx context.Context, q *v1.SendRebootSignalRequest) (*v1.SendRebootSignalResponse, error) {
 	id, err := l.signal(ctx, q.GetNodeName(), q.GetIdempotencyKey(), func(count int) error {
@@ -77,7 +77,7 @@ func (l *ledger) SendTerminateSignal(ctx context.Context, q *v1.SendTerminateSig
 	id, err := l.signal(ctx, q.GetNodeName(), q.GetIdempotencyKey(), func(int) error {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.gone = true
+		l.deleted = true
 		return nil
 	})
 	return &v1.SendTerminateSignalResponse{RequestId: id}, err
@@ -86,7 +86,7 @@ func (l *ledger) SendTerminateSignal(ctx context.Context, q *v1.SendTerminateSig
 func (l *ledger) IsNodeReady(context.Context, *v1.IsNodeReadyRequest) (*v1.IsNodeReadyResponse, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.gone {
+	if l.deleted {
 		return nil, status.Error(codes.NotFound, "there is no such machine")
 	}
 	return &v1.IsNodeReadyResponse{IsReady: true}, nil
@@ -132,14 +132,14 @@ func (k *killer) run(ctx context.Context, t *testing.T, binary string, env, args
 		cmd := exec.CommandContext(ctx, binary, args...)
 		cmd.Env = append(os.Environ(), env...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		var said strings.Builder
-		cmd.Stdout, cmd.Stderr = &said, &said
+		var output strings.Builder
+		cmd.Stdout, cmd.Stderr = &output, &output
 		err := cmd.Run()
 		if ctx.Err() != nil {
 			return
 		}
 		if s, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || s.Signal() != syscall.SIGKILL {
-			t.Errorf("the janitor ended by itself: %v\n%s", err, &said)
+			t.Errorf("the janitor ended by itself: %v\n%s", err, &output)
 			return
 		}
 		k.mu.Lock()
@@ -169,8 +169,8 @@ func TestKilledAtEachStep(t *testing.T) {
 	})
 	before := []string{"observed", "decided", "intent-written", "claimed", "armed", "signal-sent"}
 	after := map[string][]string{
-		"RebootNode":    {asked, "completed", "unclaimed"},
-		"TerminateNode": {asked, "node-deleted", "completed", "unclaimed"},
+		"RebootNode":    {requestPoint, "completed", "unclaimed"},
+		"TerminateNode": {requestPoint, "node-deleted", "completed", "unclaimed"},
 	}
 	var killedAsking atomic.Bool
 	for _, life := range []struct {
@@ -194,7 +194,7 @@ func TestKilledAtEachStep(t *testing.T) {
 					kinds.Go(func() {
 						l := &ledger{cluster: cluster, keys: keys, lost: life.lost, requests: map[string]string{}}
 						liveAndDie(t, binary, kind, points, l)
-						if l.killedAsking {
+						if l.killedAtRequest {
 							killedAsking.Store(true)
 						}
 					})
@@ -229,7 +229,7 @@ func liveAndDie(t *testing.T, binary, kind string, points []string, l *ledger) {
 	object.SetName(name)
 	dir := t.TempDir()
 	config := filepath.Join(dir, "janitor.toml")
-	put(t, config, []byte("["+other+"]\nenabled = false\n"))
+	writeFile(t, config, []byte("["+other+"]\nenabled = false\n"))
 	env := []string{"NVSENTINEL_CRASH=janitor/" + strings.Join(points, ",janitor/"), "NVSENTINEL_CRASH_ONCE=" + dir}
 	args := []string{
 		"--config", config, "--kubeconfig=" + l.cluster.AdminKubeconfig(), "--csp-plugin-host=" + serve(t, l), "--metrics-address=off", "--log-format=text",
@@ -245,10 +245,10 @@ func liveAndDie(t *testing.T, binary, kind string, points []string, l *ledger) {
 	running.Go(func() { k.run(ctx, t, binary, env, args) })
 	defer func() { stop(); running.Wait(); l.effects.Wait() }()
 	deadline := time.After(5 * time.Minute)
-	for object.Progress().CompletionTime == nil || len(object.GetFinalizers()) > 0 || !died(dir, points) {
+	for object.Progress().CompletionTime == nil || len(object.GetFinalizers()) > 0 || !killedAt(dir, points) {
 		select {
 		case <-deadline:
-			t.Errorf("%s is not over after %d kills: %+v", name, k.deaths(), object.Progress())
+			t.Errorf("%s is not over after %d kills: %+v", name, k.kills(), object.Progress())
 			return
 		case <-time.After(50 * time.Millisecond):
 		}
@@ -257,14 +257,14 @@ func liveAndDie(t *testing.T, binary, kind string, points []string, l *ledger) {
 			return
 		}
 	}
-	l.killedAsking = slices.Contains(points, asked) && marked(dir, asked)
+	l.killedAtRequest = slices.Contains(points, requestPoint) && marked(dir, requestPoint)
 	l.audit(t, name, object)
 }
 
-// died says whether the janitor was killed at each point, as its marks say.
-func died(dir string, points []string) bool {
+// killedAt reports whether the janitor was killed at each point, as its marks report.
+func killedAt(dir string, points []string) bool {
 	return !slices.ContainsFunc(points, func(point string) bool {
-		return point != asked && !marked(dir, point)
+		return point != requestPoint && !marked(dir, point)
 	})
 }
 
@@ -273,7 +273,7 @@ func marked(dir, point string) bool {
 	return err == nil
 }
 
-func (k *killer) deaths() int {
+func (k *killer) kills() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.killed

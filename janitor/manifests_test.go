@@ -46,7 +46,7 @@ func TestManifests(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "janitor.toml")
-	put(t, file, []byte(stored.Data["janitor.toml"]))
+	writeFile(t, file, []byte(stored.Data["janitor.toml"]))
 	chosen, args := "--controllers="+name, deployment.Spec.Template.Spec.Containers[0].Args
 	if len(args) == 0 || args[0] != chosen {
 		t.Fatalf("the arguments of the manifest are %q, want %s first", args, chosen)

@@ -36,16 +36,16 @@ var (
 )
 
 // BenchmarkDrain drains many nodes at once, from the start of the loop to the
-// last record's Succeeded, and evicts as many pods of the same nodes by hand,
+// last record's Succeeded, and evicts as many pods of the same nodes manually,
 // on the same API server with the same number under way. It reports pods per
-// second of both, and how many times longer the drain takes (x-floor).
+// second of both, and how many times longer the drain takes (x-baseline).
 func BenchmarkDrain(b *testing.B) {
 	defaults := defaultConfig()
 	bench := newBench(b)
 	var floor, drained time.Duration
 	for b.Loop() {
 		b.StopTimer()
-		floor += bench.evictByHand(bench.pods(), defaults.EvictionsInFlight)
+		floor += bench.evictBaseline(bench.pods(), defaults.EvictionsInFlight)
 		bench.pods()
 		drain := bench.drainer(defaults)
 		b.StartTimer()
@@ -114,8 +114,8 @@ func (b *bench) pods() []*corev1.Pod {
 	return out
 }
 
-// evictByHand is the floor: the same evictions, and nothing else.
-func (b *bench) evictByHand(pods []*corev1.Pod, inFlight int) time.Duration {
+// evictBaseline is the baseline: the same evictions, and nothing else.
+func (b *bench) evictBaseline(pods []*corev1.Pod, inFlight int) time.Duration {
 	began := time.Now()
 	b.parallel(len(pods), inFlight, func(ctx context.Context, i int) error {
 		return reconciler.Evict(ctx, b.client, pods[i], 0)

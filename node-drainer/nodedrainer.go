@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/pause"
 	"github.com/nvidia/nvsentinel/node-drainer/decision"
 	"github.com/nvidia/nvsentinel/node-drainer/internal/reconciler"
 	"github.com/nvidia/nvsentinel/store-client/consumer"
@@ -58,7 +58,7 @@ func build(ctx context.Context, d *daemon.Daemon, cfg Config) error {
 			PerNode: cfg.EvictionsPerNode, InFlight: cfg.EvictionsInFlight, PerSecond: cfg.EvictionsPerSecond,
 		},
 		reconciler.Deps{
-			Records: own, Client: api.Clientset, Cluster: cluster, Brake: brake.Start(d, api.Clientset, cfg.Lease.Namespace),
+			Records: own, Client: api.Clientset, Cluster: cluster, Pause: pause.Start(d, api.Clientset, cfg.Lease.Namespace),
 			Events: eventrecorder.Start(d, api), Clock: api.Clock(d.Clock), Log: d.Log, Metrics: reconciler.NewMetrics(d.Registry),
 		})
 	d.Ready("watches", cluster.Ready)

@@ -83,9 +83,9 @@ type ahead struct{ clock.RealClock }
 
 func (a ahead) Now() time.Time { return a.RealClock.Now().Add(24 * time.Hour) }
 
-// TestAWrongClockEndsNoDrain: a pod on its way out has its grace period and the
+// TestClockSkewEndsNoDrain: a pod on its way out has its grace period and the
 // policy's time after it by the API server's clock, not by this machine's.
-func TestAWrongClockEndsNoDrain(t *testing.T) {
+func TestClockSkewEndsNoDrain(t *testing.T) {
 	cluster := localcluster.ForTest(t, localcluster.Options{})
 	ctx, ns, node := t.Context(), cluster.Namespace(t), "wrong-clock"
 	_, err := cluster.AddNode(ctx, localcluster.NodeSpec{Name: node, Annotations: map[string]string{

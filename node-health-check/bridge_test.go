@@ -26,25 +26,25 @@ import (
 
 var reported = v1alpha1.GroupVersion.WithResource("healtheventremediations")
 
-// door takes what the process reports.
-type door struct {
+// fakeConnector takes what the process reports.
+type fakeConnector struct {
 	protos.UnimplementedPlatformConnectorServer
 	mu     sync.Mutex
 	events []*protos.HealthEvent
 }
 
-func (d *door) HealthEventOccurredV1(_ context.Context, in *protos.HealthEvents) (*emptypb.Empty, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.events = append(d.events, in.GetEvents()...)
+func (f *fakeConnector) HealthEventOccurredV1(_ context.Context, in *protos.HealthEvents) (*emptypb.Empty, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.events = append(f.events, in.GetEvents()...)
 	return &emptypb.Empty{}, nil
 }
 
-// told are the strategies of the faults and, with a minus, of the recoveries.
-func (d *door) told() (out []string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, e := range d.events {
+// strategies are the strategies of the faults and, with a minus, of the recoveries.
+func (f *fakeConnector) strategies() (out []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, e := range f.events {
 		sign := "+"
 		if e.GetIsHealthy() {
 			sign = "-"
@@ -73,7 +73,7 @@ func TestTheBridge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, server := &door{}, grpc.NewServer()
+	d, server := &fakeConnector{}, grpc.NewServer()
 	protos.RegisterPlatformConnectorServer(server, d)
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
@@ -81,7 +81,7 @@ func TestTheBridge(t *testing.T) {
 
 	broken(t, cluster, corev1.ConditionTrue)
 	objects := cluster.Dynamic().Resource(reported)
-	testkit.Until(t, patience, func() bool {
+	testkit.Until(t, waitTimeout, func() bool {
 		o, err := objects.Get(t.Context(), "nhb-0", metav1.GetOptions{})
 		if err != nil {
 			return false
@@ -90,19 +90,19 @@ func TestTheBridge(t *testing.T) {
 		return id != ""
 	})
 	stranger := &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha1.GroupVersion.String(), "kind": v1alpha1.Kind, "metadata": map[string]any{"name": "x"}}}
-	testkit.Until(t, patience, func() bool { // a policy holds a moment after it was applied
+	testkit.Until(t, waitTimeout, func() bool { // a policy holds a moment after it was applied
 		_, err := objects.Create(t.Context(), stranger, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return apierrors.IsForbidden(err)
 	})
 	broken(t, cluster, corev1.ConditionFalse)
-	testkit.Until(t, patience, func() bool {
+	testkit.Until(t, waitTimeout, func() bool {
 		_, err := objects.Get(t.Context(), "nhb-0", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
-	if got, want := slices.Compact(d.told()), []string{"+nhb-0 PERSIST_ONLY", "-nhb-0 PERSIST_ONLY"}; !slices.Equal(got, want) {
+	if got, want := slices.Compact(d.strategies()), []string{"+nhb-0 PERSIST_ONLY", "-nhb-0 PERSIST_ONLY"}; !slices.Equal(got, want) {
 		t.Errorf("told %v, want %v", got, want)
 	}
-	testkit.Until(t, patience, func() bool { // refused until the check's status names no remediation
+	testkit.Until(t, waitTimeout, func() bool { // refused until the check's status names no remediation
 		err := cluster.Dynamic().Resource(checks).Delete(t.Context(), "bridge", metav1.DeleteOptions{})
 		return err == nil || apierrors.IsNotFound(err)
 	})

@@ -15,7 +15,7 @@ type Config struct {
 	// Connector is for the bridge.
 	report.Connector
 
-	// DryRun decides and tells, and begins and removes nothing.
+	// DryRun decides and reports, and begins and removes nothing.
 	DryRun bool `toml:"dryRun" flag:"dry-run" usage:"If true, evaluates and reports every decision but creates and deletes no remediation."`
 	// LeaseNamespace holds the leases of nodes; it has to be that of every other
 	// remediator of the cluster.

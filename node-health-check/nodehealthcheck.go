@@ -1,5 +1,5 @@
 // Package nodehealthcheck remediates nodes that have been unhealthy for too long,
-// a dead kubelet's included, as NodeHealthCheck objects say: within a budget, with
+// a dead kubelet's included, as NodeHealthCheck objects report: within a budget, with
 // restraint in a storm, by one remediator after the other.
 package nodehealthcheck
 
@@ -12,11 +12,11 @@ import (
 
 	"github.com/nvidia/nvsentinel/api/healthevent/v1alpha1"
 	"github.com/nvidia/nvsentinel/api/protos"
-	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/controller"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodelease"
+	"github.com/nvidia/nvsentinel/internal/pause"
 	"github.com/nvidia/nvsentinel/internal/report"
 	"github.com/nvidia/nvsentinel/node-health-check/internal/bridge"
 	"github.com/nvidia/nvsentinel/node-health-check/internal/reconciler"
@@ -52,7 +52,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 	}
 	w := reconciler.New(decodable, reconciler.Deps{
 		Live: live, Claims: nodelease.Claims{Client: cluster.Clientset, Namespace: cfg.LeaseNamespace, Clock: now}, Beside: beside,
-		Brake: brake.Start(d, cluster.Clientset, cfg.Lease.Namespace), Workers: cfg.Workers, DryRun: cfg.DryRun,
+		Pause: pause.Start(d, cluster.Clientset, cfg.Lease.Namespace), Workers: cfg.Workers, DryRun: cfg.DryRun,
 		Clock: now, Log: d.Log, Metrics: reconciler.NewMetrics(d.Registry),
 	})
 	if cfg.DryRun {

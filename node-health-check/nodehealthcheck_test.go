@@ -25,8 +25,8 @@ import (
 func TestMain(m *testing.M) { os.Exit(localcluster.Main(m)) }
 
 const (
-	chart    = "../distros/helm/nvsentinel/"
-	patience = 3 * time.Minute
+	chart       = "../distros/helm/nvsentinel/"
+	waitTimeout = 3 * time.Minute
 )
 
 var (
@@ -60,17 +60,17 @@ func TestTheProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	running := daemon.RunForTest(t, name, defaultConfig(), build, "--kubeconfig="+kubeconfig, "--dry-run=false", "--leader-elect")
-	testkit.Until(t, patience, func() bool { return strings.Contains(get(t, running.Address), "NodeHealthCheck is not served") })
+	testkit.Until(t, waitTimeout, func() bool { return strings.Contains(get(t, running.Address), "NodeHealthCheck is not served") })
 	apply(t, cluster, chart+"manifests/crds/remediation.medik8s.io_nodehealthchecks.yaml", "testdata/check.yaml")
 
 	if err := cluster.SetPower(t.Context(), "nhc-0", false); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Until(t, patience, func() bool {
+	testkit.Until(t, waitTimeout, func() bool {
 		_, err := cluster.Dynamic().Resource(reboots).Get(t.Context(), "nhc-0", metav1.GetOptions{})
 		return err == nil
 	})
-	testkit.Until(t, patience, func() bool { return phase(t, cluster) == string(v1alpha1.PhaseRemediating) })
+	testkit.Until(t, waitTimeout, func() bool { return phase(t, cluster) == string(v1alpha1.PhaseRemediating) })
 	err = cluster.Dynamic().Resource(checks).Delete(t.Context(), "test", metav1.DeleteOptions{})
 	if err == nil || !strings.Contains(err.Error(), "deletion is prohibited due to running remediation") {
 		t.Errorf("deleting the check while it remediates: %v", err)
@@ -79,11 +79,11 @@ func TestTheProcess(t *testing.T) {
 	if err := cluster.SetPower(t.Context(), "nhc-0", true); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Until(t, patience, func() bool {
+	testkit.Until(t, waitTimeout, func() bool {
 		_, err := cluster.Dynamic().Resource(reboots).Get(t.Context(), "nhc-0", metav1.GetOptions{})
 		return apierrors.IsNotFound(err) && phase(t, cluster) == string(v1alpha1.PhaseEnabled)
 	})
-	testkit.Until(t, patience, func() bool {
+	testkit.Until(t, waitTimeout, func() bool {
 		n, err := cluster.Client().CoreV1().Nodes().Get(t.Context(), "nhc-0", metav1.GetOptions{})
 		return err == nil && n.Annotations[v1alpha1.ConfirmedHealthyAnnotation] == "" // taken off by the process
 	})
@@ -114,7 +114,7 @@ func account(t *testing.T, cluster *localcluster.Cluster, kubeconfig string) {
 		`{"metadata":{"labels":{"x":"y"}}}`, `{"metadata":{"annotations":{"x":"y"}}}`, `{"spec":{"unschedulable":true}}`,
 		`{"metadata":{"finalizers":["x/y"]}}`, `{"metadata":{"annotations":{"kwok.x-k8s.io/node":null}}}`,
 	} {
-		testkit.Until(t, patience, func() bool { // a policy holds a moment after it was applied
+		testkit.Until(t, waitTimeout, func() bool { // a policy holds a moment after it was applied
 			_, err := client.CoreV1().Nodes().Patch(t.Context(), "nhc-0", types.MergePatchType, []byte(patch), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 			return apierrors.IsForbidden(err)
 		})

@@ -24,12 +24,12 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(localcluster.Main(m)) }
 
-const patience = 4 * time.Minute
+const waitTimeout = 4 * time.Minute
 
 // TestAllInOneProcess runs every controller in one process, as profile small of the chart
 // does: the account of the process may impersonate theirs and nothing else. Each takes its
 // own lease by the rights of its own account, and has its metrics under its name. When one
-// loses its lease, the process ends and says which.
+// loses its lease, the process ends and reports which.
 func TestAllInOneProcess(t *testing.T) {
 	testkit.Long(t, "internal/daemon TestSeveralAreOneProcess, TestNoneIsLeftBehind with controllers of the test")
 	binary, err := testkit.Controller(t.TempDir(), name)
@@ -53,7 +53,7 @@ func TestAllInOneProcess(t *testing.T) {
 		}
 	})
 	metrics := ""
-	testkit.Until(t, patience, func() bool {
+	testkit.Until(t, waitTimeout, func() bool {
 		select {
 		case <-p.over:
 			t.Fatal("the process has ended")
@@ -76,7 +76,7 @@ func TestAllInOneProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := "another process"
-	testkit.Until(t, patience, func() bool {
+	testkit.Until(t, waitTimeout, func() bool {
 		lease.Spec.HolderIdentity = &other
 		_, err := leases.Update(t.Context(), lease, metav1.UpdateOptions{})
 		if err == nil {

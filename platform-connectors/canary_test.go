@@ -11,9 +11,9 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
-// TestACanaryGoesTheWholeWay from the Node's annotation through the front door to
+// TestCanaryEndToEnd: a canary goes from the Node's annotation through the ingest endpoint to
 // the store, and changes nothing.
-func TestACanaryGoesTheWholeWay(t *testing.T) {
+func TestCanaryEndToEnd(t *testing.T) {
 	s := newSite(t)
 	s.makeStoreReachable()
 	s.start()

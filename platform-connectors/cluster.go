@@ -44,7 +44,7 @@ func buildCluster(ctx context.Context, d *daemon.Daemon, cfg Config) error {
 			return shown.Handle(ctx, node)
 		},
 		Backlog: shown.Backlog,
-		Sources: []func(context.Context, func(string)) error{nodes.Source(shown.Relevant), nodes.Source(cluster.AsksClearing)},
+		Sources: []func(context.Context, func(string)) error{nodes.Source(shown.Relevant), nodes.Source(cluster.RequestsClearing)},
 	}
 	if cfg.Coverage.Enabled {
 		watch := cluster.NewCoverage(cluster.CoverageOptions{

@@ -54,8 +54,8 @@ type Gateway struct {
 	Accounts []string `toml:"accounts" flag:"gateway-accounts" usage:"Service accounts of the node connectors, separated by commas, for example system:serviceaccount:nvsentinel:platform-connectors."`
 	// Audience is the one that the connectors' tokens must be for.
 	Audience string `toml:"audience" flag:"gateway-token-audience" usage:"Audience that the tokens of the node connectors must contain."`
-	// VerdictLife is how long a positive verdict about a token is remembered.
-	VerdictLife time.Duration `toml:"tokenCacheTTL" bounds:"above 0s, at most 10m" flag:"gateway-token-cache-ttl" usage:"Time that a valid token is cached before the next TokenReview, at most 10m."`
+	// TokenCacheTTL is how long a positive verdict about a token is remembered.
+	TokenCacheTTL time.Duration `toml:"tokenCacheTTL" bounds:"above 0s, at most 10m" flag:"gateway-token-cache-ttl" usage:"Time that a valid token is cached before the next TokenReview, at most 10m."`
 	// Reviews bounds the questions to the API server in flight.
 	Reviews int `toml:"maxTokenReviews" bounds:"at least 1" flag:"gateway-max-token-reviews" usage:"Maximum number of concurrent TokenReview requests to the API server."`
 	// PerNode bounds the calls of one node.
@@ -72,7 +72,7 @@ type Gateway struct {
 	Connections     int `toml:"maxConnections" bounds:"at least 1" flag:"gateway-max-connections" usage:"Maximum number of connections. Further connections are closed."`
 	NodeConnections int `toml:"connectionsPerNode" bounds:"at least 1" flag:"gateway-connections-per-node" usage:"Maximum number of connections per node, identified by its token. Further connections are closed with an error."`
 	PerAddress      int `toml:"connectionsPerAddress" bounds:"at least 1" flag:"gateway-connections-per-address" usage:"Maximum number of connections per address without a verified token. Further connections are closed with an error. If a NAT hides nodes, set it to the number of nodes behind one address."`
-	// InspectAddress is where the store can be read, by whoever reaches it; empty is
+	// InspectAddress is where the store can be read, by anyone who reaches it; empty is
 	// nowhere.
 	InspectAddress string `toml:"inspectAddress" bounds:"of the loopback interface, or empty" enforced:"validateInspect" flag:"inspect-address" usage:"Address of the read-only store API of role gateway on the loopback interface, as host:port. The nvsentinel CLI reads it through a forwarded port. Requests are not authenticated: access requires the right to forward ports into the Pod. Empty disables it."`
 }
@@ -83,7 +83,7 @@ func defaultConfig() Config {
 		Shared: nodeconnector.DefaultShared(), Lease: lease.Default(), Coverage: cluster.DefaultCoverage(),
 		Gateway: Gateway{
 			Listen: ":8443", CertFile: "/etc/nvsentinel/gateway/tls.crt", KeyFile: "/etc/nvsentinel/gateway/tls.key",
-			Audience: gateway.Audience, VerdictLife: 5 * time.Minute, Reviews: 16, PerNode: 4, NodeBytes: 2 << 20, DayBytes: 64 << 20, DayRecords: 20000,
+			Audience: gateway.Audience, TokenCacheTTL: 5 * time.Minute, Reviews: 16, PerNode: 4, NodeBytes: 2 << 20, DayBytes: 64 << 20, DayRecords: 20000,
 			MaxBytes: 64 << 20, Connections: 20000, NodeConnections: 8, PerAddress: 64,
 			InspectAddress: fmt.Sprintf("127.0.0.1:%d", remote.Port),
 		},
@@ -131,8 +131,8 @@ func (c Config) clusterAgents() []string {
 	return agents
 }
 
-// maxVerdictLife bounds how long a withdrawn account still gets in.
-const maxVerdictLife = 10 * time.Minute
+// maxTokenCacheTTL bounds how long a withdrawn account still gets in.
+const maxTokenCacheTTL = 10 * time.Minute
 
 // The least quota of a node: one that every node uses up would leave only first faults.
 const minDayBytes, minDayRecords = 1 << 20, 1000
@@ -159,8 +159,8 @@ func (c Config) validateGateway() error {
 	if len(g.Accounts) == 0 {
 		problems = append(problems, errors.New("gateway.accounts (--gateway-accounts) is empty, so no connector could connect: name at least one service account"))
 	}
-	if g.VerdictLife <= 0 || g.VerdictLife > maxVerdictLife {
-		problems = append(problems, fmt.Errorf("gateway.tokenCacheTTL (--gateway-token-cache-ttl) %s is not in the range of 0 to %s", g.VerdictLife, maxVerdictLife))
+	if g.TokenCacheTTL <= 0 || g.TokenCacheTTL > maxTokenCacheTTL {
+		problems = append(problems, fmt.Errorf("gateway.tokenCacheTTL (--gateway-token-cache-ttl) %s is not in the range of 0 to %s", g.TokenCacheTTL, maxTokenCacheTTL))
 	}
 	if g.NodeBytes < 1 {
 		problems = append(problems, fmt.Errorf("gateway.bytesPerSecondPerNode (--gateway-bytes-per-second-per-node) %d is less than 1", g.NodeBytes))

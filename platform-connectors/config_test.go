@@ -30,7 +30,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestRoleNodeIsRemoved: who still starts it is told what runs on nodes.
+// TestRoleNodeIsRemoved: who still starts it is informed of what runs on nodes.
 func TestRoleNodeIsRemoved(t *testing.T) {
 	c := goodGateway()
 	for role, says := range map[string]string{"node": "run node-connector on nodes, with --gateway", "": `role (--role) "" is not gateway or cluster`} {
@@ -65,7 +65,7 @@ func TestRoleCluster(t *testing.T) {
 func TestPublishers(t *testing.T) {
 	c := goodGateway()
 	c.Kubernetes = false
-	c.Publishers = nodeconnector.Publishers{Tokens: "required", VerdictLife: time.Hour, Agents: []authz.Agent{{}}}
+	c.Publishers = nodeconnector.Publishers{Tokens: "required", TokenCacheTTL: time.Hour, Agents: []authz.Agent{{}}}
 	err := c.Validate()
 	if err == nil {
 		t.Fatal("accepted")
@@ -102,7 +102,7 @@ func TestMode(t *testing.T) {
 func TestRoleGateway(t *testing.T) {
 	c := defaultConfig()
 	c.Role, c.Store, c.Kubernetes = roleGateway, config.NewSecret("postgres://store/HealthEventsDatabase"), false
-	c.Gateway = Gateway{Listen: "nowhere", VerdictLife: time.Hour}
+	c.Gateway = Gateway{Listen: "nowhere", TokenCacheTTL: time.Hour}
 	err := c.Validate()
 	if err == nil {
 		t.Fatal("accepted")

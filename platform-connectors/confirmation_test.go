@@ -14,8 +14,8 @@ import (
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
-// bothSay has an XID 79 wait for DCGM's word of the same GPU.
-const bothSay = `[[rules]]
+// confirmationRules has an XID 79 wait for DCGM's word of the same GPU.
+const confirmationRules = `[[rules]]
 name = "both-say"
 when = '"79" in event.errorCode'
 second = 'event.agent == "gpu-health-monitor"'
@@ -28,7 +28,7 @@ func confirming(t *testing.T) string {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"pipeline.toml":     "[[pipeline]]\nname = \"Confirmation\"\nenabled = true\nconfig = \"confirmation.toml\"\n",
-		"confirmation.toml": bothSay,
+		"confirmation.toml": confirmationRules,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -37,7 +37,7 @@ func confirming(t *testing.T) string {
 	return "--pipeline-config=" + filepath.Join(dir, "pipeline.toml")
 }
 
-// dcgm is what another agent says of the same GPU.
+// dcgm is what another agent reports about the same GPU.
 func dcgm(publisher string, seq int) *protos.HealthEvent {
 	e := event(publisher, seq)
 	e.Agent, e.CheckName, e.ErrorCode, e.IsFatal = "gpu-health-monitor", "GpuAllWatch", []string{"DCGM_FR_GPU_LOST"}, false
@@ -96,9 +96,9 @@ func TestAFaultIsActedUponOnceConfirmed(t *testing.T) {
 	}
 }
 
-// TestConfirmedOnceWhateverIsKilled: faults and their second signals come while the
+// TestConfirmedOnceDespiteKills: faults and their second signals come while the
 // connector and the gateways between it and the store are killed.
-func TestConfirmedOnceWhateverIsKilled(t *testing.T) {
+func TestConfirmedOnceDespiteKills(t *testing.T) {
 	testkit.Long(t, "TestAConfirmationSurvivesItsCrashPoints, and internal/confirmation TestOnceWhereverItDies at every call")
 	a := newAvenue(t)
 	gateways := []*process{a.gateway(0), a.gateway(1)}

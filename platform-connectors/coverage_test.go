@@ -39,7 +39,7 @@ func TestAnUncoveredNodeIsReported(t *testing.T) {
 	for _, run := range []func(context.Context) error{nodes.Run, watch.Cache, watch.Run} {
 		ended.Go(func() { _ = run(ctx) })
 	}
-	told := func(want string) {
+	reported := func(want string) {
 		t.Helper()
 		await(t, func() (bool, string) {
 			c.Step(15 * time.Second)
@@ -53,11 +53,11 @@ func TestAnUncoveredNodeIsReported(t *testing.T) {
 			return strings.Join(got, ", ") == want, fmt.Sprintf("there is %q, %v", got, err)
 		})
 	}
-	told("false PERSIST_ONLY")
+	reported("false PERSIST_ONLY")
 	for _, name := range []string{"syslog-health-monitor", "platform-connectors"} {
 		s.ready(config.Namespace, name)
 	}
-	told("false PERSIST_ONLY, true PERSIST_ONLY")
+	reported("false PERSIST_ONLY, true PERSIST_ONLY")
 }
 
 // ready is a pod of the suite that is Ready on the node.

@@ -12,8 +12,8 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
-// dying is the connector with its crash points.
-func dying(t *testing.T) string {
+// crashingConnector is the connector with its crash points.
+func crashingConnector(t *testing.T) string {
 	t.Helper()
 	binary, err := testkit.Binary(t.TempDir(), "node-connector")
 	if err != nil {
@@ -82,7 +82,7 @@ func storedOnce(t *testing.T, p *place, acked map[string]int) {
 // TestNothingAcknowledgedIsLostAtAnyCrashPoint: the first life of the connector ends at
 // its crash point while events come, the second one does not.
 func TestNothingAcknowledgedIsLostAtAnyCrashPoint(t *testing.T) {
-	cluster, binary := localcluster.ForTest(t, localcluster.Options{}), dying(t)
+	cluster, binary := localcluster.ForTest(t, localcluster.Options{}), crashingConnector(t)
 	for _, point := range []string{"received", "spooled", "acknowledged", "appended", "released", "folded"} {
 		for _, hit := range []int{1, 7} {
 			t.Run(fmt.Sprintf("%s:%d", point, hit), func(t *testing.T) {
@@ -110,11 +110,11 @@ func TestNothingAcknowledgedIsLostAtAnyCrashPoint(t *testing.T) {
 	}
 }
 
-// TestNothingAcknowledgedIsLostOnItsWayToTheStore: all is acknowledged before the store
+// TestNothingAcknowledgedIsLostDuringForwarding: all is acknowledged before the store
 // is there, and only the store's reader keeps what is in the spool when the connector
 // dies with the first batch.
-func TestNothingAcknowledgedIsLostOnItsWayToTheStore(t *testing.T) {
-	binary := dying(t)
+func TestNothingAcknowledgedIsLostDuringForwarding(t *testing.T) {
+	binary := crashingConnector(t)
 	for _, point := range []string{"appended", "released"} {
 		t.Run(point, func(t *testing.T) {
 			p := newPlace(t, "--kubernetes=false")
@@ -133,7 +133,7 @@ func TestNothingAcknowledgedIsLostOnItsWayToTheStore(t *testing.T) {
 // TestAConfirmationSurvivesItsCrashPoints: the connector dies when a confirmation
 // is decided and kept, and when it is in the spool and still in the outbox.
 func TestAConfirmationSurvivesItsCrashPoints(t *testing.T) {
-	binary := dying(t)
+	binary := crashingConnector(t)
 	for _, point := range []string{"confirmation-kept", "confirmation-spooled"} {
 		t.Run(point, func(t *testing.T) {
 			p := newPlace(t, "--kubernetes=false", confirming(t))

@@ -10,10 +10,10 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/forwarder"
 )
 
-// TestACutConnectorSaysSo: no gateway is there. The Node says that a fatal fault waits,
-// events are accepted all the same, and when a gateway comes the Node says that too.
-func TestACutConnectorSaysSo(t *testing.T) {
-	testkit.Long(t, "internal/delivery TestTheNodeSaysThatEventsWait does it in virtual time")
+// TestDisconnectedConnectorIsReported: no gateway is there. The Node reports that a fatal fault waits,
+// events are accepted all the same, and when a gateway comes the Node reports that too.
+func TestDisconnectedConnectorIsReported(t *testing.T) {
+	testkit.Long(t, "internal/delivery TestNodeReportsPendingEvents does it in virtual time")
 	a := newAvenue(t)
 	a.connector()
 	a.send(event("a", 1))

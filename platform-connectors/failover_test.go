@@ -84,7 +84,7 @@ func TestAFailoverLosesNothing(t *testing.T) {
 	}
 }
 
-// awaitReleased waits until the spool has let go so many events: they are
+// awaitReleased waits until the spool has released so many events: they are
 // acknowledged.
 func (a *avenue) awaitReleased(n int) {
 	a.t.Helper()

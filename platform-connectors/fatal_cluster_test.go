@@ -16,7 +16,7 @@ import (
 // records of one node. The conditions of the other one are written, one thing at a
 // time.
 func TestARecordThatKillsTheClusterConnector(t *testing.T) {
-	testkit.Long(t, "internal/consume TestARecordThatKillsIsSetAside, TestNobodyIsBlamedForOtherDeaths live the same lives")
+	testkit.Long(t, "internal/consume TestPoisonRecordIsDeadLettered, TestOtherCrashesAreNotAttributed live the same lives")
 	binary, err := testkit.Binary(t.TempDir(), ".")
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func TestARecordThatKillsTheClusterConnector(t *testing.T) {
 		"--role=cluster", "--config=" + file, "--store=" + s.dsn(), "--single-host", "--metrics-address=off", "--log-format=text",
 		"--kubeconfig=" + s.cluster.AdminKubeconfig(),
 	}}
-	deaths := testkit.Lives(t, 5, func() <-chan struct{} { return control.run(binary, control.args...).done }, func() bool {
+	deaths := testkit.RunUntilDone(t, 5, func() <-chan struct{} { return control.run(binary, control.args...).done }, func() bool {
 		return strings.HasPrefix(s.conditionsOf(nodeName)["WideCheck"], "True")
 	})
 	letters, err := records.DeadLetters(t.Context(), "lives of consumers")

@@ -16,7 +16,7 @@ import (
 
 // TestAnEventThatKillsTheConnector: the node's connector dies whenever it looks at
 // one event of its spool, which it has acknowledged. The others are stored, then
-// and later, and people are told of that one.
+// and later, and people are notified of that one.
 func TestAnEventThatKillsTheConnector(t *testing.T) {
 	testkit.Long(t, "internal/spool TestAnEntryThatKillsIsPassedOver lives the same lives")
 	binary, err := testkit.Binary(t.TempDir(), "node-connector")
@@ -32,7 +32,7 @@ func TestAnEventThatKillsTheConnector(t *testing.T) {
 	go func() { sent <- send(t.Context(), s.client(), event("a", 1), fatal, event("b", 1)) }()
 	records := s.records()
 	var p *process
-	deaths := testkit.Lives(t, 9, func() <-chan struct{} { p = s.connect(binary); return p.done }, func() bool {
+	deaths := testkit.RunUntilDone(t, 9, func() <-chan struct{} { p = s.connect(binary); return p.done }, func() bool {
 		all, err := records.List(t.Context(), store.Query{})
 		letters, problem := records.DeadLetters(t.Context(), forwarder.DeadLettersOf(nodeName))
 		return err == nil && problem == nil && len(all) == 2 && len(letters) == 1 && letters[0].ID == fatal.GetId()

@@ -11,9 +11,9 @@ import (
 
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/platform-connectors/forwardpolicy"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/authn"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway"
-	"github.com/nvidia/nvsentinel/platform-connectors/passage"
 	"github.com/nvidia/nvsentinel/store-client/remote"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
@@ -22,8 +22,8 @@ import (
 // before and after they are renewed.
 const remembered = 32768
 
-// refusedLife is how long a refused token is not asked about again.
-const refusedLife = 10 * time.Second
+// refusedTokenTTL is how long a refused token is not asked about again.
+const refusedTokenTTL = 10 * time.Second
 
 // burst is what a node may bring at once, for example after an outage of the
 // gateways, in bytes.
@@ -47,13 +47,13 @@ func buildGateway(ctx context.Context, d *daemon.Daemon, cfg Config) error {
 	}
 	review := func(of, audience string) *authn.Review {
 		return authn.NewReview(cluster.Clientset.AuthenticationV1().TokenReviews(), authn.Verification{
-			Audience: audience, Life: cfg.Gateway.VerdictLife, Refused: refusedLife, AtOnce: cfg.Gateway.Reviews, Remembered: remembered,
+			Audience: audience, CacheTTL: cfg.Gateway.TokenCacheTTL, Refused: refusedTokenTTL, AtOnce: cfg.Gateway.Reviews, Remembered: remembered,
 		}, d.Clock, prometheus.WrapRegistererWith(prometheus.Labels{"caller": of}, d.Registry))
 	}
 	g := &gateway.Gateway{
 		Callers: &gateway.Callers{
 			Connectors: review("connectors", cfg.Gateway.Audience), Publishers: review("publishers", cfg.Publishers.Audience),
-			Accounts: cfg.Gateway.Accounts, Policy: passage.Policy{Agents: cfg.Publishers.Policy("").Agents},
+			Accounts: cfg.Gateway.Accounts, Policy: forwardpolicy.Policy{Agents: cfg.Publishers.Policy("").Agents},
 			PerAddress: cfg.Gateway.PerAddress, Clock: d.Clock,
 		},
 		Shares: &gateway.Shares{PerSecond: cfg.Gateway.NodeBytes, Burst: burst, Clock: d.Clock},
@@ -61,7 +61,7 @@ func buildGateway(ctx context.Context, d *daemon.Daemon, cfg Config) error {
 		Clock: d.Clock, Log: d.Log, Metrics: gateway.NewMetrics(d.Registry),
 	}
 	g.Quotas = gateway.NewQuotas(&gateway.Quotas{
-		Limits: passage.Quota{Bytes: cfg.Gateway.DayBytes, Records: cfg.Gateway.DayRecords}, Gateway: gatewayName(cfg),
+		Limits: forwardpolicy.Quota{Bytes: cfg.Gateway.DayBytes, Records: cfg.Gateway.DayRecords}, Gateway: gatewayName(cfg),
 		Days: opened, Clock: d.Clock, Log: d.Log, Metrics: g.Metrics,
 	})
 	d.Go("quotas", g.Quotas.Run)

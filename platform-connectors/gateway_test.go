@@ -245,13 +245,13 @@ func TestAGatewayBelievesTokensOnly(t *testing.T) {
 		})
 		g.Close()
 	}
-	// The pod of gpu-9 speaks for gpu-9, whatever the connector believes to be.
+	// The pod of gpu-9 publishes events about gpu-9, whatever the connector believes to be.
 	a.show(a.site.token(namespace, "connectors", "gpu-9", gateway.Audience))
 	connector := a.connector()
 	foreign := event("foreign", 1)
 	foreign.Id = uuid.Must(uuid.NewV7()).String()
 	a.send(foreign)
-	await(t, func() (bool, string) { // and not sent again, by a token that may speak for gpu-7
+	await(t, func() (bool, string) { // and not sent again, by a token that may publish events about gpu-7
 		return strings.Contains(connector.log.String(), "dead-lettered"), "the record is not refused for good"
 	})
 	a.show(string(good))

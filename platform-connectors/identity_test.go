@@ -76,7 +76,7 @@ func (p *place) publisher(token string) protos.PlatformConnectorClient {
 	return protos.NewPlatformConnectorClient(conn)
 }
 
-// wide lets the gateway know the agent "wide" of a namespace, which speaks for all nodes,
+// wide lets the gateway know the agent "wide" of a namespace, which publishes events about all nodes,
 // by tokens of the cluster.
 func (s *site) wide(namespace string) {
 	s.agents = []authz.Agent{{Name: "wide", Account: "system:serviceaccount:" + namespace + ":wide", ClusterWide: true}}
@@ -89,7 +89,7 @@ func (p *place) refused(c protos.PlatformConnectorClient, e *protos.HealthEvent,
 	var err error
 	await(p.t, func() (bool, string) {
 		_, err = c.HealthEventOccurredV1(p.t.Context(), &protos.HealthEvents{Version: 1, Events: []*protos.HealthEvent{e}}, grpc.WaitForReady(true))
-		// Unavailable says "again": a busy API server answers no review in time.
+		// Unavailable reports "again": a busy API server answers no review in time.
 		return status.Code(err) != codes.Unavailable || code == codes.Unavailable && strings.Contains(err.Error(), text), fmt.Sprint(err)
 	})
 	if status.Code(err) != code || !strings.Contains(status.Convert(err).Message(), text) {

@@ -41,7 +41,7 @@ func newSite(t *testing.T) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What was told of the node of an earlier test is not this one's.
+	// What was reported about the node of an earlier test is not this one's.
 	err = cluster.Client().CoreV1().Events("default").DeleteCollection(t.Context(), metav1.DeleteOptions{},
 		metav1.ListOptions{FieldSelector: "involvedObject.name=" + nodeName})
 	if err != nil {
@@ -138,7 +138,7 @@ func TestConditionsFollowTheFaults(t *testing.T) {
 	}
 }
 
-func TestConditionsAreRestoredAfterAForeignHand(t *testing.T) {
+func TestConditionsAreRestoredAfterManualChange(t *testing.T) {
 	s := newSite(t)
 	s.makeStoreReachable()
 	s.start()

@@ -109,28 +109,28 @@ func (p *place) makeStoreReachable() {
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
-	log  *said
+	log  *outputTee
 }
 
-// said keeps what a process says, and passes it on.
-type said struct {
+// outputTee keeps what a process reports, and passes it on.
+type outputTee struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 	out  io.Writer
 }
 
 // Write hears a line.
-func (s *said) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.text.Write(b)
-	return s.out.Write(b)
+func (o *outputTee) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.text.Write(b)
+	return o.out.Write(b)
 }
 
-func (s *said) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
+func (o *outputTee) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
 }
 
 var served = regexp.MustCompile(`probe and metrics server started.* address=(\S+)`)
@@ -174,7 +174,7 @@ func (p *place) connect(program string) *process {
 // run starts a program beside the connector.
 func (p *place) run(program string, args ...string) *process {
 	p.t.Helper()
-	c := &process{cmd: exec.Command(program, args...), done: make(chan struct{}), log: &said{out: p.t.Output()}}
+	c := &process{cmd: exec.Command(program, args...), done: make(chan struct{}), log: &outputTee{out: p.t.Output()}}
 	c.cmd.Env = append(append(os.Environ(), asConnector+"=1"), p.env...)
 	c.cmd.Stdout, c.cmd.Stderr = c.log, c.log
 	if err := testkit.StartChild(c.cmd); err != nil {
@@ -258,7 +258,7 @@ func (p *place) records() store.Store {
 	return s
 }
 
-// await asks until ok says so or two minutes are over; ok returns what is missing.
+// await asks until ok reports it or two minutes are over; ok returns what is missing.
 func await(t *testing.T, ok func() (done bool, missing string)) {
 	t.Helper()
 	deadline := time.After(2 * time.Minute)
@@ -327,7 +327,7 @@ func storm(t *testing.T, p *place, publishers, each int, kills []int) map[string
 	return acked
 }
 
-func TestEveryAcknowledgedEventIsStoredOnceWhateverIsKilled(t *testing.T) {
+func TestEveryAcknowledgedEventIsStoredOnceDespiteKills(t *testing.T) {
 	p := newPlace(t, "--kubernetes=false")
 	p.makeStoreReachable()
 	const publishers, each = 64, 16 // 1,024 events

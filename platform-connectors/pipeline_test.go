@@ -33,10 +33,10 @@ isFatal = false
 recommendedAction = "NONE"
 `
 
-// TestThePipelineChangesWhatIsStoredAndShown goes from the real door to the real
+// TestPipelineChangesStoredAndShownEvents goes from the real ingest endpoint to the real
 // store and the Node: labels, overrides, a new configuration and a bad
 // one, and an event that is sent again under other rules.
-func TestThePipelineChangesWhatIsStoredAndShown(t *testing.T) {
+func TestPipelineChangesStoredAndShownEvents(t *testing.T) {
 	s := newSite(t)
 	s.makeStoreReachable()
 	dir := t.TempDir()
@@ -74,7 +74,7 @@ func TestThePipelineChangesWhatIsStoredAndShown(t *testing.T) {
 		t.Errorf("the fault is stored as %s, and in other words as %s", first.Event.ProcessingStrategy, second.Event.ProcessingStrategy)
 	}
 
-	// A bad configuration says so and changes nothing.
+	// A bad configuration reports it and changes nothing.
 	put("overrides.toml", strings.Replace(harmless, "when =", "wenn =", 1))
 	await(t, func() (bool, string) {
 		ready := get(t, connector.url(t, "/readyz"))

@@ -59,10 +59,10 @@ func (p *place) outbox(agent string) *report.Outbox {
 	return outbox
 }
 
-// TestAnEventOfTheNodeNamesWhatWasRejected: a policy has a check name of another agent. An
-// Event of the connector's Node names both and says what to do. It is one Event, whose count
+// TestNodeEventNamesRejection: a policy has a check name of another agent. An
+// Event of the connector's Node names both and reports what to do. It is one Event, whose count
 // is the number of rejected events, however much time passes.
-func TestAnEventOfTheNodeNamesWhatWasRejected(t *testing.T) {
+func TestNodeEventNamesRejection(t *testing.T) {
 	s := newSite(t)
 	s.makeStoreReachable()
 	fake := testclock.NewFakeClock(time.Now())
@@ -82,8 +82,8 @@ func TestAnEventOfTheNodeNamesWhatWasRejected(t *testing.T) {
 			return stats.Entries == 0 && stats.Dead == seqs[len(seqs)-1], fmt.Sprintf("outbox %+v", stats)
 		})
 	}
-	// told waits for an Event that counts as many rejected events, or more.
-	told := func(count int32) corev1.Event {
+	// reported waits for an Event that counts as many rejected events, or more.
+	reported := func(count int32) corev1.Event {
 		t.Helper()
 		var all []corev1.Event
 		await(t, func() (bool, string) {
@@ -98,7 +98,7 @@ func TestAnEventOfTheNodeNamesWhatWasRejected(t *testing.T) {
 	}
 
 	reject(1, 2)
-	e := told(2)
+	e := reported(2)
 	if o := e.InvolvedObject; o.Kind != "Node" || o.Name != nodeName || string(o.UID) != nodeName || e.Type != corev1.EventTypeWarning {
 		t.Errorf("a %s about %+v", e.Type, o)
 	}
@@ -114,7 +114,7 @@ func TestAnEventOfTheNodeNamesWhatWasRejected(t *testing.T) {
 		fake.Step(time.Minute)
 	}
 	reject(3)
-	if again := told(3); again.Name != e.Name || again.Message != e.Message {
+	if again := reported(3); again.Name != e.Name || again.Message != e.Message {
 		t.Errorf("another Event %q, %q", again.Name, again.Message)
 	}
 }

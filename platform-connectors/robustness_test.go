@@ -68,10 +68,10 @@ func wire(t *testing.T, e *protos.HealthEvent, message string) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(nil, batch, protowire.BytesType), b)
 }
 
-// TestWhatPublishersSendWrong goes through the real door to the real store: what
-// can be mended is stored and says so, what cannot is refused by name, and the
-// door serves on.
-func TestWhatPublishersSendWrong(t *testing.T) {
+// TestMalformedRequests goes through the real ingest endpoint to the real store: a request that
+// can be repaired is stored with a note, one that cannot is refused by name, and the
+// endpoint continues to serve.
+func TestMalformedRequests(t *testing.T) {
 	p := newPlace(t, "--kubernetes=false")
 	p.makeStoreReachable()
 	p.start()
@@ -164,7 +164,7 @@ func (c *process) limit(t *testing.T, bytes uint64) {
 }
 
 // TestAFullDiskAcknowledgesNothingAndIsSurvived: the disk fills up under load,
-// nothing is acknowledged that is not kept, and with room again the same process
+// nothing is acknowledged that is not kept, and with capacity again the same process
 // goes on.
 func TestAFullDiskAcknowledgesNothingAndIsSurvived(t *testing.T) {
 	p := newPlace(t, "--kubernetes=false") // the store is away: all stays in the spool
@@ -285,9 +285,9 @@ func TestDatabaseAwayUnderLoad(t *testing.T) {
 	}
 }
 
-// TestAFullSpoolIsSaidAndDrained: without a store the spool fills to its bound,
-// the publisher is told to wait, and when the store is there all of it is stored.
-func TestAFullSpoolIsSaidAndDrained(t *testing.T) {
+// TestFullSpoolIsReportedAndDrained: without a store the spool fills to its bound,
+// the publisher is asked to wait, and when the store is there all of it is stored.
+func TestFullSpoolIsReportedAndDrained(t *testing.T) {
 	p := newPlace(t, "--kubernetes=false", "--wal-max-bytes=16777216")
 	p.args = append(p.args, "--metrics-address=127.0.0.1:0")
 	connector := p.start()

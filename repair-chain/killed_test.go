@@ -31,9 +31,9 @@ import (
 func TestMain(m *testing.M) { os.Exit(localcluster.Main(m)) }
 
 const (
-	// patience bounds the waits for a condition, on machines of any speed.
-	patience = 5 * time.Minute
-	crds     = "../distros/helm/nvsentinel/crds/nvsentinel.dgxc.nvidia.com_"
+	// waitTimeout bounds the waits for a condition, on machines of any speed.
+	waitTimeout = 5 * time.Minute
+	crds        = "../distros/helm/nvsentinel/crds/nvsentinel.dgxc.nvidia.com_"
 )
 
 var tasks = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "tasks"}
@@ -52,9 +52,9 @@ func install(t *testing.T, cluster *localcluster.Cluster) {
 	}
 }
 
-// book is what the API server was seen to have: each Task by its uid, and which input
+// observedTasks is what the API server was seen to have: each Task by its uid, and which input
 // made which token.
-type book struct {
+type observedTasks struct {
 	objects dynamic.NamespaceableResourceInterface
 
 	mu     sync.Mutex
@@ -64,12 +64,12 @@ type book struct {
 }
 
 // serve is the controller of Tasks: some time after a generation came, it is done, and
-// the output says of which input. Now and then a surrounding of the Task changes, and so
+// the output reports about which input. Now and then a surrounding of the Task changes, and so
 // does its output.
-func (b *book) serve(ctx context.Context) {
-	defer b.work.Done()
+func (ot *observedTasks) serve(ctx context.Context) {
+	defer ot.work.Done()
 	for ctx.Err() == nil {
-		w, err := b.objects.Watch(ctx, metav1.ListOptions{})
+		w, err := ot.objects.Watch(ctx, metav1.ListOptions{})
 		if err != nil {
 			continue
 		}
@@ -78,48 +78,48 @@ func (b *book) serve(ctx context.Context) {
 			if !ok || e.Type == watch.Deleted {
 				continue
 			}
-			b.see(o)
+			ot.see(o)
 			observed, _, _ := unstructured.NestedInt64(o.Object, "status", "observedGeneration")
 			if observed == o.GetGeneration() {
 				continue
 			}
-			b.work.Add(1)
+			ot.work.Add(1)
 			time.AfterFunc(time.Duration(20+rand.IntN(400))*time.Millisecond, func() {
-				defer b.work.Done()
-				b.finish(ctx, o.GetName())
+				defer ot.work.Done()
+				ot.finish(ctx, o.GetName())
 			})
 		}
 		w.Stop()
 	}
 }
 
-func (b *book) see(o *unstructured.Unstructured) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (ot *observedTasks) see(o *unstructured.Unstructured) {
+	ot.mu.Lock()
+	defer ot.mu.Unlock()
 	slot := o.GetAnnotations()[artifact.SlotAnnotation]
-	if b.uids[slot] == nil {
-		b.uids[slot] = map[string]bool{}
+	if ot.uids[slot] == nil {
+		ot.uids[slot] = map[string]bool{}
 	}
-	b.uids[slot][string(o.GetUID())] = true
+	ot.uids[slot][string(o.GetUID())] = true
 }
 
 // finish writes the status of a Task as it is now.
-func (b *book) finish(ctx context.Context, name string) {
-	o, err := b.objects.Get(ctx, name, metav1.GetOptions{})
+func (ot *observedTasks) finish(ctx context.Context, name string) {
+	o, err := ot.objects.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return
 	}
 	input, _, _ := unstructured.NestedString(o.Object, "spec", "input")
 	token := fmt.Sprintf("%s-%x", name, rand.Uint64())
-	b.mu.Lock()
-	b.inputs[token] = input
-	b.mu.Unlock()
+	ot.mu.Lock()
+	ot.inputs[token] = input
+	ot.mu.Unlock()
 	o.Object["status"] = map[string]any{
 		"observedGeneration": o.GetGeneration(), "token": token, "of": input,
 		"conditions": []any{map[string]any{"type": "Done", "status": "True"}},
 	}
-	if _, err := b.objects.UpdateStatus(ctx, o, metav1.UpdateOptions{}); apierrors.IsConflict(err) {
-		b.work.Go(func() { b.finish(ctx, name) })
+	if _, err := ot.objects.UpdateStatus(ctx, o, metav1.UpdateOptions{}); apierrors.IsConflict(err) {
+		ot.work.Go(func() { ot.finish(ctx, name) })
 	}
 }
 
@@ -141,7 +141,7 @@ func killed(t *testing.T, runs, writes int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &book{objects: cluster.Dynamic().Resource(tasks), uids: map[string]map[string]bool{}, inputs: map[string]string{}}
+	b := &observedTasks{objects: cluster.Dynamic().Resource(tasks), uids: map[string]map[string]bool{}, inputs: map[string]string{}}
 	ctx, stop := context.WithCancel(t.Context())
 	defer func() { stop(); b.work.Wait() }()
 	b.work.Add(1)
@@ -176,8 +176,8 @@ func live(t *testing.T, binary, kubeconfig, point string, n int) {
 	t.Helper()
 	cmd := exec.Command(binary, "--kubeconfig", kubeconfig, "--leader-elect=false", "--metrics-address=off", "--log-level=warn")
 	cmd.Env = append(os.Environ(), fmt.Sprintf("NVSENTINEL_CRASH=repair-chain/%s:%d", point, n))
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := testkit.StartChild(cmd); err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func live(t *testing.T, binary, kubeconfig, point string, n int) {
 		<-over
 	}
 	if cmd.ProcessState.Exited() { // and was not killed
-		t.Fatalf("the service ended by itself: %s\n%s", cmd.ProcessState, &said)
+		t.Fatalf("the service ended by itself: %s\n%s", cmd.ProcessState, &output)
 	}
 }
 
@@ -220,16 +220,16 @@ func ended(runs []v1alpha1.RepairRun) bool {
 	return true
 }
 
-// check compares what the runs tell with what was seen.
-func (b *book) check(t *testing.T, runs []v1alpha1.RepairRun) {
+// check compares what the runs report with what was seen.
+func (ot *observedTasks) check(t *testing.T, runs []v1alpha1.RepairRun) {
 	t.Helper()
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	ot.mu.Lock()
+	defer ot.mu.Unlock()
 	for _, run := range runs {
 		input := run.Spec.Fault.Record
 		var before string
 		for _, s := range run.Status.Steps {
-			if n := len(b.uids[chain.SlotID(&run, s.Name)]); n != 1 {
+			if n := len(ot.uids[chain.SlotID(&run, s.Name)]); n != 1 {
 				t.Errorf("step %s of %s has had %d objects", s.Name, run.Name, n)
 			}
 			if s.Name == "validate" {
@@ -245,9 +245,9 @@ func (b *book) check(t *testing.T, runs []v1alpha1.RepairRun) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if b.inputs[token] != input || outputs["of"].Value != fmt.Sprintf("%q", input) || outputs["token"].InputDigest != want {
+			if ot.inputs[token] != input || outputs["of"].Value != fmt.Sprintf("%q", input) || outputs["token"].InputDigest != want {
 				t.Errorf("run %s step %s: token %s was made of %q; the trace says %s of %s, and the input was %q",
-					run.Name, s.Name, token, b.inputs[token], outputs["of"].Value, outputs["token"].InputDigest, input)
+					run.Name, s.Name, token, ot.inputs[token], outputs["of"].Value, outputs["token"].InputDigest, input)
 			}
 			before, input = input, token
 		}

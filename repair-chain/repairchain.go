@@ -1,17 +1,17 @@
-// Package repairchain repairs nodes in steps, as RepairChain objects say: each step is
+// Package repairchain repairs nodes in steps, as RepairChain objects report: each step is
 // an object of any kind, later ones are made of what earlier ones put out, and the run's
-// status tells what led to what.
+// status reports what led to what.
 package repairchain
 
 import (
 	"context"
 
 	"github.com/nvidia/nvsentinel/api/repairchain/v1alpha1"
-	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/controller"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodelease"
+	"github.com/nvidia/nvsentinel/internal/pause"
 	"github.com/nvidia/nvsentinel/repair-chain/internal/reconciler"
 )
 
@@ -39,7 +39,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 		return err
 	}
 	deps := reconciler.Deps{
-		Live: live, Objects: cluster.Dynamic, Brake: brake.Start(d, cluster.Clientset, cfg.Lease.Namespace), Keep: cfg.Keep,
+		Live: live, Objects: cluster.Dynamic, Pause: pause.Start(d, cluster.Clientset, cfg.Lease.Namespace), Keep: cfg.Keep,
 		Clock: cluster.Clock(d.Clock), Log: d.Log, Metrics: reconciler.NewMetrics(d.Registry),
 	}
 	if cfg.LeaseNamespace != "" {

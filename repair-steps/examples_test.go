@@ -60,8 +60,8 @@ func into(t *testing.T, o *unstructured.Unstructured, typed any) {
 
 const nasty = "Xid 79 \"off\" $(TOKEN) $$ {{ .Name }}\n\u2028 \x01 }"
 
-// stamped is the Job that a template makes for a fault with an awkward text.
-func stamped(t *testing.T, o *unstructured.Unstructured) (*chain.Template, *unstructured.Unstructured) {
+// renderedJob is the Job that a template makes for a fault with an awkward text.
+func renderedJob(t *testing.T, o *unstructured.Unstructured) (*chain.Template, *unstructured.Unstructured) {
 	t.Helper()
 	x := &v1alpha1.RepairTemplate{}
 	into(t, o, x)
@@ -76,7 +76,7 @@ func stamped(t *testing.T, o *unstructured.Unstructured) (*chain.Template, *unst
 			Message: nasty + strings.Repeat("m", 16<<10-len(nasty)),
 		},
 	}}
-	d, err := compiled.Stamp(run, "step", map[string]any{
+	d, err := compiled.Render(run, "step", map[string]any{
 		"boot": "boot-1", "steps": map[string]any{"validate": "Failed"}, "messages": map[string]any{"validate": nasty},
 		"validation": "Failed", "logs": []any{"https://logs.example.com/x"},
 	})
@@ -96,7 +96,7 @@ func jobs(t *testing.T) map[string]*unstructured.Unstructured {
 	all := map[string]*unstructured.Unstructured{}
 	for _, file := range []string{"collect-logs.yaml", "validate.yaml", "ticket.yaml"} {
 		for _, o := range example(t, file) {
-			_, all[o.GetName()] = stamped(t, o)
+			_, all[o.GetName()] = renderedJob(t, o)
 		}
 	}
 	return all
@@ -166,8 +166,8 @@ func TestTheProgramsTakeTheirArguments(t *testing.T) {
 	}
 }
 
-// TestTheTicketSaysWhatIsKnown: from the fault to the body, whatever is in the texts.
-func TestTheTicketSaysWhatIsKnown(t *testing.T) {
+// TestTicketContent: from the fault to the body, whatever is in the texts.
+func TestTicketContent(t *testing.T) {
 	job := &batchv1.Job{}
 	into(t, jobs(t)["ticket"], job)
 	cfg := ticket.Default()
@@ -201,7 +201,7 @@ func TestTheTicketSaysWhatIsKnown(t *testing.T) {
 // TestOutputs: the logs' URL is read of the Job, and is another for each run and step.
 func TestOutputs(t *testing.T) {
 	for _, o := range example(t, "collect-logs.yaml") {
-		compiled, job := stamped(t, o)
+		compiled, job := renderedJob(t, o)
 		job.SetUID("uid")
 		outputs, err := artifact.Read(job, compiled.Paths, artifact.Definition{}, nil, metav1.Now().Time)
 		if err != nil || len(outputs) != 1 || !strings.Contains(outputs[0].Value, "https://logs.example.com/nvsentinel/gpu-1.example.com/"+job.GetName()+".tar.gz") {

@@ -31,7 +31,7 @@ func Variables(program, text string) Result {
 			r.Changed++
 		}
 	}
-	if store.given() {
+	if store.configured() {
 		out = append(out, store.flag(&r))
 	}
 	r.Text = strings.Join(out, "\n")

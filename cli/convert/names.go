@@ -73,7 +73,7 @@ func All() []Name {
 	return out
 }
 
-// For says whether the name is one of a program's; "" is any program.
+// For reports whether the name is one of a program's; "" is any program.
 func (n Name) For(program string) bool {
 	return program == "" || len(n.At) == 0 || slices.Contains(n.At, program)
 }

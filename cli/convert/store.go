@@ -24,7 +24,7 @@ var variables = map[string]string{
 	"DATASTORE_MAX_CONNECTIONS": "maxConnections", "DATASTORE_MAX_IDLE_CONNECTIONS": "minConnections", "MONGODB_URI": "uri",
 }
 
-// options are the options of an address that say what a part said, in their order.
+// options are the options of an address that report what a part reported, in their order.
 var options = []struct{ part, postgresql, mongodb string }{
 	{"sslMode", "sslmode", "tls"},
 	{"caFile", "sslrootcert", "tlsCAFile"},
@@ -40,19 +40,19 @@ var options = []struct{ part, postgresql, mongodb string }{
 
 // storeParts are the parts of a store that become its address.
 type storeParts struct {
-	said  map[string]string
-	wrong []string // parts that no address has
+	values      map[string]string
+	unsupported []string // parts that no address has
 }
 
-func newStore() *storeParts { return &storeParts{said: map[string]string{}} }
+func newStore() *storeParts { return &storeParts{values: map[string]string{}} }
 
-func (s *storeParts) given() bool { return len(s.said)+len(s.wrong) > 0 }
+func (s *storeParts) configured() bool { return len(s.values)+len(s.unsupported) > 0 }
 
-// take keeps what an assignment in [datastore] says, or in a table below it.
+// take keeps what an assignment in [datastore] reports, or in a table below it.
 func (s *storeParts) take(path []string, statement string) {
 	var keys map[string]any
 	if _, err := toml.Decode(statement, &keys); err != nil {
-		s.wrong = append(s.wrong, strings.Join(path, "."))
+		s.unsupported = append(s.unsupported, strings.Join(path, "."))
 		return
 	}
 	s.tables(keys)
@@ -95,7 +95,7 @@ func optionParts() []string {
 
 func (s *storeParts) set(part, value string) {
 	if value != "" && value != "0" {
-		s.said[part] = value
+		s.values[part] = value
 	}
 }
 
@@ -109,11 +109,11 @@ func (s *storeParts) flag(r *Result) string {
 	return fmt.Sprintf("%s%s\n--store=%s\n", mark, s.why(r), s.address(r))
 }
 
-// why says what store was made of, and leaves its secrets to a person.
+// why reports what store was made of, and leaves its secrets to a person.
 func (s *storeParts) why(r *Result) string {
-	if s.said["password"] != "" || s.said["passwordFile"] != "" || strings.Contains(s.said["uri"], "@") {
+	if s.values["password"] != "" || s.values["passwordFile"] != "" || strings.Contains(s.values["uri"], "@") {
 		from := ""
-		if file := s.said["passwordFile"]; file != "" {
+		if file := s.values["passwordFile"]; file != "" {
 			from = " (it was in " + file + ")"
 		}
 		r.Left = append(r.Left, "store: replace "+password+from+
@@ -126,7 +126,7 @@ func (s *storeParts) why(r *Result) string {
 func (s *storeParts) address(r *Result) string {
 	base, provider := s.base()
 	query := s.query(provider, r)
-	for _, wrong := range s.wrong {
+	for _, wrong := range s.unsupported {
 		r.Left = append(r.Left, "datastore."+wrong+": the address has no such option (docs/tasks/choose-a-store.md)")
 	}
 	if len(query) == 0 {
@@ -141,7 +141,7 @@ func (s *storeParts) address(r *Result) string {
 
 // base is the address without what options add, and the kind of store.
 func (s *storeParts) base() (text, provider string) {
-	if uri := s.said["uri"]; uri != "" {
+	if uri := s.values["uri"]; uri != "" {
 		scheme, rest, _ := strings.Cut(uri, "://")
 		if i := strings.LastIndex(rest, "@"); i >= 0 { // whatever a password has in it
 			user, _, secret := strings.Cut(rest[:i], ":")
@@ -153,31 +153,31 @@ func (s *storeParts) base() (text, provider string) {
 		authority, path, _ := strings.Cut(rest, "/")
 		database, query, more := strings.Cut(path, "?")
 		if database == "" {
-			database = s.said["database"]
+			database = s.values["database"]
 		}
 		if more {
 			database += "?" + query
 		}
 		return scheme + "://" + authority + "/" + database, "mongodb"
 	}
-	who := ""
-	if user := s.said["user"]; user != "" {
-		who = escaped(user) + "@"
-		if s.said["password"] != "" || s.said["passwordFile"] != "" {
-			who = escaped(user) + ":" + password + "@"
+	userinfo := ""
+	if user := s.values["user"]; user != "" {
+		userinfo = escaped(user) + "@"
+		if s.values["password"] != "" || s.values["passwordFile"] != "" {
+			userinfo = escaped(user) + ":" + password + "@"
 		}
 	}
-	scheme := map[string]string{"postgresql": "postgres", "mongodb": "mongodb"}[s.said["provider"]]
+	scheme := map[string]string{"postgresql": "postgres", "mongodb": "mongodb"}[s.values["provider"]]
 	if scheme == "" {
 		scheme = "postgres"
 	}
-	return scheme + "://" + who + s.hosts() + "/" + escaped(s.said["database"]), s.said["provider"]
+	return scheme + "://" + userinfo + s.hosts() + "/" + escaped(s.values["database"]), s.values["provider"]
 }
 
 func (s *storeParts) hosts() string {
 	var out []string
-	for h := range strings.SplitSeq(s.said["host"], ",") {
-		if port := s.said["port"]; port != "" && !strings.Contains(h, ":") {
+	for h := range strings.SplitSeq(s.values["host"], ",") {
+		if port := s.values["port"]; port != "" && !strings.Contains(h, ":") {
 			h += ":" + port
 		}
 		out = append(out, h)
@@ -191,7 +191,7 @@ func (s *storeParts) query(provider string, r *Result) []string {
 	known := []string{"provider", "uri", "host", "port", "database", "user", "password", "passwordFile"}
 	for _, o := range options {
 		known = append(known, o.part)
-		value := s.said[o.part]
+		value := s.values[o.part]
 		if value == "" {
 			continue
 		}
@@ -200,17 +200,17 @@ func (s *storeParts) query(provider string, r *Result) []string {
 			name, value = s.mongo(o.part, o.mongodb, value)
 		}
 		if name == "" {
-			r.Left = append(r.Left, fmt.Sprintf("datastore.%s = %s: a store of this kind has no such option (docs/tasks/choose-a-store.md)", o.part, s.said[o.part]))
+			r.Left = append(r.Left, fmt.Sprintf("datastore.%s = %s: a store of this kind has no such option (docs/tasks/choose-a-store.md)", o.part, s.values[o.part]))
 			continue
 		}
 		out = append(out, name+"="+url.QueryEscape(value))
 	}
-	for part := range s.said {
+	for part := range s.values {
 		if !slices.Contains(known, part) {
-			s.wrong = append(s.wrong, part)
+			s.unsupported = append(s.unsupported, part)
 		}
 	}
-	slices.Sort(s.wrong)
+	slices.Sort(s.unsupported)
 	return out
 }
 
@@ -224,7 +224,7 @@ func (s *storeParts) mongo(part, name, value string) (string, string) {
 		}
 		return name, tls
 	case "certFile":
-		if s.said["keyFile"] == "" {
+		if s.values["keyFile"] == "" {
 			return "tlsCertificateKeyFile", value // one file holds both
 		}
 	case "idleTime":

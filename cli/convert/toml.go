@@ -30,7 +30,7 @@ func TOML(program, text string) (Result, error) {
 		lines = lines[n:]
 	}
 	body := strings.Join(f.out, "\n")
-	if f.store.given() {
+	if f.store.configured() {
 		f.result.Changed++
 		body = f.store.line(&f.result) + body
 	}

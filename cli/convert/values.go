@@ -42,7 +42,7 @@ func Values(text string) (Result, error) {
 			value.Value = to
 		}
 		key.HeadComment = strings.TrimLeft(key.HeadComment+"\n"+mark+n.Name+" is now "+n.To, "\n")
-		if !put(root, strings.Split(n.To, "."), key, value) {
+		if !setPath(root, strings.Split(n.To, "."), key, value) {
 			r.Left = append(r.Left, fmt.Sprintf("%s: use %s, which the file already sets to another value", n.Name, n.To))
 		}
 	}
@@ -73,9 +73,9 @@ func take(at *yaml.Node, path []string) (key, value *yaml.Node) {
 	return key, value
 }
 
-// put puts a value into a map, below maps that it makes. Maps become one. It is false where
+// setPath puts a value into a map, below maps that it makes. Maps become one. It is false where
 // there is another value.
-func put(at *yaml.Node, path []string, key, value *yaml.Node) bool {
+func setPath(at *yaml.Node, path []string, key, value *yaml.Node) bool {
 	i := index(at, path[0])
 	switch {
 	case i < 0 && len(path) == 1:
@@ -84,12 +84,12 @@ func put(at *yaml.Node, path []string, key, value *yaml.Node) bool {
 		return true
 	case i < 0:
 		at.Content = append(at.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: path[0]}, &yaml.Node{Kind: yaml.MappingNode})
-		return put(at.Content[len(at.Content)-1], path[1:], key, value)
+		return setPath(at.Content[len(at.Content)-1], path[1:], key, value)
 	case at.Content[i+1].Kind != yaml.MappingNode:
 		return len(path) == 1 && at.Content[i+1].Value == value.Value
 	case len(path) > 1:
 		at.Content[i+1].Style = 0 // comments need lines of their own
-		return put(at.Content[i+1], path[1:], key, value)
+		return setPath(at.Content[i+1], path[1:], key, value)
 	case value.Kind != yaml.MappingNode:
 		return false
 	}
@@ -97,7 +97,7 @@ func put(at *yaml.Node, path []string, key, value *yaml.Node) bool {
 	at.Content[i].HeadComment = strings.TrimLeft(at.Content[i].HeadComment+"\n"+key.HeadComment, "\n")
 	all := true
 	for j := 0; j < len(value.Content); j += 2 {
-		all = put(at.Content[i+1], []string{value.Content[j].Value}, value.Content[j], value.Content[j+1]) && all
+		all = setPath(at.Content[i+1], []string{value.Content[j].Value}, value.Content[j], value.Content[j+1]) && all
 	}
 	return all
 }

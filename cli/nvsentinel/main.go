@@ -1,4 +1,4 @@
-// Command nvsentinel says what the suite does to nodes and why. It only reads.
+// Command nvsentinel reports what the suite does to nodes and why. It only reads.
 // Installed as kubectl-nvsentinel it is a plugin of kubectl.
 package main
 
@@ -31,5 +31,5 @@ func colour() bool {
 	return terminal() && os.Getenv("NO_COLOR") == ""
 }
 
-// terminal says whether the output is one that can be cleared.
+// terminal reports whether the output is one that can be cleared.
 func terminal() bool { return term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("TERM") != "dumb" }

@@ -21,7 +21,7 @@ const (
 	medik8sGroup = "remediation.medik8s.io"
 )
 
-// byPeople says of each kind of ours whether people write its objects, by which
+// byPeople reports about each kind of the project whether people write its objects, by which
 // services work, or its objects are repairs.
 var byPeople = map[string]bool{
 	"RebootNode": false, "TerminateNode": false, "GPUReset": false, "RepairRun": false, "HealthEventRemediation": false,
@@ -32,12 +32,12 @@ var byPeople = map[string]bool{
 // Definitions is what holds CustomResourceDefinitions.
 var Definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// OurGroup says whether a definition of the group is to be looked at.
-func OurGroup(group, kind string) bool {
+// ProjectGroup reports whether a definition of the group is to be looked at.
+func ProjectGroup(group, kind string) bool {
 	return group == janitorGroup || group == suiteGroup || group == medik8sGroup && kind == "NodeHealthCheck"
 }
 
-// ended says whether nothing works on a repair any more. The janitor says when it was
+// ended reports whether nothing works on a repair any more. The janitor reports when it was
 // done with an object; the others end in a condition.
 func ended(group string, x *unstructured.Unstructured) bool {
 	if group == janitorGroup {
@@ -63,9 +63,9 @@ func notEnded(f Facts) map[string]bool {
 
 // ofDefinitions are the items of our kinds: their objects, then they themselves.
 func ofDefinitions(f Facts, o Options) (out []Item) {
-	said := saidBy(f.Nodes)
+	states := repairStatesOf(f.Nodes)
 	for _, d := range f.Definitions {
-		item := whole(CRD, d.ObjectMeta, Definitions)
+		item := removable(CRD, d.ObjectMeta, Definitions)
 		item.Note = fmt.Sprintf("%d objects", len(d.Objects))
 		if d.Resource.Group == medik8sGroup {
 			item.Remove, item.Reason = false, Shared
@@ -74,7 +74,7 @@ func ofDefinitions(f Facts, o Options) (out []Item) {
 		}
 		stay := 0
 		for i := range d.Objects {
-			object := ofObject(d, &d.Objects[i], said, o)
+			object := ofObject(d, &d.Objects[i], states, o)
 			if !object.Remove {
 				stay++
 			}
@@ -82,25 +82,25 @@ func ofDefinitions(f Facts, o Options) (out []Item) {
 		}
 		switch {
 		case d.DeletionTimestamp != nil:
-			item.Remove, item.Reason = false, Going
+			item.Remove, item.Reason = false, Terminating
 		case !o.Definitions:
-			item.Remove, item.Reason = false, NotAsked
+			item.Remove, item.Reason = false, NotRequested
 		case stay > 0:
 			item.Remove, item.Reason, item.Note = false, ObjectsStay, fmt.Sprintf("%d of %d objects", stay, len(d.Objects))
 		default:
-			item.Reason = Asked
+			item.Reason = Requested
 		}
 		out = append(out, item)
 	}
 	return out
 }
 
-// said is what Nodes say of repairs: the uids of those that have taken GPU services off
+// repairStates is what Nodes report about repairs: the uids of those that have taken GPU services off
 // and not given them back, and the sessions of nodes in quarantine.
-type said struct{ off, sessions map[string]bool }
+type repairStates struct{ off, sessions map[string]bool }
 
-func saidBy(nodes []corev1.Node) said {
-	s := said{map[string]bool{}, map[string]bool{}}
+func repairStatesOf(nodes []corev1.Node) repairStates {
+	s := repairStates{map[string]bool{}, map[string]bool{}}
 	for i := range nodes {
 		m := nodemark.Read(&nodes[i])
 		s.off[m.Reset], s.sessions[m.Session] = true, m.Session != ""
@@ -108,8 +108,8 @@ func saidBy(nodes []corev1.Node) said {
 	return s
 }
 
-// ofObject is what becomes of an object of ours.
-func ofObject(d Definition, x *unstructured.Unstructured, nodes said, o Options) Item {
+// ofObject is what becomes of an object of the project.
+func ofObject(d Definition, x *unstructured.Unstructured, nodes repairStates, o Options) Item {
 	item := Item{
 		Kind: d.Kind, Namespace: x.GetNamespace(), Name: x.GetName(),
 		Target: Target{Resource: d.Resource, UID: string(x.GetUID()), Version: x.GetResourceVersion()},
@@ -131,15 +131,15 @@ func ofObject(d Definition, x *unstructured.Unstructured, nodes said, o Options)
 	case !people && !done && !o.ReleaseNodes:
 		item.Reason = NotEnded
 	case nodes.sessions[x.GetAnnotations()[nodemark.SessionAnnotation]] && !o.ReleaseNodes:
-		item.Reason = InQuarantine // the suite, installed again, judges by it what the repair came to
+		item.Reason = InQuarantine // the suite, installed again, evaluates by it what the repair came to
 	case len(item.Target.Finalizers) < len(x.GetFinalizers()):
 		item.Reason, item.Note = ForeignFinalizer, strings.Join(foreign(x.GetFinalizers(), item.Target.Finalizers), ", ")
 	case people:
-		item.Remove, item.Reason = true, Asked
+		item.Remove, item.Reason = true, Requested
 	case !done:
 		item.Remove, item.Reason = true, Released
 	default:
-		item.Remove, item.Reason = true, Ours
+		item.Remove, item.Reason = true, Managed
 	}
 	return item
 }

@@ -23,9 +23,9 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// TestWhatServicesMayMakeIsKnown: the Leases and the ConfigMap that the chart lets the
+// TestKindsOfServicesAreKnown: the Leases and the ConfigMap that the chart lets the
 // services make are those that are removed.
-func TestWhatServicesMayMakeIsKnown(t *testing.T) {
+func TestKindsOfServicesAreKnown(t *testing.T) {
 	var made, known []string
 	for _, m := range regexp.MustCompile(`'(leases|configmaps)/[^/']+/([^/']+)'`).FindAllStringSubmatch(read(t, chart+"manifests/names.yaml"), -1) {
 		made = append(made, m[1]+" "+m[2])
@@ -62,7 +62,7 @@ func TestKindsOfTheChartAreKnown(t *testing.T) {
 			if err := yaml.Unmarshal([]byte(read(t, path)), &d); err != nil {
 				t.Fatal(err)
 			}
-			if kind := d.Spec.Names.Kind; !OurGroup(d.Spec.Group, kind) || !known[kind] {
+			if kind := d.Spec.Names.Kind; !ProjectGroup(d.Spec.Group, kind) || !known[kind] {
 				t.Errorf("%s: kind %s of %s is not known", path, kind, d.Spec.Group)
 			}
 			delete(known, d.Spec.Names.Kind)
@@ -86,15 +86,15 @@ func TestFoldersAreThoseOfTheChart(t *testing.T) {
 	}
 }
 
-// TestEveryReasonSaysWhy: but for what is simply ours.
-func TestEveryReasonSaysWhy(t *testing.T) {
+// TestEveryReasonIsExplained: but for what is simply ours.
+func TestEveryReasonIsExplained(t *testing.T) {
 	source := read(t, "removal.go")
 	reasons := regexp.MustCompile(`Reason = "(\w+)"`).FindAllStringSubmatch(source, -1)
 	if len(reasons) < 10 {
 		t.Fatalf("%d reasons", len(reasons))
 	}
 	for _, m := range reasons {
-		if text := Reason(m[1]).Text(); (text == "") != (m[1] == string(Ours)) || strings.HasPrefix(text, m[1]) {
+		if text := Reason(m[1]).Text(); (text == "") != (m[1] == string(Managed)) || strings.HasPrefix(text, m[1]) {
 			t.Errorf("%s: %q", m[1], text)
 		}
 	}

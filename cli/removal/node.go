@@ -44,7 +44,7 @@ func taintMark(key, value, effect string) mark { return mark{NodeTaint, key, val
 // that is in quarantine, or whose repair has not ended, stays.
 func ofNode(node *corev1.Node, open map[string]bool, o Options) (out []Item) {
 	m := nodemark.Read(node)
-	verdict, removes := Ours, true
+	verdict, removes := Managed, true
 	if m.Session != "" || len(m.Unknown) > 0 || open[m.Claim] {
 		verdict, removes = InQuarantine, o.ReleaseNodes
 		if removes {
@@ -94,7 +94,7 @@ func stays(x mark, applied nodemark.Applied) Reason {
 		return ServicesOff
 	case x.kind == NodeLabel && slices.Contains(nodemark.FactLabels(), x.key):
 		return OfAPerson
-	case (x.kind == NodeLabel || x.kind == NodeAnnotation || x.kind == NodeTaint) && nodemark.BearsOurName(x.key):
+	case (x.kind == NodeLabel || x.kind == NodeAnnotation || x.kind == NodeTaint) && nodemark.HasProjectPrefix(x.key):
 		return Uncertain
 	}
 	return ""
@@ -103,7 +103,7 @@ func stays(x mark, applied nodemark.Applied) Reason {
 func ofPods(pods []metav1.ObjectMeta) (out []Item) {
 	for _, p := range pods {
 		out = append(out, Item{
-			Kind: PodAnnotation, Namespace: p.Namespace, Name: p.Name, Mark: nodemark.DevicesAnnotation, Remove: true, Reason: Ours,
+			Kind: PodAnnotation, Namespace: p.Namespace, Name: p.Name, Mark: nodemark.DevicesAnnotation, Remove: true, Reason: Managed,
 			Target: Target{UID: string(p.UID), Was: p.Annotations[nodemark.DevicesAnnotation]},
 		})
 	}

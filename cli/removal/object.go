@@ -12,11 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/pause"
 )
 
-// monitorState is where kubernetes-object-monitor keeps what it has told.
+// monitorState is where kubernetes-object-monitor keeps what it has reported.
 const monitorState = "kubernetes-object-monitor-state"
 
 // leases are those by which services elect their leader: service and task.
@@ -35,13 +35,13 @@ var leases = [][2]string{
 	{"repair-chain", "runs"},
 }
 
-// elects says whether a Lease of the namespace is one of leases.
+// elects reports whether a Lease of the namespace is one of leases.
 func elects(l coordinationv1.Lease) bool {
 	return slices.ContainsFunc(leases, func(x [2]string) bool { return l.Name == x[0]+"-"+x[1] })
 }
 
-// held says whether somebody holds a lease now.
-func held(l coordinationv1.Lease, now time.Time) bool {
+// leaseActive reports whether somebody holds a lease now.
+func leaseActive(l coordinationv1.Lease, now time.Time) bool {
 	s := l.Spec
 	if s.HolderIdentity == nil || *s.HolderIdentity == "" || s.RenewTime == nil || s.LeaseDurationSeconds == nil {
 		return false
@@ -53,7 +53,7 @@ func held(l coordinationv1.Lease, now time.Time) bool {
 func running(f Facts) []string {
 	out := slices.Clone(f.Workloads)
 	for _, l := range f.Leases {
-		if elects(l) && held(l, f.Now) {
+		if elects(l) && leaseActive(l, f.Now) {
 			out = append(out, "the holder of Lease/"+l.Name+": "+*l.Spec.HolderIdentity)
 		}
 	}
@@ -66,19 +66,19 @@ func ofLeases(f Facts) (out []Item) {
 		if !elects(l) {
 			continue
 		}
-		item := whole(Lease, l.ObjectMeta, gvr)
-		if held(l, f.Now) {
+		item := removable(Lease, l.ObjectMeta, gvr)
+		if leaseActive(l, f.Now) {
 			item.Remove, item.Reason = false, InUse
 		}
 		out = append(out, item)
 	}
 	for _, l := range f.Claims {
-		item := whole(Lease, l.ObjectMeta, gvr)
+		item := removable(Lease, l.ObjectMeta, gvr)
 		switch holder := l.Spec.HolderIdentity; {
 		case holder == nil:
 			continue
 		case *holder == string(record.FaultRemediation), strings.HasPrefix(*holder, "RepairRun-"): // of repair-chain
-			if held(l, f.Now) {
+			if leaseActive(l, f.Now) {
 				item.Note = "held by " + *holder
 			}
 		case strings.HasPrefix(*holder, "NodeHealthCheck-"): // medik8s' own operator has the same name
@@ -93,14 +93,14 @@ func ofLeases(f Facts) (out []Item) {
 
 func ofConfigMaps(maps []corev1.ConfigMap) (out []Item) {
 	for _, m := range maps {
-		if m.Name == brake.Name || m.Name == brake.FormerName || m.Name == monitorState || remembers(m) {
-			out = append(out, whole(ConfigMap, m.ObjectMeta, corev1.SchemeGroupVersion.WithResource("configmaps")))
+		if m.Name == pause.Name || m.Name == pause.FormerName || m.Name == monitorState || remembers(m) {
+			out = append(out, removable(ConfigMap, m.ObjectMeta, corev1.SchemeGroupVersion.WithResource("configmaps")))
 		}
 	}
 	return out
 }
 
-// remembers says whether a plugin keeps in it what it has asked of a cloud: it is named
+// remembers reports whether a plugin keeps in it what it has asked of a cloud: it is named
 // after the plugin, and owned by the Node.
 func remembers(m corev1.ConfigMap) bool {
 	_, memo := m.Data["memo.json"]
@@ -109,10 +109,10 @@ func remembers(m corev1.ConfigMap) bool {
 		slices.ContainsFunc(m.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Node" })
 }
 
-// whole is an object that is removed.
-func whole(kind string, m metav1.ObjectMeta, gvr schema.GroupVersionResource) Item {
+// removable is an object that is removed.
+func removable(kind string, m metav1.ObjectMeta, gvr schema.GroupVersionResource) Item {
 	return Item{
-		Kind: kind, Namespace: m.Namespace, Name: m.Name, Remove: true, Reason: Ours,
+		Kind: kind, Namespace: m.Namespace, Name: m.Name, Remove: true, Reason: Managed,
 		Target: Target{Resource: gvr, UID: string(m.UID), Version: m.ResourceVersion},
 	}
 }
@@ -120,11 +120,11 @@ func whole(kind string, m metav1.ObjectMeta, gvr schema.GroupVersionResource) It
 // component begins the name under which a service writes Events (eventrecorder.Component).
 const component = "nvsentinel-"
 
-// OurEvent says whether the suite wrote an Event: a service, or a connector about a
+// ProjectEvent reports whether the suite wrote an Event: a service, or a connector about a
 // fault of a node.
-func OurEvent(e corev1.Event) bool {
+func ProjectEvent(e corev1.Event) bool {
 	return slices.ContainsFunc(leases, func(x [2]string) bool { return e.Source.Component == component+x[0] }) ||
-		e.Source.Component == "nvsentinel" && (e.InvolvedObject.Name == brake.Name || e.InvolvedObject.Name == brake.FormerName) ||
+		e.Source.Component == "nvsentinel" && (e.InvolvedObject.Name == pause.Name || e.InvolvedObject.Name == pause.FormerName) ||
 		e.InvolvedObject.Kind == "Node" && strings.HasSuffix(e.Reason, nodemark.UnhealthyReason(""))
 }
 
@@ -136,7 +136,7 @@ func ofEvents(n int) []Item {
 }
 
 // Folders are where the chart has connectors and monitors write on a node, unless its
-// values say otherwise.
+// values state otherwise.
 var Folders = []string{"/var/run/nvsentinel", "/var/lib/nvsentinel"}
 
 func folders() (out []Item) {

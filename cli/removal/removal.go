@@ -1,4 +1,4 @@
-// Package removal says what the suite has left in a cluster, and what becomes of each
+// Package removal reports what the suite has left in a cluster, and what becomes of each
 // thing when the suite is uninstalled: removed, or left with a reason. It is a
 // function of what was seen; what is not surely ours is left.
 package removal
@@ -32,9 +32,9 @@ type Facts struct {
 	Leases     []coordinationv1.Lease
 	// Claims are all leases of nodes, whosever they are.
 	Claims []coordinationv1.Lease
-	// Definitions are those of OurGroup, with their objects.
+	// Definitions are those of ProjectGroup, with their objects.
 	Definitions []Definition
-	// Events counts those of OurEvent.
+	// Events counts those of ProjectEvent.
 	Events int
 	// Unread are what could not be read, and why.
 	Unread []string
@@ -118,7 +118,7 @@ type Plan struct {
 	Items   []Item   `json:"items"`
 }
 
-// Decide says what becomes of everything, in the order in which it is to be done.
+// Decide reports what becomes of everything, in the order in which it is to be done.
 func Decide(f Facts, o Options) Plan {
 	p := Plan{Namespace: f.Namespace, Running: running(f), Unread: f.Unread}
 	open := notEnded(f)
@@ -130,7 +130,7 @@ func Decide(f Facts, o Options) Plan {
 	return p
 }
 
-// rank orders the kinds: marks, objects of Kubernetes, objects of ours, their
+// rank orders the kinds: marks, objects of Kubernetes, objects of the project, their
 // definitions, and what is never removed.
 func rank(kind string) int {
 	order := []string{NodeCordon, NodeTaint, NodeLabel, NodeAnnotation, NodeCondition, PodAnnotation, ConfigMap, Lease, "", CRD, EventKind, Folder}
@@ -150,24 +150,24 @@ func (p Plan) Removes() (n int) {
 	return n
 }
 
-// Whole says whether everything that was to be removed is.
-func (p Plan) Whole() bool {
+// Complete reports whether everything that was to be removed is.
+func (p Plan) Complete() bool {
 	return !slices.ContainsFunc(p.Items, func(i Item) bool { return i.Remove && i.Outcome != Removed })
 }
 
-// Reason says why an item is removed or left.
+// Reason reports why an item is removed or left.
 type Reason string
 
 // Reasons of a removal.
 const (
-	// Ours: a service of the suite wrote the item and nothing needs it any more, so it is removed. Action: none.
-	Ours Reason = "Managed"
+	// Managed: a service of the suite wrote the item and nothing needs it any more, so it is removed. Action: none.
+	Managed Reason = "Managed"
 	// Released: the item belongs to a node in quarantine or to a repair that has not ended, and `--release-nodes`
 	// is given, so it is removed. Action: make sure that the node is sound, because workloads come back onto it.
 	Released Reason = "Released"
-	// Asked: the item is a definition of the suite or an object that people write for it, and `--crds` is given,
+	// Requested: the item is a definition of the suite or an object that people write for it, and `--crds` is given,
 	// so it is removed. Action: none.
-	Asked Reason = "Requested"
+	Requested Reason = "Requested"
 )
 
 // Reasons to leave an item.
@@ -198,17 +198,17 @@ const (
 	// ForeignFinalizer: a finalizer of another program holds the object, so it stays. Action: have that program
 	// remove its finalizer, then run the command again.
 	ForeignFinalizer Reason = "ForeignFinalizer"
-	// NotAsked: the definition stays, because its removal would remove all objects of the kind. Action: add
+	// NotRequested: the definition stays, because its removal would remove all objects of the kind. Action: add
 	// `--crds` to remove both.
-	NotAsked Reason = "NotRequested"
+	NotRequested Reason = "NotRequested"
 	// ObjectsStay: objects of the kind stay, so their definition stays too. Action: act on the reasons of these
 	// objects, then run the command again with `--crds`.
 	ObjectsStay Reason = "ObjectsRemain"
 	// Shared: the definition NodeHealthCheck belongs to medik8s and another operator may use it, so it stays.
 	// Action: none. If nothing uses it, run `kubectl delete crd nodehealthchecks.remediation.medik8s.io`.
 	Shared Reason = "Shared"
-	// Going: the definition is already being deleted. Action: none.
-	Going Reason = "Terminating"
+	// Terminating: the definition is already being deleted. Action: none.
+	Terminating Reason = "Terminating"
 	// Expires: the Events expire by themselves within the time of `--event-ttl` of the API server, so they stay.
 	// Action: none.
 	Expires Reason = "Expires"
@@ -220,11 +220,11 @@ const (
 // Text is the reason in words.
 func (r Reason) Text() string {
 	switch r {
-	case Ours:
+	case Managed:
 		return ""
 	case Released:
 		return "because of --release-nodes"
-	case Asked:
+	case Requested:
 		return "because of --crds"
 	case InQuarantine:
 		return "in quarantine and not repaired, use --release-nodes to release the node"
@@ -242,13 +242,13 @@ func (r Reason) Text() string {
 		return "the repair has not ended, use --release-nodes to abandon it"
 	case ForeignFinalizer:
 		return "another controller's finalizer blocks it"
-	case NotAsked:
+	case NotRequested:
 		return "use --crds to remove it with all objects of the kind"
 	case ObjectsStay:
 		return "objects of the kind remain"
 	case Shared:
 		return "the kind belongs to medik8s, and another operator may use it"
-	case Going:
+	case Terminating:
 		return "it is terminating"
 	case Expires:
 		return "they expire within the --event-ttl of the API server"

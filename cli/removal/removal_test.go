@@ -114,7 +114,7 @@ func TestNodes(t *testing.T) {
 			"remove Node label n k8saas.nvidia.com/uncordon-timestamp=2026-03-01T12-00-00Z Managed",
 		}},
 		"GPU services are stopped": {with(nil, map[string]string{nodemark.ResetAnnotation: "u"}), true, []string{"leave Node annotation n dgxc.nvidia.com/nvsentinel-reset ServicesOff"}},
-		"of people": {with(map[string]string{nodemark.ManagedLabel: "false", nodemark.LemonLabel: "true", nodemark.FormerManagedLabel: "false"}, nil), true, []string{
+		"of people": {with(map[string]string{nodemark.ManagedLabel: "false", nodemark.RepeatOffenderLabel: "true", nodemark.FormerManagedLabel: "false"}, nil), true, []string{
 			"leave Node label n dgxc.nvidia.com/nvsentinel-repeat-offender=true UserManaged", "leave Node label n k8saas.nvidia.com/ManagedByNVSentinel=false UserManaged",
 			"leave Node label n nvsentinel.dgxc.nvidia.com/managed=false UserManaged",
 		}},
@@ -226,7 +226,7 @@ func TestForeignKinds(t *testing.T) {
 }
 
 // TestLeasesAndConfigMaps: by name in the namespace, by holder among the leases of
-// nodes; whoever holds an election still runs.
+// nodes; anyone who holds an election still runs.
 func TestLeasesAndConfigMaps(t *testing.T) {
 	lease := func(name, holder string, age time.Duration) coordinationv1.Lease {
 		seconds, renewed := int32(15), metav1.NewMicroTime(at.Add(-age))
@@ -260,8 +260,8 @@ func TestLeasesAndConfigMaps(t *testing.T) {
 	}
 }
 
-// TestOurEvents: of a service, of the brake, and of a connector about a node.
-func TestOurEvents(t *testing.T) {
+// TestProjectEvents: of a service, of the emergency stop, and of a connector about a node.
+func TestProjectEvents(t *testing.T) {
 	about := func(kind, name, component, reason string) corev1.Event {
 		return corev1.Event{InvolvedObject: corev1.ObjectReference{Kind: kind, Name: name}, Source: corev1.EventSource{Component: component}, Reason: reason}
 	}
@@ -277,7 +277,7 @@ func TestOurEvents(t *testing.T) {
 		{about("ConfigMap", "other", "nvsentinel", "NVSentinelPaused"), false},
 		{about("Node", "n", "kubelet", "NodeNotReady"), false},
 	} {
-		if got := removal.OurEvent(c.event); got != c.want {
+		if got := removal.ProjectEvent(c.event); got != c.want {
 			t.Errorf("%+v: %t", c.event, got)
 		}
 	}

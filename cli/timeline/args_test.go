@@ -77,7 +77,7 @@ func clockOf(t *testing.T, text string) time.Time {
 
 func (a args) node() timeline.Node {
 	n := timeline.Node{
-		Name: a.or("name", "gpu-1"), Ready: a.or("ready", "True"), Unschedulable: a.has("cordoned"), OurCordon: a.has("ours"),
+		Name: a.or("name", "gpu-1"), Ready: a.or("ready", "True"), Unschedulable: a.has("cordoned"), ManagedCordon: a.has("ours"),
 		Session: a.or("session", ""), Claim: a.or("claim", ""), State: nodemark.State(a.or("state", "")), OptedOut: a.has("optedout"),
 	}
 	if ids := a.or("unknown", ""); ids != "" {
@@ -86,11 +86,11 @@ func (a args) node() timeline.Node {
 	n.Identity.BootID, n.Identity.ProviderID = a.or("boot", "b1"), a.or("machine", "m1")
 	n.Created, n.Heartbeat = a.time("created"), a.time("heartbeat")
 	if since := a.text("lemon"); since == "by hand" {
-		n.Lemon = &nodemark.Lemon{}
-	} else if since != "" { // its repairs: lemon= repairs=(at session...)
-		n.Lemon = &nodemark.Lemon{Since: clockOf(a.t, since), Window: "720h0m0s", Kept: a.text("kept")}
+		n.RepeatOffender = &nodemark.RepeatOffender{}
+	} else if since != "" { // its repairs: repeat offender= repairs=(at session...)
+		n.RepeatOffender = &nodemark.RepeatOffender{Since: clockOf(a.t, since), Window: "720h0m0s", RequiresRelease: a.text("kept")}
 		for i, at := range strings.Fields(a.text("repairs")) {
-			n.Lemon.Repairs = append(n.Lemon.Repairs, nodemark.LemonRepair{Session: "s" + strconv.Itoa(i), At: clockOf(a.t, at)})
+			n.RepeatOffender.Repairs = append(n.RepeatOffender.Repairs, nodemark.CountedRepair{Session: "s" + strconv.Itoa(i), At: clockOf(a.t, at)})
 		}
 	}
 	if taint := a.text("taint"); taint != "" {
@@ -129,7 +129,7 @@ func (a args) check() timeline.Check {
 	for line := range strings.Lines(nodes) {
 		line, why, _ := strings.Cut(line, "#")
 		f := strings.Fields(line)
-		p := timeline.Patient{Node: f[0], Waiting: strings.TrimSpace(why)}
+		p := timeline.MonitoredNode{Node: f[0], Waiting: strings.TrimSpace(why)}
 		if f[1] != "-" {
 			p.Recovered = clockOf(a.t, f[1])
 		}
@@ -137,7 +137,7 @@ func (a args) check() timeline.Check {
 			kind, name, _ := strings.Cut(f[0], "/")
 			t := timeline.Try{Kind: kind, Name: name, Began: clockOf(a.t, f[1])}
 			if f[2] != "-" {
-				t.GivenUp = clockOf(a.t, f[2])
+				t.Abandoned = clockOf(a.t, f[2])
 			}
 			p.Tries = append(p.Tries, t)
 		}

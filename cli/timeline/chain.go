@@ -35,7 +35,7 @@ const (
 	Waiting Kind = "waiting"
 )
 
-// Mood says how good a step is, for colours.
+// Mood reports how good a step is, for colours.
 type Mood string
 
 // Moods.
@@ -61,7 +61,7 @@ type Step struct {
 // Chain is one fault from its line to its end.
 type Chain struct {
 	Record string `json:"record"`
-	// Open says that the fault still holds the node.
+	// Open reports that the fault still holds the node.
 	Open  bool   `json:"open"`
 	Steps []Step `json:"steps"`
 }
@@ -84,7 +84,7 @@ func newBuilder(f Facts) builder {
 	return b
 }
 
-// chain tells one fault.
+// chain reports one fault.
 func (b builder) chain(r record.Record) Chain {
 	c := Chain{Record: r.ID, Open: record.Open(r), Steps: b.confirmed(r, report(r.Event, r.ID, r.CreatedAt))}
 	for _, part := range []func(record.Record) []Step{b.verdict, b.drain, b.repair, b.end, b.waiting} {
@@ -230,7 +230,7 @@ type Refused struct {
 	Message string `json:"message"`
 }
 
-// RefusedBy is what a chain's or template's conditions say against it.
+// RefusedBy is what a chain's or template's conditions report against it.
 func RefusedBy(kind, name string, conditions []metav1.Condition) (Refused, bool) {
 	c := meta.FindStatusCondition(conditions, v1alpha1.ConditionAccepted)
 	if c == nil || c.Status != metav1.ConditionFalse {
@@ -239,18 +239,18 @@ func RefusedBy(kind, name string, conditions []metav1.Condition) (Refused, bool)
 	return Refused{kind, name, c.Message}, true
 }
 
-// misconfigured says whether a run ended because its chain or a template of it is wrong.
+// misconfigured reports whether a run ended because its chain or a template of it is wrong.
 func misconfigured(end *metav1.Condition) bool {
 	return end != nil && end.Status == metav1.ConditionFalse &&
 		slices.Contains([]string{v1alpha1.ReasonMisconfigured, v1alpha1.ReasonRejected}, end.Reason)
 }
 
-// outcomeUnknown says whether a run ended because nobody knows what a step did to the node.
+// outcomeUnknown reports whether a run ended because nobody knows what a step did to the node.
 func outcomeUnknown(end *metav1.Condition) bool {
 	return end != nil && end.Status == metav1.ConditionFalse && end.Reason == v1alpha1.ReasonOutcomeUnknown
 }
 
-// EndedRun is a run that did not repair its node, and that says nothing about the node.
+// EndedRun is a run that did not repair its node, and that reports nothing about the node.
 type EndedRun struct {
 	Run     string `json:"run"`
 	Node    string `json:"node"`
@@ -300,14 +300,14 @@ func underway(runs []v1alpha1.RepairRun) (out []Underway) {
 // runs lists the runs that are under way, and what no run can begin with.
 func (p *page) runs(f Fleet) {
 	for _, r := range f.Refused {
-		p.line("%s", p.paint(Alert, "! "+plain(fmt.Sprintf("%s %s is not accepted: %s", r.Kind, r.Name, brief(r.Message)))))
+		p.line("%s", p.paint(Alert, "! "+plain(fmt.Sprintf("%s %s is not accepted: %s", r.Kind, r.Name, truncate(r.Message)))))
 	}
 	for _, m := range f.Misconfigured {
-		text := fmt.Sprintf("RepairRun %s did not repair node %s: RepairChain %s is misconfigured: %s", m.Run, m.Node, m.Chain, brief(m.Message))
+		text := fmt.Sprintf("RepairRun %s did not repair node %s: RepairChain %s is misconfigured: %s", m.Run, m.Node, m.Chain, truncate(m.Message))
 		p.line("%s", p.paint(Alert, "! "+plain(text)))
 	}
 	for _, u := range f.OutcomeUnknown {
-		text := fmt.Sprintf("RepairRun %s ended with an unknown outcome on node %s: %s", u.Run, u.Node, brief(u.Message))
+		text := fmt.Sprintf("RepairRun %s ended with an unknown outcome on node %s: %s", u.Run, u.Node, truncate(u.Message))
 		p.line("%s", p.paint(Alert, "! "+plain(text)))
 	}
 	list(p, []string{"RUN", "NODE", "CHAIN", "FOR", "STEP", "WHY"}, f.Runs, func(r Underway) (Mood, []string) {
@@ -315,6 +315,6 @@ func (p *page) runs(f Fleet) {
 		if r.Step != "" {
 			step = fmt.Sprintf("%d of %d: %s %s", r.Nth, r.Steps, r.Step, r.State)
 		}
-		return Plain, []string{plain(r.Run), plain(r.Node), plain(r.Chain), span(f.At.Sub(r.Began)), plain(step), brief(r.Reason)}
+		return Plain, []string{plain(r.Run), plain(r.Node), plain(r.Chain), span(f.At.Sub(r.Began)), plain(step), truncate(r.Reason)}
 	})
 }

@@ -18,11 +18,11 @@ type Check struct {
 	// Storm is when its storm recovery began; zero without one.
 	Storm time.Time `json:"stormRecoverySince,omitzero"`
 	// Patients are the nodes that it holds unhealthy, or has remediations of.
-	Patients []Patient `json:"unhealthyNodes,omitempty"`
+	Patients []MonitoredNode `json:"unhealthyNodes,omitempty"`
 }
 
-// Patient is a node that a NodeHealthCheck looks after.
-type Patient struct {
+// MonitoredNode is a node that a NodeHealthCheck looks after.
+type MonitoredNode struct {
 	Node string `json:"node"`
 	// Recovered is since when it has been healthy while its remediations are kept.
 	Recovered time.Time `json:"healthySince,omitzero"`
@@ -36,24 +36,24 @@ type Try struct {
 	Kind  string    `json:"kind"`
 	Name  string    `json:"name"`
 	Began time.Time `json:"began"`
-	// GivenUp is when the next step had its turn; zero while this one has it.
-	GivenUp time.Time `json:"givenUp,omitzero"`
+	// Abandoned is when the next step had its turn; zero while this one has it.
+	Abandoned time.Time `json:"givenUp,omitzero"`
 }
 
-// Unreadable is the phase of a check whose object can not be decoded; Reason says why.
+// Unreadable is the phase of a check whose object can not be decoded; Reason reports why.
 const Unreadable = "Unreadable"
 
 // shownPatients are as many nodes as status names of one check.
 const shownPatients = 8
 
-// atRest says that a check has nothing to report: no node, and no action that failed and,
-// as its reason then says, is retried.
-func (c Check) atRest() bool {
+// idle reports that a check has nothing to report: no node, and no action that failed and,
+// as its reason then reports, is retried.
+func (c Check) idle() bool {
 	return c.Phase == "Enabled" && len(c.Patients) == 0 && c.Storm.IsZero() && !strings.Contains(c.Reason, " retried")
 }
 
 func (c Check) mood() Mood {
-	if c.atRest() {
+	if c.idle() {
 		return Plain
 	}
 	return Alert
@@ -73,14 +73,14 @@ func (p *page) head(c Check, at time.Time) string {
 	if reason == "" {
 		return text
 	}
-	return text + ": " + brief(reason)
+	return text + ": " + truncate(reason)
 }
 
-// checks tells of all checks: those at rest are counted only.
+// checks reports all checks: those at rest are counted only.
 func (p *page) checks(f Fleet) {
 	quiet := 0
 	for _, c := range f.Checks {
-		if c.atRest() {
+		if c.idle() {
 			quiet++
 			continue
 		}
@@ -98,7 +98,7 @@ func (p *page) checks(f Fleet) {
 	}
 }
 
-// watched tells of the checks of one node.
+// watched reports the checks of one node.
 func (p *page) watched(s Timeline) {
 	for _, c := range s.Checks {
 		p.line("  %s", p.paint(c.mood(), p.head(c, s.At)))
@@ -106,7 +106,7 @@ func (p *page) watched(s Timeline) {
 			p.line("    unknown whether it selects this node: correct the object")
 			continue
 		}
-		i := slices.IndexFunc(c.Patients, func(x Patient) bool { return x.Node == s.Node })
+		i := slices.IndexFunc(c.Patients, func(x MonitoredNode) bool { return x.Node == s.Node })
 		if i < 0 {
 			p.line("    it selects this node and does not report it as unhealthy")
 			continue
@@ -116,12 +116,12 @@ func (p *page) watched(s Timeline) {
 }
 
 // tries are a node's remediations in their order.
-func (p *page) tries(n Patient, at time.Time) string {
+func (p *page) tries(n MonitoredNode, at time.Time) string {
 	var all []string
 	for _, t := range n.Tries {
 		text := fmt.Sprintf("%s/%s since %s (%s)", plain(t.Kind), plain(t.Name), p.moment(t.Began), span(at.Sub(t.Began)))
-		if !t.GivenUp.IsZero() {
-			text += ", abandoned at " + p.moment(t.GivenUp)
+		if !t.Abandoned.IsZero() {
+			text += ", abandoned at " + p.moment(t.Abandoned)
 		}
 		all = append(all, text)
 	}
@@ -130,7 +130,7 @@ func (p *page) tries(n Patient, at time.Time) string {
 		text = "unhealthy, no remediation"
 	}
 	if n.Waiting != "" {
-		text += ": " + brief(n.Waiting)
+		text += ": " + truncate(n.Waiting)
 	}
 	if !n.Recovered.IsZero() {
 		text += ", healthy again since " + p.moment(n.Recovered)

@@ -50,7 +50,7 @@ func waitOf(r record.Record, records []record.Record) *Wait {
 	return w
 }
 
-// confirms says whether a confirmation is that of a record: it names the record, or
+// confirms reports whether a confirmation is that of a record: it names the record, or
 // a report of the same fault that was counted with it, and not stored as one.
 func confirms(x, r record.Record, within time.Duration) bool {
 	of := x.Event.Confirms()
@@ -62,7 +62,7 @@ func confirms(x, r record.Record, within time.Duration) bool {
 		slices.EqualFunc(fault.Entries(a), fault.Entries(b), func(p, q fault.Entry) bool { return p.Key == q.Key })
 }
 
-// text is the wait as a line says it.
+// text is the wait as a line reports it.
 func (w Wait) text(now time.Time, moment func(time.Time) string) string {
 	until := ""
 	if !w.Until.IsZero() {

@@ -8,7 +8,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// repair tells the repair objects of a fault and how the repair ended.
+// repair reports the repair objects of a fault and how the repair ended.
 func (b builder) repair(r record.Record) []Step {
 	rem := r.Status.Remediation
 	if rem == nil {
@@ -25,7 +25,7 @@ func (b builder) repair(r record.Record) []Step {
 }
 
 // verdictOfRepair is how the repair of a fault ended, unless its last attempt
-// has said so already.
+// has reported it already.
 func verdictOfRepair(r record.Record, rem *record.Remediation) (Step, bool) {
 	s := Step{Kind: Outcome, At: instant(r.Status.LastRemediationTimestamp), Text: joined(string(rem.Outcome), joined(rem.Reason, rem.Message))}
 	switch rem.Outcome {
@@ -61,7 +61,7 @@ func (b builder) attempt(a record.Attempt) []Step {
 		steps = append(steps, progress(o)...)
 	case underWay && a.Chain != "":
 		steps = append(steps, Step{Kind: Progress, Object: name, Text: "run of chain " + a.Chain + ", for its steps run nvsentinel trace " + a.Name})
-	case underWay && b.facts.Cluster.Whole():
+	case underWay && b.facts.Cluster.Complete():
 		steps = append(steps, Step{Kind: Progress, Object: name, Mood: Alert, Text: "not found in the cluster"})
 	}
 	steps = append(steps, stepsOf(a)...)
@@ -104,10 +104,10 @@ func progress(o Object) []Step {
 	return steps
 }
 
-// end tells what cleared a fault's entries: each clearing once.
+// end reports what cleared a fault's entries: each clearing once.
 func (b builder) end(r record.Record) []Step {
 	var steps []Step
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	cleared := 0
 	var last time.Time
 	for _, f := range r.Status.Faults {
@@ -118,8 +118,8 @@ func (b builder) end(r record.Record) []Step {
 		if f.ClearedTimestamp.After(last) {
 			last = *f.ClearedTimestamp
 		}
-		if !told[f.ClearedBy] {
-			told[f.ClearedBy] = true
+		if !reported[f.ClearedBy] {
+			reported[f.ClearedBy] = true
 			steps = append(steps, b.cause(f)...)
 		}
 	}
@@ -130,7 +130,7 @@ func (b builder) end(r record.Record) []Step {
 	if cleared == len(r.Status.Faults) {
 		s.Mood = Good
 	}
-	for id := range told {
+	for id := range reported {
 		if b.byID[id].Status.NodeQuarantined == record.UnQuarantined && b.byID[id].Status.Session == r.Status.Session {
 			s.Text += ", no fault left, the node is released"
 		}

@@ -1,8 +1,8 @@
 // Package timeline assembles what happened to a node, and how the fleet stands,
 // from facts that somebody else has gathered. It does no I/O and reads no clock.
 //
-// A fact that could not be read is unknown, and the timeline says so; only a
-// source that was read can say that something is absent.
+// A fact that could not be read is unknown, and the timeline reports it; only a
+// source that was read can report that something is absent.
 package timeline
 
 import (
@@ -18,33 +18,33 @@ import (
 type Source struct {
 	// Name is "store" or "API server".
 	Name string `json:"name"`
-	// Read says that it answered.
+	// Read reports that it answered.
 	Read bool `json:"read"`
 	// Problem is why it did not, or what of it is missing.
 	Problem string `json:"problem,omitempty"`
 }
 
-// Whole says whether everything asked of the source was answered.
-func (s Source) Whole() bool { return s.Read && s.Problem == "" }
+// Complete reports whether everything asked of the source was answered.
+func (s Source) Complete() bool { return s.Read && s.Problem == "" }
 
 // Facts are what is known of one node.
 type Facts struct {
 	Node string
 	Now  time.Time
-	// Store and Cluster say what could be read.
+	// Store and Cluster report what could be read.
 	Store, Cluster Source
-	// Brake is the emergency brake.
-	Brake Brake
+	// Pause is the emergency stop.
+	Pause PauseState
 	// Records are the node's records, in any order.
 	Records []record.Record
-	// Older says that the store holds older records that were not read.
+	// Older reports that the store holds older records that were not read.
 	Older bool
 	// Sighting is the Node; nil is absent if Cluster was read, else unknown.
 	Sighting *Node
 	// Objects are the repair objects for the node.
 	Objects []Object
-	// SetAside are records of the node that a service passes over.
-	SetAside []SetAside
+	// DeadLettered are records of the node that a service passes over.
+	DeadLettered []DeadLetter
 	// Checks are the NodeHealthChecks that watch the node or have it in hand.
 	Checks []Check
 }
@@ -53,14 +53,14 @@ type Facts struct {
 type FleetFacts struct {
 	Now            time.Time
 	Store, Cluster Source
-	// Brake is the emergency brake.
-	Brake Brake
-	// Open are the open records of all nodes, Backlog the unjudged and held ones.
+	// Pause is the emergency stop.
+	Pause PauseState
+	// Open are the open records of all nodes, Backlog the unevaluated and held ones.
 	Open, Backlog []record.Record
-	// Stranded are open faults whose publisher says PERSIST_ONLY by now.
-	Stranded []Stranded
-	// SetAside are records that a service passes over.
-	SetAside []SetAside
+	// Orphaned are open faults whose publisher reports PERSIST_ONLY now.
+	Orphaned []OrphanedFault
+	// DeadLettered are records that a service passes over.
+	DeadLettered []DeadLetter
 	// Undecodable are ids of records that cannot be decoded and are left out.
 	Undecodable []string
 	Nodes       []Node
@@ -79,9 +79,9 @@ type FleetFacts struct {
 	Uncovered []Uncovered
 }
 
-// Stranded is an open fault whose publisher has been switched to PERSIST_ONLY
+// OrphanedFault is an open fault whose publisher has been switched to PERSIST_ONLY
 // since: a recovery that it reports so lifts nothing.
-type Stranded struct {
+type OrphanedFault struct {
 	Node   string `json:"node"`
 	Agent  string `json:"agent"`
 	Check  string `json:"check"`
@@ -91,17 +91,17 @@ type Stranded struct {
 	At     time.Time `json:"at"`
 }
 
-// SetAside is a record that killed a service each time it looked at it: it passes
+// DeadLetter is a record that killed a service each time it looked at it: it passes
 // the record over until a person takes its dead letter away. Or, without a record,
 // what a service died at again and again, so that others go first.
-type SetAside struct {
+type DeadLetter struct {
 	Consumer string `json:"consumer"`
 	Record   string `json:"record,omitempty"`
 	// Key is what the service was at, mostly the node.
 	Key string    `json:"key"`
 	At  time.Time `json:"at"`
-	// Deaths in a row, without a record.
-	Deaths int `json:"crashes,omitempty"`
+	// Crashes in a row, without a record.
+	Crashes int `json:"crashes,omitempty"`
 }
 
 // NodesConnector is the consumer that stands for the connector of a node.
@@ -124,14 +124,14 @@ type Node struct {
 	Session string         `json:"session,omitempty"`
 	Claim   string         `json:"claim,omitempty"`
 	State   nodemark.State `json:"state,omitempty"`
-	// OurCordon says that the cordon is claimed by fault-quarantine.
-	OurCordon bool `json:"ourCordon"`
-	OptedOut  bool `json:"optedOut"`
-	// Lemon is its lemon mark, or nil.
-	Lemon *nodemark.Lemon `json:"repeatOffender,omitempty"`
-	// Restored says how often lifted marks of the session were restored, or nil.
+	// ManagedCordon reports that the cordon is claimed by fault-quarantine.
+	ManagedCordon bool `json:"ourCordon"`
+	OptedOut      bool `json:"optedOut"`
+	// RepeatOffender is its repeat offender mark, or nil.
+	RepeatOffender *nodemark.RepeatOffender `json:"repeatOffender,omitempty"`
+	// Restored reports how often lifted marks of the session were restored, or nil.
 	Restored *nodemark.Restored `json:"restored,omitempty"`
-	// Unknown are faults of the session of which the store cannot tell whether
+	// Unknown are faults of the session of which the store cannot determine whether
 	// they are over.
 	Unknown []string `json:"unknown,omitempty"`
 	// Conditions are the checks that report a fault now.
@@ -168,22 +168,22 @@ type Object struct {
 // Consumer is a service that reads the store's feed.
 type Consumer struct {
 	Name string `json:"name"`
-	// Known says that the lag below could be told; Problem why not.
+	// Known reports that the lag below could be reported; Problem why not.
 	Known   bool   `json:"known"`
 	Problem string `json:"problem,omitempty"`
-	// Waiting counts the records that it has not committed; More says that the
+	// Waiting counts the records that it has not committed; More reports that the
 	// count stopped there. Oldest is when the first of them was stored.
 	Waiting int       `json:"waiting"`
 	More    bool      `json:"more,omitempty"`
 	Oldest  time.Time `json:"oldest,omitzero"`
-	// Lost is why its stored position says nothing, so that it will read again.
+	// Lost is why its stored position reports nothing, so that it will read again.
 	Lost string `json:"lost,omitempty"`
 	// CommittedAt is when it last committed; zero is never.
 	CommittedAt time.Time `json:"committedAt,omitzero"`
 }
 
 // explain is a verdict's reason in words, for who sees it alone; empty is one
-// that says itself.
+// that reports itself.
 func explain(r record.Reason) string {
 	switch r {
 	case record.Matched:
@@ -210,8 +210,8 @@ func explain(r record.Reason) string {
 	return ""
 }
 
-// undecidable is why fault-quarantine cannot judge a fault, as far as the Node
-// tells; empty when it can.
+// undecidable is why fault-quarantine cannot evaluate a fault, as far as the Node
+// reports; empty when it can.
 func undecidable(s observation, r record.Record) string {
 	switch {
 	case !r.IsFault():

@@ -15,9 +15,9 @@ import (
 type Fleet struct {
 	At      time.Time `json:"at"`
 	Sources []Source  `json:"sources"`
-	// Brake is the emergency brake.
-	Brake Brake `json:"pause"`
-	// Counts holds every phase that can be told from what was read; nodes that
+	// Pause is the emergency stop.
+	Pause PauseState `json:"pause"`
+	// Counts holds every phase that can be distinguished from what was read; nodes that
 	// only the store knows count too.
 	Counts map[Phase]int `json:"counts"`
 	// Total is the number of Nodes; -1 if they could not be read.
@@ -26,8 +26,8 @@ type Fleet struct {
 	// phase first, and within it the oldest first; held ones in the order in
 	// which they will be served.
 	Rows []Row `json:"rows,omitempty"`
-	// Lemons are the Nodes that are marked as lemons.
-	Lemons []Lemon `json:"repeatOffenders,omitempty"`
+	// RepeatOffenders are the Nodes that are marked as repeat offenders.
+	RepeatOffenders []RepeatOffender `json:"repeatOffenders,omitempty"`
 	// Checks are all NodeHealthChecks.
 	Checks []Check `json:"nodeHealthChecks,omitempty"`
 	// Runs are the runs of repair chains that are under way.
@@ -39,22 +39,22 @@ type Fleet struct {
 	OutcomeUnknown []EndedRun `json:"outcomeUnknown,omitempty"`
 	// Refused are repair chains and templates that cannot be used.
 	Refused []Refused `json:"refused,omitempty"`
-	// Stranded are open faults whose publisher says PERSIST_ONLY by now.
-	Stranded []Stranded `json:"orphaned,omitempty"`
+	// Orphaned are open faults whose publisher reports PERSIST_ONLY now.
+	Orphaned []OrphanedFault `json:"orphaned,omitempty"`
 	// Uncovered are GPU nodes without a live publisher.
 	Uncovered []Uncovered `json:"uncovered,omitempty"`
 	// Undelivered are nodes whose events do not reach the store.
 	Undelivered []Undelivered `json:"undelivered,omitempty"`
 	// Counted are nodes of which events are counted and not stored.
 	Counted []Counted `json:"overQuota,omitempty"`
-	// SetAside are records that killed a service and are passed over.
-	SetAside []SetAside `json:"deadLettered,omitempty"`
+	// DeadLettered are records that killed a service and are passed over.
+	DeadLettered []DeadLetter `json:"deadLettered,omitempty"`
 	// Undecodable are ids of stored records that cannot be decoded: everybody goes
 	// on without them.
 	Undecodable []string `json:"undecodable,omitempty"`
-	// Dry is what the newest verdicts left undone; nil when none was of a dry run.
-	Dry *Dry `json:"dryRun,omitempty"`
-	// Consumers say how far behind each service is.
+	// DryRun is what the newest verdicts left undone; nil when none was of a dry run.
+	DryRun *DryRunSummary `json:"dryRun,omitempty"`
+	// Consumers report how far behind each service is.
 	Consumers []Consumer `json:"consumers,omitempty"`
 }
 
@@ -66,26 +66,26 @@ type Row struct {
 	Turn int `json:"turn,omitempty"`
 }
 
-// Dry tells of a fault-quarantine in dry run.
-type Dry struct {
-	// Now says that the newest verdict on a fault that a rule matched was one of a
+// DryRunSummary reports a fault-quarantine in dry run.
+type DryRunSummary struct {
+	// Now reports that the newest verdict on a fault that a rule matched was one of a
 	// dry run, given At.
 	Now bool      `json:"now"`
 	At  time.Time `json:"at"`
 	// Faults of so many newest ones would have been acted upon: these Nodes would have
-	// been quarantined, the budget aside, which a dry run does not ask.
+	// been quarantined, apart from the budget, which a dry run does not check.
 	Faults int      `json:"faults"`
 	Of     int      `json:"of"`
 	Nodes  []string `json:"nodes"`
 	// Held and Skipped count the other nodes of these faults: held back by the budget or
-	// the emergency brake; left alone by the rules, by the event's or the Node's word.
+	// the emergency stop; left alone by the rules, by the event's or the Node's word.
 	Held    int `json:"held"`
 	Skipped int `json:"skipped"`
 }
 
-// dry looks for verdicts of a dry run among the newest.
-func dry(newest []record.Record) *Dry {
-	d := Dry{Of: len(newest)}
+// summarizeDryRun looks for verdicts of a dry run among the newest.
+func summarizeDryRun(newest []record.Record) *DryRunSummary {
+	d := DryRunSummary{Of: len(newest)}
 	var last time.Time
 	would, held, skipped := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, r := range newest {
@@ -104,7 +104,7 @@ func dry(newest []record.Record) *Dry {
 			held[node] = true
 		case record.NoRuleMatched, record.Skipped, record.OptedOut, record.CoveredByReboot:
 			skipped[node] = true
-			continue // it is judged alike in a dry run
+			continue // it is evaluated alike in a dry run
 		case record.Matched:
 		default:
 			continue
@@ -129,12 +129,12 @@ func dry(newest []record.Record) *Dry {
 	return &d
 }
 
-// quiet are the phases that get no row.
-var quiet = map[Phase]bool{InService: true, Cordoned: true, NotReady: true}
+// omittedPhases are the phases that get no row.
+var omittedPhases = map[Phase]bool{InService: true, Cordoned: true, NotReady: true}
 
 // Survey assembles the state of the fleet.
 func Survey(f FleetFacts) Fleet {
-	out := Fleet{At: f.Now, Sources: []Source{f.Store, f.Cluster}, Brake: f.Brake, Counts: map[Phase]int{}, Total: -1, Lemons: lemons(f.Nodes, f.Now), Checks: f.Checks, Stranded: f.Stranded, Uncovered: f.Uncovered, Undelivered: undeliveredOf(f.Nodes), Counted: f.Counted, SetAside: f.SetAside, Undecodable: f.Undecodable, Consumers: f.Consumers, Dry: dry(f.Newest), Runs: underway(f.Runs), Misconfigured: unrepairedBy(f.Runs, misconfigured), OutcomeUnknown: unrepairedBy(f.Runs, outcomeUnknown), Refused: f.Refused}
+	out := Fleet{At: f.Now, Sources: []Source{f.Store, f.Cluster}, Pause: f.Pause, Counts: map[Phase]int{}, Total: -1, RepeatOffenders: repeatOffenders(f.Nodes, f.Now), Checks: f.Checks, Orphaned: f.Orphaned, Uncovered: f.Uncovered, Undelivered: undeliveredOf(f.Nodes), Counted: f.Counted, DeadLettered: f.DeadLettered, Undecodable: f.Undecodable, Consumers: f.Consumers, DryRun: summarizeDryRun(f.Newest), Runs: underway(f.Runs), Misconfigured: unrepairedBy(f.Runs, misconfigured), OutcomeUnknown: unrepairedBy(f.Runs, outcomeUnknown), Refused: f.Refused}
 	if f.Cluster.Read {
 		out.Total = len(f.Nodes)
 	}
@@ -154,14 +154,14 @@ func Survey(f FleetFacts) Fleet {
 		}
 	}
 	for _, ph := range Phases() {
-		if told(ph, f) {
+		if phaseVisible(ph, f) {
 			out.Counts[ph] = 0
 		}
 	}
 	for name, n := range nodes {
 		st := standing(observation{n, f.Cluster.Read}, f.Store.Read, records[name])
 		out.Counts[st.Phase]++
-		if !quiet[st.Phase] {
+		if !omittedPhases[st.Phase] {
 			out.Rows = append(out.Rows, Row{Node: name, Standing: st})
 		}
 	}
@@ -181,13 +181,13 @@ func Survey(f FleetFacts) Fleet {
 	return out
 }
 
-// told says whether nodes in a phase would have been seen: what waits is known
+// phaseVisible reports whether nodes in a phase would have been seen: what waits is known
 // to the store only, what is well to the API server only.
-func told(ph Phase, f FleetFacts) bool {
+func phaseVisible(ph Phase, f FleetFacts) bool {
 	switch ph {
-	case Held, Unjudged:
+	case Held, PendingEvaluation:
 		return f.Store.Read
-	case InService, Cordoned, NotReady, Gone:
+	case InService, Cordoned, NotReady, NodeDeleted:
 		return f.Cluster.Read
 	case NeedsHuman, Remediating, Draining, Quarantined, Recovering, Releasing, Unknown:
 	}
@@ -206,7 +206,7 @@ type Uncovered struct {
 // uncoveredNodes are as many as are named.
 const uncoveredNodes = 8
 
-// UncoveredOf are the nodes whose newest report says so, the oldest first; reports
+// UncoveredOf are the nodes whose newest report reports it, the oldest first; reports
 // are those of record.Coverage, the newest first.
 func UncoveredOf(reports []record.Record) (out []Uncovered) {
 	seen := map[string]bool{}
@@ -258,7 +258,7 @@ func (p *page) counted(f Fleet) {
 	})
 }
 
-// undeliveredOf are the nodes whose connector says so, the longest first.
+// undeliveredOf are the nodes whose connector reports it, the longest first.
 func undeliveredOf(nodes []Node) (out []Undelivered) {
 	for _, n := range nodes {
 		for _, c := range n.Conditions {
@@ -282,28 +282,28 @@ func (p *page) undelivered(f Fleet) {
 	}
 }
 
-// Brake is the emergency brake, as the API server shows it.
-type Brake struct {
-	// Read says that it was; Problem why not.
+// PauseState is the emergency stop, as the API server shows it.
+type PauseState struct {
+	// Read reports that it was; Problem why not.
 	Read    bool   `json:"read"`
 	Problem string `json:"problem,omitempty"`
-	// On says that nothing is cordoned, evicted, repaired or signalled.
+	// On reports that nothing is cordoned, evicted, repaired or signalled.
 	On bool `json:"on"`
 	// Since is when it was switched last, By whom and Reason why, as far as that is
-	// known; By is a tool's name where nobody said more.
+	// known; By is a tool's name where nobody reported more.
 	Since  time.Time `json:"since,omitzero"`
 	By     string    `json:"by,omitempty"`
 	Reason string    `json:"reason,omitempty"`
 }
 
-// brake is the line of the emergency brake, when it is on or could not be read,
+// pause is the line of the emergency stop, when it is on or could not be read,
 // or off and asked for.
-func (p *page) brake(b Brake, sources []Source, at time.Time, always bool) {
+func (p *page) pause(b PauseState, sources []Source, at time.Time, always bool) {
 	switch {
-	case !b.Read && !sources[1].Read: // why is said there
+	case !b.Read && !sources[1].Read: // why is reported there
 		p.line("%s", p.paint(Bad, "! emergency stop UNREADABLE"))
 	case !b.Read:
-		p.line("%s", p.paint(Bad, "! emergency stop UNREADABLE: "+brief(b.Problem)))
+		p.line("%s", p.paint(Bad, "! emergency stop UNREADABLE: "+truncate(b.Problem)))
 	case b.On:
 		p.line("%s", p.paint(Bad, "! emergency stop ON"+p.switched(b, at)))
 		p.line("  nothing is cordoned, evicted, repaired, rebooted or replaced. Recoveries and releases continue (docs/tasks/pause-remediation.md)")
@@ -312,7 +312,7 @@ func (p *page) brake(b Brake, sources []Source, at time.Time, always bool) {
 	}
 }
 
-func (p *page) switched(b Brake, at time.Time) string {
+func (p *page) switched(b PauseState, at time.Time) string {
 	text := ""
 	if !b.Since.IsZero() {
 		text = " since " + p.moment(b.Since) + " (" + span(at.Sub(b.Since)) + ")"
@@ -323,5 +323,5 @@ func (p *page) switched(b Brake, at time.Time) string {
 	if b.Reason != "" {
 		text += ": " + b.Reason
 	}
-	return brief(text)
+	return truncate(text)
 }

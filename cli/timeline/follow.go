@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// WriteChanges writes what has come to a node's timeline since another one was told
-// (Told), a line for each thing: nothing if nothing has. What the lines say stays
+// WriteChanges writes what has come to a node's timeline since another one was reported
+// (Reported), a line for each thing: nothing if nothing has. What the lines report stays
 // true when more are written below them.
 func (t Timeline) WriteChanges(w io.Writer, before Timeline, style Style) error {
 	p := style.page()
@@ -16,7 +16,7 @@ func (t Timeline) WriteChanges(w io.Writer, before Timeline, style Style) error 
 	return p.writeTo(w)
 }
 
-// Changed says whether WriteChanges would write anything.
+// Changed reports whether WriteChanges would write anything.
 func (t Timeline) Changed(before Timeline) bool {
 	p := Style{}.page()
 	p.changes(t, before)
@@ -25,50 +25,50 @@ func (t Timeline) Changed(before Timeline) bool {
 
 func (p *page) changes(s, before Timeline) {
 	if s.Standing.Phase != before.Standing.Phase || s.Standing.Reason != before.Standing.Reason {
-		text := joined(p.paint(moodOf(s.Standing.Phase), string(s.Standing.Phase)), brief(s.Standing.Reason))
+		text := joined(p.paint(moodOf(s.Standing.Phase), string(s.Standing.Phase)), truncate(s.Standing.Reason))
 		p.line("%s  %s: %s", p.moment(s.At), plain(s.Node), text)
 	}
 	for i, source := range s.Sources {
 		if source != before.Sources[i] {
 			p.sources([]Source{source})
-			if source.Whole() {
+			if source.Complete() {
 				p.line("  %s readable again", source.Name)
 			}
 		}
 	}
-	if s.Brake != before.Brake {
-		p.brake(s.Brake, s.Sources, s.At, true)
+	if s.Pause != before.Pause {
+		p.pause(s.Pause, s.Sources, s.At, true)
 	}
 	if n := s.Sighting; n != nil && (before.Sighting == nil || marksOf(*n) != marksOf(*before.Sighting)) {
 		p.sighting(Node{Ready: n.Ready, Unschedulable: n.Unschedulable, Taints: n.Taints, State: n.State, Identity: n.Identity})
 	}
 	for _, note := range fresh(s.Notes, before.Notes) {
-		p.line("%s", p.paint(Alert, "! "+brief(note)))
+		p.line("%s", p.paint(Alert, "! "+truncate(note)))
 	}
 	for _, note := range fresh(s.Settled, before.Settled) {
-		p.line("  %s", brief(note))
+		p.line("  %s", truncate(note))
 	}
 	p.freshSteps(s, before)
 	p.freshGroups(s.Others, before.Others, s.At)
 }
 
-// marksOf is what a line about the Node says of it.
+// marksOf is what a line about the Node reports about it.
 func marksOf(n Node) string {
 	p := Style{}.page()
 	p.sighting(Node{Ready: n.Ready, Unschedulable: n.Unschedulable, Taints: n.Taints, State: n.State, Identity: n.Identity})
 	return p.out.String()
 }
 
-// Told is the timeline with all that has been told by now: what could not be read is
-// as it was told before.
-func (t Timeline) Told(before Timeline) Timeline {
-	t.told = map[string][]Step{}
-	for id, steps := range before.told {
-		t.told[id] = slices.Clone(steps)
+// MergeReported is the timeline with all that has been reported now: what could not be read is
+// as it was reported before.
+func (t Timeline) MergeReported(before Timeline) Timeline {
+	t.reportedSteps = map[string][]Step{}
+	for id, steps := range before.reportedSteps {
+		t.reportedSteps[id] = slices.Clone(steps)
 	}
 	for _, stay := range t.Stays {
 		for _, c := range stay.Chains {
-			t.told[c.Record] = append(t.told[c.Record], fresh(c.Steps, t.told[c.Record])...)
+			t.reportedSteps[c.Record] = append(t.reportedSteps[c.Record], fresh(c.Steps, t.reportedSteps[c.Record])...)
 		}
 	}
 	if !t.Sources[0].Read {
@@ -81,13 +81,13 @@ func (t Timeline) Told(before Timeline) Timeline {
 	return t
 }
 
-// freshSteps writes the steps of all faults that were not told before. What is
-// waited for is told by the phase.
+// freshSteps writes the steps of all faults that were not reported before. What is
+// waited for is reported by the phase.
 func (p *page) freshSteps(s, before Timeline) {
 	for _, stay := range s.Stays {
 		for _, c := range stay.Chains {
 			steps := Chain{Record: c.Record}
-			for _, x := range fresh(c.Steps, before.told[c.Record]) {
+			for _, x := range fresh(c.Steps, before.reportedSteps[c.Record]) {
 				if x.Kind != Waiting {
 					steps.Steps = append(steps.Steps, x)
 				}
@@ -129,7 +129,7 @@ func fresh[T any](list, before []T) (out []T) {
 	return out
 }
 
-// Same says whether two surveys tell the same, but for times that pass and for
+// Same reports whether two surveys report the same, but for times that pass and for
 // consumers that are a little behind, which all are now and then.
 func (f Fleet) Same(other Fleet) bool {
 	return reflect.DeepEqual(f.still(), other.still())
@@ -139,10 +139,10 @@ func (f Fleet) Same(other Fleet) bool {
 func (f Fleet) still() Fleet {
 	consumers := f.Consumers
 	f.At, f.Consumers = time.Time{}, nil
-	if f.Dry != nil {
-		dry := *f.Dry
+	if f.DryRun != nil {
+		dry := *f.DryRun
 		dry.At = time.Time{}
-		f.Dry = &dry
+		f.DryRun = &dry
 	}
 	for _, c := range consumers {
 		f.Consumers = append(f.Consumers, Consumer{Name: c.Name, Known: c.Known, Problem: c.Problem, More: c.More, Lost: c.Lost})

@@ -5,15 +5,15 @@ import (
 	"testing"
 )
 
-// TestWhatFollowTells of two timelines: what has changed, and nothing again.
-func TestWhatFollowTells(t *testing.T) {
+// TestFollowReportsNewSteps: of two timelines only the changes are printed, each once.
+func TestFollowReportsNewSteps(t *testing.T) {
 	group := Group{Text: "Xid 79", Strategy: "PROCESS", Reason: "Held", Count: 2, First: minute(1), Last: minute(2), Record: "r"}
 	with := func(edit func(*Group)) Timeline {
 		g := group
 		edit(&g)
 		return Timeline{Others: []Group{g}}
 	}
-	brake := Brake{Read: true, On: true}
+	brake := PauseState{Read: true, On: true}
 	for _, tt := range []struct {
 		name        string
 		before, now Timeline
@@ -28,8 +28,8 @@ func TestWhatFollowTells(t *testing.T) {
 		{"another verdict", with(func(*Group) {}), with(func(g *Group) { g.Reason = "NoRuleMatched" }), "NoRuleMatched"},
 		{"another phase", Timeline{Standing: Standing{Phase: Held, Reason: "x"}}, Timeline{Standing: Standing{Phase: Draining, Reason: "x"}}, "draining: x"},
 		{"another reason", Timeline{Standing: Standing{Phase: Held, Reason: "x"}}, Timeline{Standing: Standing{Phase: Held, Reason: "y"}}, "held: y"},
-		{"the brake is on", Timeline{Brake: Brake{Read: true}}, Timeline{Brake: brake}, "emergency stop ON"},
-		{"the brake is off again", Timeline{Brake: brake}, Timeline{Brake: Brake{Read: true}}, "emergency stop OFF"},
+		{"the brake is on", Timeline{Pause: PauseState{Read: true}}, Timeline{Pause: brake}, "emergency stop ON"},
+		{"the brake is off again", Timeline{Pause: brake}, Timeline{Pause: PauseState{Read: true}}, "emergency stop OFF"},
 	} {
 		var b strings.Builder
 		if err := tt.now.WriteChanges(&b, tt.before, Style{}); err != nil {
@@ -41,9 +41,9 @@ func TestWhatFollowTells(t *testing.T) {
 	}
 }
 
-// TestWhatCouldNotBeReadStaysTold: so that it is not told again when it is read; a
-// Node that is absent for certain is told when it is back.
-func TestWhatCouldNotBeReadStaysTold(t *testing.T) {
+// TestUnreadableSourceKeepsReportedSteps: so that it is not reported again when it is read; a
+// Node that is absent for certain is reported when it is back.
+func TestUnreadableSourceKeepsReportedSteps(t *testing.T) {
 	before := Timeline{Others: []Group{{Text: "before"}}, Sighting: &Node{Name: "before"}}
 	now := &Node{Name: "now"}
 	for _, tt := range []struct {
@@ -58,7 +58,7 @@ func TestWhatCouldNotBeReadStaysTold(t *testing.T) {
 		{"the Node is deleted", true, true, nil, "now", ""},
 		{"the Node was read, and the rest was not", true, false, now, "now", "now"},
 	} {
-		s := Timeline{Sources: []Source{{Read: tt.store}, {Read: tt.cluster}}, Others: []Group{{Text: "now"}}, Sighting: tt.node}.Told(before)
+		s := Timeline{Sources: []Source{{Read: tt.store}, {Read: tt.cluster}}, Others: []Group{{Text: "now"}}, Sighting: tt.node}.MergeReported(before)
 		node := ""
 		if s.Sighting != nil {
 			node = s.Sighting.Name
@@ -69,11 +69,11 @@ func TestWhatCouldNotBeReadStaysTold(t *testing.T) {
 	}
 }
 
-// TestSame: a survey is told again when something has changed, not because time passes
+// TestSame: a survey is reported again when something has changed, not because time passes
 // or a consumer is a little behind.
 func TestSame(t *testing.T) {
 	survey := func(edit func(*Fleet)) Fleet {
-		f := Fleet{At: minute(1), Total: 3, Dry: &Dry{Now: true, At: minute(1), Faults: 2}, Consumers: []Consumer{{Name: "c", Known: true}}}
+		f := Fleet{At: minute(1), Total: 3, DryRun: &DryRunSummary{Now: true, At: minute(1), Faults: 2}, Consumers: []Consumer{{Name: "c", Known: true}}}
 		edit(&f)
 		return f
 	}
@@ -84,11 +84,11 @@ func TestSame(t *testing.T) {
 	}{
 		{"nothing", func(*Fleet) {}, true},
 		{"the time", func(f *Fleet) { f.At = minute(2) }, true},
-		{"the time of a dry verdict", func(f *Fleet) { f.Dry.At = minute(2) }, true},
+		{"the time of a dry verdict", func(f *Fleet) { f.DryRun.At = minute(2) }, true},
 		{"a consumer's lag", func(f *Fleet) { f.Consumers[0].Waiting, f.Consumers[0].CommittedAt = 3, minute(9) }, true},
 		{"a consumer's problem", func(f *Fleet) { f.Consumers[0].Problem = "away" }, false},
-		{"the faults of a dry run", func(f *Fleet) { f.Dry.Faults = 3 }, false},
-		{"the end of a dry run", func(f *Fleet) { f.Dry = nil }, false},
+		{"the faults of a dry run", func(f *Fleet) { f.DryRun.Faults = 3 }, false},
+		{"the end of a dry run", func(f *Fleet) { f.DryRun = nil }, false},
 		{"a node more", func(f *Fleet) { f.Total = 4 }, false},
 	} {
 		if same := survey(func(*Fleet) {}).Same(survey(tt.edit)); same != tt.same {

@@ -19,13 +19,13 @@ type Phase string
 const (
 	// NeedsHuman: the suite has done what it can, a person has to go on.
 	NeedsHuman Phase = "manual-intervention"
-	// Gone: the API server is certain that there is no such Node.
-	Gone Phase = "node-deleted"
+	// NodeDeleted: the API server is certain that there is no such Node.
+	NodeDeleted Phase = "node-deleted"
 	// Remediating: a repair object exists or is about to.
 	Remediating Phase = "remediating"
 	// Draining: pods are being evicted.
 	Draining Phase = "draining"
-	// Quarantined: out of scheduling; the next room has not begun.
+	// Quarantined: out of scheduling; the next service has not begun.
 	Quarantined Phase = "quarantined"
 	// Recovering: repaired; no recovery is reported yet.
 	Recovering Phase = "recovering"
@@ -33,13 +33,13 @@ const (
 	Releasing Phase = "releasing"
 	// Held: a fault matches a rule, the budget holds it back.
 	Held Phase = "held"
-	// Unjudged: fault-quarantine has not judged a record yet.
-	Unjudged Phase = "pending-evaluation"
+	// PendingEvaluation: fault-quarantine has not evaluated a record yet.
+	PendingEvaluation Phase = "pending-evaluation"
 	// Cordoned: by somebody else.
 	Cordoned Phase = "cordoned"
 	// NotReady: for a reason that is not ours.
 	NotReady Phase = "not-ready"
-	// Unknown: what was read does not tell.
+	// Unknown: what was read does not report.
 	Unknown   Phase = "unknown"
 	InService Phase = "in-service"
 )
@@ -47,7 +47,7 @@ const (
 // Phases lists every phase, the most pressing first.
 func Phases() []Phase {
 	return []Phase{
-		NeedsHuman, Gone, Remediating, Draining, Quarantined, Recovering, Releasing, Held, Unjudged,
+		NeedsHuman, NodeDeleted, Remediating, Draining, Quarantined, Recovering, Releasing, Held, PendingEvaluation,
 		Cordoned, NotReady, Unknown, InService,
 	}
 }
@@ -55,7 +55,7 @@ func Phases() []Phase {
 // Standing is a node's phase with its reason.
 type Standing struct {
 	Phase Phase `json:"phase"`
-	// Reason says what is waited for, or who has to do what.
+	// Reason reports what is waited for, or who has to do what.
 	Reason string `json:"reason,omitempty"`
 	// Since is when the oldest fault behind it was reported; zero without one.
 	Since time.Time `json:"since,omitzero"`
@@ -76,7 +76,7 @@ type observation struct {
 	read bool
 }
 
-// standing judges one node from its records that are open or not judged, and
+// standing evaluates one node from its records that are open or not evaluated, and
 // from the Node.
 func standing(s observation, storeRead bool, records []record.Record) Standing {
 	open := only(records, record.Open)
@@ -90,7 +90,7 @@ func standing(s observation, storeRead bool, records []record.Record) Standing {
 	if len(open) > 0 {
 		st := ofOpen(open)
 		if s.node == nil && s.read {
-			st.Phase, st.Reason = Gone, "the Node is deleted, its quarantine session waits for the machine ("+st.Reason+")"
+			st.Phase, st.Reason = NodeDeleted, "the Node is deleted, its quarantine session waits for the machine ("+st.Reason+")"
 		}
 		return st
 	}
@@ -115,7 +115,7 @@ func ofUnknown(n *Node, open []record.Record) (Standing, bool) {
 	return Standing{}, false
 }
 
-// unmarked says that a Node was never marked for a record, or another one was.
+// unmarked reports that a Node was never marked for a record, or another one was.
 func unmarked(n *Node, r record.Record) bool {
 	return r.Status.QuarantineFinishTimestamp == nil || fault.Compare(fault.Of(r), n.Identity) == fault.AnotherMachine
 }
@@ -135,7 +135,7 @@ func ofOpen(open []record.Record) Standing {
 	return behind(Standing{Phase: Recovering, Reason: "repaired, waiting for the monitor to report the recovery"}, open)
 }
 
-// keepsPodsAway says whether a fault's verdict asks for what a drain needs.
+// keepsPodsAway reports whether a fault's verdict asks for what a drain needs.
 func keepsPodsAway(r record.Record) bool {
 	e := r.Status.QuarantineVerdict.Effects
 	return e.Cordon || slices.ContainsFunc(e.Taints, func(t record.Taint) bool { return t.Effect == "NoSchedule" || t.Effect == "NoExecute" })
@@ -181,7 +181,7 @@ func unrepaired(r record.Record) (Standing, bool) {
 	if w := waits(r); w != "" {
 		reason = "drained, " + w
 	}
-	return Standing{Phase: Quarantined, Reason: reason}, r.Status.FaultRemediated == nil && !asksNothing(r)
+	return Standing{Phase: Quarantined, Reason: reason}, r.Status.FaultRemediated == nil && !requiresNoAction(r)
 }
 
 // unrepairable is a fault that asks for no repair, which no configuration changes, whether
@@ -191,16 +191,16 @@ func unrepairable(r record.Record) (Standing, bool) {
 	if w := waits(r); w != "" {
 		reason = "drained, " + w
 	}
-	return Standing{Phase: Quarantined, Reason: reason}, r.Status.FaultRemediated == nil && asksNothing(r)
+	return Standing{Phase: Quarantined, Reason: reason}, r.Status.FaultRemediated == nil && requiresNoAction(r)
 }
 
-func asksNothing(r record.Record) bool {
+func requiresNoAction(r record.Record) bool {
 	name := record.RepairAction(r)
 	return name == record.ActionNone || name == ""
 }
 
 // waits is what the repair of a record waits for, and until when; empty when it
-// says nothing.
+// reports nothing.
 func waits(r record.Record) string {
 	rem := r.Status.Remediation
 	if rem == nil || rem.Waiting == nil {
@@ -213,7 +213,7 @@ func waits(r record.Record) string {
 	return text
 }
 
-// ofBacklog is the standing that held and unjudged faults give.
+// ofBacklog is the standing that held and unevaluated faults give.
 func ofBacklog(s observation, records []record.Record) (Standing, bool) {
 	held := only(records, func(r record.Record) bool { return r.Reason() == record.Held })
 	if len(held) > 0 {
@@ -221,7 +221,7 @@ func ofBacklog(s observation, records []record.Record) (Standing, bool) {
 		return behind(Standing{Phase: Held, turn: first.Append, Reason: cmp.Or(held[0].Status.QuarantineVerdict.Detail, "the budget for quarantined nodes is exhausted")}, held), true
 	}
 	waiting := only(records, record.Pending)
-	st := Standing{Phase: Unjudged, Reason: "waiting for the evaluation by fault-quarantine"}
+	st := Standing{Phase: PendingEvaluation, Reason: "waiting for the evaluation by fault-quarantine"}
 	for _, r := range waiting {
 		if why := undecidable(s, r); why != "" {
 			st.Reason = why
@@ -231,7 +231,7 @@ func ofBacklog(s observation, records []record.Record) (Standing, bool) {
 	return behind(st, waiting), len(waiting) > 0
 }
 
-// states is what the state label tells when the store cannot be asked.
+// states is what the state label reports when the store cannot be asked.
 var states = map[nodemark.State]Phase{
 	nodemark.Quarantined: Quarantined, nodemark.Draining: Draining, nodemark.DrainSucceeded: Quarantined,
 	nodemark.Remediating: Remediating, nodemark.RemediationSucceeded: Recovering, nodemark.RemediationFailed: NeedsHuman,
@@ -242,14 +242,14 @@ func ofNode(s observation, storeRead bool) Standing {
 	n := s.node
 	switch {
 	case n == nil && s.read:
-		return Standing{Phase: Gone, Reason: "the Node does not exist"}
+		return Standing{Phase: NodeDeleted, Reason: "the Node does not exist"}
 	case n == nil && storeRead:
 		return Standing{Phase: Unknown, Reason: "the store has no open fault, and the Node was not read"}
 	case n == nil:
 		return Standing{Phase: Unknown, Reason: "no source could be read"}
 	case n.Session != "":
 		return ofMarks(n, storeRead)
-	case n.Claim != "" && n.OurCordon:
+	case n.Claim != "" && n.ManagedCordon:
 		return Standing{Phase: Releasing, Reason: "no fault is open, and the node marks remain until the maintenance object with uid " + n.Claim + ", which claims the Node, has ended"}
 	case n.Unschedulable:
 		return Standing{Phase: Cordoned, Reason: "cordoned, but not by fault-quarantine"}

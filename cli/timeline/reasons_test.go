@@ -15,7 +15,7 @@ func attempted(attempts ...record.Attempt) record.Record {
 	return open("r", func(r *record.Record) { r.Status.Remediation = &record.Remediation{Attempts: attempts} })
 }
 
-// TestClaimant: a claim is told of unless an open fault asked for the object that
+// TestClaimant: a claim is reported unless an open fault asked for the object that
 // claims, by its uid, or by its name before the uid is known.
 func TestClaimant(t *testing.T) {
 	object := []Object{{Kind: "RebootNode", Name: "x", UID: "u1"}}
@@ -90,8 +90,8 @@ func TestWhyAConditionStands(t *testing.T) {
 		{"it is held", []record.Record{judged(record.Held)}, "Held", false},
 		{"a dry run, then it is held", []record.Record{judged(record.DryRun), judged(record.Held)}, "Held", false},
 		{"a fault waits, and one after it is judged", []record.Record{open("r", unjudged), skipped}, waits, false},
-		{"the recovery was stored just now", []record.Record{cleared(0, "h")}, onItsWay, false},
-		{"the recovery was stored a moment less than a minute ago", []record.Record{cleared(time.Minute-1, "h")}, onItsWay, false},
+		{"the recovery was stored just now", []record.Record{cleared(0, "h")}, conditionPendingText, false},
+		{"the recovery was stored a moment less than a minute ago", []record.Record{cleared(time.Minute-1, "h")}, conditionPendingText, false},
 		{"the recovery was stored a minute ago", []record.Record{cleared(time.Minute, "h")}, unexplained, false},
 		{"a person released the node", []record.Record{cleared(0, record.ClearedManual)}, "the node was released manually", true},
 		{"an entry is not cleared", []record.Record{open("r")}, unexplained, false},
@@ -137,8 +137,8 @@ func TestTheVerdictNamesItsRules(t *testing.T) {
 	}
 }
 
-// TestTheEndOfAFault: each clearing is told once, and the node is released by one
-// that says so of the same session.
+// TestTheEndOfAFault: each clearing is reported once, and the node is released by one
+// that reports it of the same session.
 func TestTheEndOfAFault(t *testing.T) {
 	at := minute(5)
 	cleared := open("r", func(r *record.Record) {

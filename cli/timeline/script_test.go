@@ -22,14 +22,14 @@ var night = time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC)
 
 // script is the facts of one script.
 type script struct {
-	t       *testing.T
-	facts   timeline.Facts
-	fleet   timeline.FleetFacts
-	records []*record.Record
-	told    *timeline.Timeline // what follow begins with
+	t        *testing.T
+	facts    timeline.Facts
+	fleet    timeline.FleetFacts
+	records  []*record.Record
+	previous *timeline.Timeline // what follow begins with
 }
 
-// TestScripts tells stories from facts and compares what an operator reads.
+// TestScripts reports stories from facts and compares what an operator reads.
 //
 //	at 03:05:00                        the time of the question
 //	record id= at= [code= action= ...] a stored record; the input is its message
@@ -56,7 +56,7 @@ type script struct {
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		s := &script{t: t}
-		s.facts.Brake = timeline.Brake{Read: true}
+		s.facts.Pause = timeline.PauseState{Read: true}
 		s.facts.Store, s.facts.Cluster = timeline.Source{Name: "store", Read: true}, timeline.Source{Name: "API server", Read: true}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			s.t = t
@@ -73,7 +73,7 @@ func (s *script) run(d *datadriven.TestData) string {
 	case "record":
 		s.record(a)
 	case "verdict", "drain", "attempt", "outcome", "clear", "waiting":
-		s.stamp(a)
+		s.setStatus(a)
 	case "node":
 		n := a.node()
 		if n.Name == "gpu-1" {
@@ -88,13 +88,13 @@ func (s *script) run(d *datadriven.TestData) string {
 			CommittedAt: a.time("committed"), Lost: a.text("lost"), More: a.has("more"),
 		})
 	case "brake":
-		s.facts.Brake = timeline.Brake{Read: true, On: d.CmdArgs[0].Key == "on", Since: a.time("at"), By: a.text("by"), Reason: d.Input}
+		s.facts.Pause = timeline.PauseState{Read: true, On: d.CmdArgs[0].Key == "on", Since: a.time("at"), By: a.text("by"), Reason: d.Input}
 	case "check":
 		c := a.check()
 		s.facts.Checks, s.fleet.Checks = append(s.facts.Checks, c), append(s.fleet.Checks, c)
 	case "aside":
-		one := timeline.SetAside{Consumer: a.text("consumer"), Record: a.text("id"), Key: a.text("key"), At: a.time("at"), Deaths: a.number("deaths")}
-		s.facts.SetAside, s.fleet.SetAside = append(s.facts.SetAside, one), append(s.fleet.SetAside, one)
+		one := timeline.DeadLetter{Consumer: a.text("consumer"), Record: a.text("id"), Key: a.text("key"), At: a.time("at"), Crashes: a.number("deaths")}
+		s.facts.DeadLettered, s.fleet.DeadLettered = append(s.facts.DeadLettered, one), append(s.fleet.DeadLettered, one)
 	case "run":
 		var run v1alpha1.RepairRun
 		if err := yaml.UnmarshalStrict([]byte(d.Input), &run); err != nil {
@@ -120,7 +120,7 @@ func (s *script) run(d *datadriven.TestData) string {
 		s.facts.Store.Read, s.facts.Store.Problem = true, ""
 	case "missing":
 		if d.CmdArgs[0].Key != "store" {
-			s.facts.Brake = timeline.Brake{Problem: d.Input}
+			s.facts.Pause = timeline.PauseState{Problem: d.Input}
 		}
 		if d.CmdArgs[0].Key == "brake" {
 			break
@@ -131,17 +131,17 @@ func (s *script) run(d *datadriven.TestData) string {
 		}
 		*src = timeline.Source{Name: src.Name, Problem: d.Input}
 	case "why", "follow", "json", "status":
-		return s.ask(a)
+		return s.execute(a)
 	default:
 		s.t.Fatalf("%s: unknown command %s", d.Pos, d.Cmd)
 	}
 	return ""
 }
 
-func (s *script) ask(a args) string {
+func (s *script) execute(a args) string {
 	f, fleet := s.facts, s.fleet
 	f.Node = "gpu-1"
-	fleet.Now, fleet.Store, fleet.Cluster, fleet.Brake = f.Now, f.Store, f.Cluster, f.Brake
+	fleet.Now, fleet.Store, fleet.Cluster, fleet.Pause = f.Now, f.Store, f.Cluster, f.Pause
 	if f.Store.Read {
 		for _, r := range s.records {
 			f.Records = append(f.Records, *r)
@@ -163,23 +163,23 @@ func (s *script) ask(a args) string {
 	var err error
 	switch a.Cmd {
 	case "why":
-		now := timeline.Tell(f)
-		told := now.Told(timeline.Timeline{})
-		s.told, err = &told, now.Write(&b, style)
+		now := timeline.Assemble(f)
+		reported := now.MergeReported(timeline.Timeline{})
+		s.previous, err = &reported, now.Write(&b, style)
 	case "follow":
-		now := timeline.Tell(f)
-		err = now.WriteChanges(&b, *s.told, style)
-		if now.Changed(*s.told) != (b.Len() > 0) {
-			s.t.Errorf("%s: Changed says %t", a.Pos, now.Changed(*s.told))
+		now := timeline.Assemble(f)
+		err = now.WriteChanges(&b, *s.previous, style)
+		if now.Changed(*s.previous) != (b.Len() > 0) {
+			s.t.Errorf("%s: Changed says %t", a.Pos, now.Changed(*s.previous))
 		}
-		told := now.Told(*s.told)
-		s.told = &told
+		told := now.MergeReported(*s.previous)
+		s.previous = &told
 	case "status":
 		err = timeline.Survey(fleet).Write(&b, style)
 	case "json":
 		enc := json.NewEncoder(&b)
 		enc.SetIndent("", " ")
-		err = enc.Encode(timeline.Tell(f))
+		err = enc.Encode(timeline.Assemble(f))
 	}
 	if err != nil {
 		s.t.Fatal(err)
@@ -241,7 +241,7 @@ func (s *script) confirmation(a args, r *record.Record) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if of := s.known(of); of != nil {
+	if of := s.recordByID(of); of != nil {
 		r.Event.GeneratedTimestamp = of.Event.GeneratedTimestamp
 	}
 	r.ID, r.Event.ID = id, id
@@ -249,8 +249,8 @@ func (s *script) confirmation(a args, r *record.Record) {
 	r.Event.Metadata[record.MetadataConfirmedRule], r.Event.Metadata[record.MetadataConfirmedHow] = "both", "gpu-health-monitor GpuAllWatch"
 }
 
-// known is a record, or nil.
-func (s *script) known(id string) *record.Record {
+// recordByID is a record, or nil.
+func (s *script) recordByID(id string) *record.Record {
 	for _, r := range s.records {
 		if r.ID == id {
 			return r
@@ -260,14 +260,14 @@ func (s *script) known(id string) *record.Record {
 }
 
 func (s *script) find(id string) *record.Record {
-	if r := s.known(id); r != nil {
+	if r := s.recordByID(id); r != nil {
 		return r
 	}
 	s.t.Fatalf("no record %q", id)
 	return nil
 }
 
-func (s *script) stamp(a args) {
+func (s *script) setStatus(a args) {
 	r := s.find(a.text("id"))
 	st := &r.Status
 	at := a.time("at")

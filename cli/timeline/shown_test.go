@@ -16,9 +16,9 @@ func listed[T any](n int, one func(string) T) (out []T) {
 	return out
 }
 
-// TestWhatIsLeftOutIsCounted: as many as fit are shown, and of more it is said how
+// TestOmittedRowsAreCounted: as many as fit are shown, and of more it is reported how
 // many they are.
-func TestWhatIsLeftOutIsCounted(t *testing.T) {
+func TestOmittedRowsAreCounted(t *testing.T) {
 	sources := []Source{{Read: true}, {Read: true}}
 	status := func(f Fleet) func(Style) string {
 		f.Sources = sources
@@ -48,10 +48,10 @@ func TestWhatIsLeftOutIsCounted(t *testing.T) {
 		of   func(n int) func(Style) string
 	}{
 		{"nodes of a NodeHealthCheck", shownPatients, "    and %d more nodes\n", false, func(n int) func(Style) string {
-			return status(Fleet{Checks: []Check{{Phase: "Remediating", Patients: listed(n, func(id string) Patient { return Patient{Node: id} })}}})
+			return status(Fleet{Checks: []Check{{Phase: "Remediating", Patients: listed(n, func(id string) MonitoredNode { return MonitoredNode{Node: id} })}}})
 		}},
-		{"nodes that a dry run left alone", dryNodes, " and %d more\n", false, func(n int) func(Style) string {
-			return status(Fleet{Dry: &Dry{Nodes: listed(n, func(id string) string { return id })}})
+		{"nodes that a dry run left alone", maxDryRunNodes, " and %d more\n", false, func(n int) func(Style) string {
+			return status(Fleet{DryRun: &DryRunSummary{Nodes: listed(n, func(id string) string { return id })}})
 		}},
 		{"nodes without a publisher", uncoveredNodes, " and %d more\n", false, func(n int) func(Style) string {
 			return status(Fleet{Uncovered: listed(n, func(id string) Uncovered { return Uncovered{Node: id} })})
@@ -86,8 +86,8 @@ func TestWhatIsLeftOutIsCounted(t *testing.T) {
 			if shown := strings.Contains(text, fmt.Sprint("x", tt.most-1)) && !strings.Contains(text, fmt.Sprint("x", tt.most)); !shown {
 				t.Errorf("%d %s: not the first %d are shown in\n%s", n, tt.name, tt.most, text)
 			}
-			if told := strings.Contains(text, left); told != (n > tt.most) || n == tt.most && strings.Contains(text, " more") {
-				t.Errorf("%d %s: %q is told: %v in\n%s", n, tt.name, left, told, text)
+			if reported := strings.Contains(text, left); reported != (n > tt.most) || n == tt.most && strings.Contains(text, " more") {
+				t.Errorf("%d %s: %q is told: %v in\n%s", n, tt.name, left, reported, text)
 			}
 			if all := tt.of(n)(Style{All: true}); tt.all && !strings.Contains(all, fmt.Sprint("x", n-1)) {
 				t.Errorf("%d %s: --all does not show the last one in\n%s", n, tt.name, all)
@@ -96,15 +96,15 @@ func TestWhatIsLeftOutIsCounted(t *testing.T) {
 	}
 }
 
-// TestWhatWaitsAlerts: a group of records on which something is to be done yet, or
+// TestPendingPhasesAlert: a group of records on which something is to be done yet, or
 // never is, stands out.
-func TestWhatWaitsAlerts(t *testing.T) {
+func TestPendingPhasesAlert(t *testing.T) {
 	for _, tt := range []struct {
 		strategy record.Strategy
 		reason   string
 		alert    bool
 	}{
-		{record.Process, string(record.Held), true}, {record.Process, unjudged, true}, {record.Process, string(record.NoRuleMatched), false},
+		{record.Process, string(record.Held), true}, {record.Process, pendingEvaluation, true}, {record.Process, string(record.NoRuleMatched), false},
 		{record.PersistOnly, "stored only", true},
 	} {
 		style := Style{Paint: func(m Mood, text string) string { return "<" + string(m) + ">" + text }}

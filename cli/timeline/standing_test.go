@@ -48,9 +48,9 @@ func TestStanding(t *testing.T) {
 	}
 	cordoned := func(n *Node) { n.Unschedulable = true }
 	tainted := func(n *Node) { n.Taints = taints("NoSchedule") }
-	inSession := func(n *Node) { n.Session, n.Unschedulable, n.OurCordon = "s", true, true }
+	inSession := func(n *Node) { n.Session, n.Unschedulable, n.ManagedCordon = "s", true, true }
 	claimed := func(n *Node) { n.Claim = "u1" }
-	ours := func(n *Node) { n.Unschedulable, n.OurCordon = true, true }
+	ours := func(n *Node) { n.Unschedulable, n.ManagedCordon = true, true }
 	asks := func(e record.Effects) func(*record.Record) {
 		return func(r *record.Record) { r.Status.QuarantineVerdict.Effects = e }
 	}
@@ -94,8 +94,8 @@ func TestStanding(t *testing.T) {
 	}
 }
 
-// TestWhatIsBehindAStanding: the oldest time of its records, and the first session.
-func TestWhatIsBehindAStanding(t *testing.T) {
+// TestDetailsOfOpenFault: the oldest time of its records, and the first session.
+func TestDetailsOfOpenFault(t *testing.T) {
 	at := func(n int, session string) record.Record {
 		return open("r", func(r *record.Record) { r.CreatedAt, r.Status.Session = minute(n), session })
 	}
@@ -112,7 +112,7 @@ func TestWhatIsBehindAStanding(t *testing.T) {
 	}
 }
 
-// TestAbsent: only sources that were read can say that there is no such node.
+// TestAbsent: only sources that were read can report that there is no such node.
 func TestAbsent(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -155,9 +155,9 @@ func TestAStayIsOverWithItsLastFault(t *testing.T) {
 	}
 }
 
-// TestTheNodeTellsOfItsStay where the store does not know of it: all that the Node
-// lists is open.
-func TestTheNodeTellsOfItsStay(t *testing.T) {
+// TestNodeShowsQuarantineSession: if the store does not know the session, all faults that the Node
+// lists are open.
+func TestNodeShowsQuarantineSession(t *testing.T) {
 	active := []record.Event{{ID: "r1"}, {ID: "r2"}}
 	known, read := []record.Record{open("r1")}, Source{Read: true}
 	for _, tt := range []struct {
@@ -171,7 +171,7 @@ func TestTheNodeTellsOfItsStay(t *testing.T) {
 		{"the store knows the stay", Facts{Store: read, Records: known, Sighting: &Node{Session: "s", Unknown: []string{"r2"}, Active: active}}, []string{"r1"}},
 	} {
 		var got []string
-		for _, s := range Tell(tt.facts).Stays {
+		for _, s := range Assemble(tt.facts).Stays {
 			for _, c := range s.Chains {
 				if got = append(got, c.Record); !c.Open {
 					t.Errorf("%s: %s is not open", tt.name, c.Record)
@@ -184,15 +184,15 @@ func TestTheNodeTellsOfItsStay(t *testing.T) {
 	}
 }
 
-// TestObjectsOfAnEarlierStay are left out where the Node alone tells: those of
+// TestObjectsOfAnEarlierStay are left out where the Node alone reports: those of
 // another session, and without one those that ended before its first fault.
 func TestObjectsOfAnEarlierStay(t *testing.T) {
 	fault := []record.Event{{ID: "r", GeneratedTimestamp: minute(10)}}
 	for _, tt := range []struct {
-		name   string
-		object Object
-		active []record.Event
-		told   bool
+		name     string
+		object   Object
+		active   []record.Event
+		reported bool
 	}{
 		{"of the same session", Object{Session: "s"}, fault, true},
 		{"of the same session, completed before", Object{Session: "s", Completed: minute(9)}, fault, true},
@@ -205,7 +205,7 @@ func TestObjectsOfAnEarlierStay(t *testing.T) {
 	} {
 		f := Facts{Sighting: &Node{Session: "s", Active: tt.active}, Objects: []Object{tt.object}}
 		told := slices.ContainsFunc(shown(f)[0].Chains[0].Steps, func(s Step) bool { return s.Kind == Repair })
-		if told != tt.told {
+		if told != tt.reported {
 			t.Errorf("an object %s is told of: %v", tt.name, told)
 		}
 	}

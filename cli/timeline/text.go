@@ -69,7 +69,7 @@ func (p *page) clock(t time.Time) string {
 
 func (p *page) moment(t time.Time) string { return p.day(t) + " " + p.clock(t.Truncate(time.Second)) }
 
-// span is a duration as a person says it.
+// span is a duration as a person reports it.
 func span(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -99,8 +99,8 @@ func plain(text string) string {
 // longest is how much of a message is shown.
 const longest = 400
 
-// brief is plain, cut to what one looks at; the record has the rest.
-func brief(text string) string {
+// truncate is plain, cut to what one looks at; the record has the rest.
+func truncate(text string) string {
 	text = plain(text)
 	if runes := []rune(text); len(runes) > longest {
 		return fmt.Sprintf("%s ... (%d characters more)", string(runes[:longest]), len(runes)-longest)
@@ -113,26 +113,26 @@ func moodOf(ph Phase) Mood {
 	switch ph {
 	case InService:
 		return Good
-	case NeedsHuman, Gone:
+	case NeedsHuman, NodeDeleted:
 		return Bad
-	case Remediating, Draining, Quarantined, Recovering, Releasing, Held, Unjudged, Unknown:
+	case Remediating, Draining, Quarantined, Recovering, Releasing, Held, PendingEvaluation, Unknown:
 		return Alert
 	case Cordoned, NotReady:
 	}
 	return Plain
 }
 
-// sources says what is missing; nothing is said of sources that answered.
+// sources reports what is missing; nothing is reported about sources that answered.
 func (p *page) sources(sources []Source) {
 	for _, s := range sources {
-		if s.Whole() {
+		if s.Complete() {
 			continue
 		}
 		what := "not read"
 		if s.Read {
 			what = "read partially"
 		}
-		p.line("%s", p.paint(Bad, fmt.Sprintf("! %s %s: %s", s.Name, what, brief(s.Problem))))
+		p.line("%s", p.paint(Bad, fmt.Sprintf("! %s %s: %s", s.Name, what, truncate(s.Problem))))
 	}
 }
 
@@ -156,19 +156,19 @@ func (t Timeline) Write(w io.Writer, style Style) error {
 	p := style.page()
 	p.line("%s: %s    (%s, times in %s)", plain(t.Node), p.paint(moodOf(t.Standing.Phase), string(t.Standing.Phase)), p.moment(t.At), p.Zone)
 	if t.Standing.Reason != "" {
-		p.line("  %s", brief(t.Standing.Reason))
+		p.line("  %s", truncate(t.Standing.Reason))
 	}
 	p.sources(t.Sources)
-	p.brake(t.Brake, t.Sources, t.At, false)
+	p.pause(t.Pause, t.Sources, t.At, false)
 	if t.Sighting != nil {
 		p.sighting(*t.Sighting)
 	}
 	p.watched(t)
 	for _, n := range t.Notes {
-		p.line("%s", p.paint(Alert, "! "+brief(n)))
+		p.line("%s", p.paint(Alert, "! "+truncate(n)))
 	}
 	for _, n := range t.Settled {
-		p.line("  %s", brief(n))
+		p.line("  %s", truncate(n))
 	}
 	p.stays(t)
 	p.groups(t.Others, t.At)
@@ -191,7 +191,7 @@ func (p *page) sighting(n Node) {
 	}
 	p.line("  Node: %s, %s, boot %s", ready, plain(marks), plain(n.Identity.BootID))
 	for _, c := range n.Conditions {
-		p.line("  condition %s=%s: %s", plain(c.Type), c.Status, brief(c.Message))
+		p.line("  condition %s=%s: %s", plain(c.Type), c.Status, truncate(c.Message))
 	}
 }
 
@@ -256,12 +256,12 @@ func (p *page) chain(c Chain, dated bool) {
 		if s.Kind == Waiting {
 			at = "now"
 		}
-		p.line("  %-*s %8s  %-10s  %s%s", layout, at, took, s.Kind, p.paint(s.Mood, brief(s.Text)), tags(s.Record, s.Object))
+		p.line("  %-*s %8s  %-10s  %s%s", layout, at, took, s.Kind, p.paint(s.Mood, truncate(s.Text)), tags(s.Record, s.Object))
 	}
 }
 
-// dated says whether the steps of a stay lie on several days, or on another
-// one than its heading says.
+// dated reports whether the steps of a stay lie on several days, or on another
+// one than its heading states.
 func (p *page) dated(s Stay) bool {
 	days := map[string]bool{}
 	if !s.Began.IsZero() {
@@ -298,13 +298,13 @@ func (p *page) groups(groups []Group, now time.Time) {
 		switch {
 		case g.Strategy != string(record.Process):
 			verdict, mood = g.Strategy+", "+verdict, Alert
-		case g.Reason == string(record.Held) || g.Reason == unjudged:
+		case g.Reason == string(record.Held) || g.Reason == pendingEvaluation:
 			mood = Alert
 		}
-		p.line("  %s  %s: %s%s", when, p.paint(mood, verdict), brief(g.Text), tags(g.Record, ""))
-		p.line("      %s", brief(g.Line))
+		p.line("  %s  %s: %s%s", when, p.paint(mood, verdict), truncate(g.Text), tags(g.Record, ""))
+		p.line("      %s", truncate(g.Line))
 		if g.Waits != nil {
-			p.line("      %s", brief(g.Waits.text(now, p.moment)))
+			p.line("      %s", truncate(g.Waits.text(now, p.moment)))
 		}
 	}
 }

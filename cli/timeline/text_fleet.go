@@ -41,20 +41,20 @@ func (f Fleet) Write(w io.Writer, style Style) error {
 		counts = append(counts, text)
 	}
 	p.line("  %s", strings.Join(counts, "   "))
-	p.brake(f.Brake, f.Sources, f.At, true)
+	p.pause(f.Pause, f.Sources, f.At, true)
 	p.checks(f)
-	p.dry(f)
+	p.dryRun(f)
 	p.uncovered(f)
 	p.undelivered(f)
 	p.counted(f)
-	for _, a := range f.SetAside {
+	for _, a := range f.DeadLettered {
 		p.line("%s", p.paint(Alert, "! "+plain(a.text(f.At))+" ("+plain(a.Key)+")"))
 	}
 	p.undecodable(f.Undecodable)
 	p.rows(f)
 	p.runs(f)
-	p.lemons(f)
-	p.stranded(f)
+	p.repeatOffenders(f)
+	p.orphaned(f)
 	p.consumers(f)
 	return p.writeTo(w)
 }
@@ -65,7 +65,7 @@ func (p *page) rows(f Fleet) {
 		if len(r.Records) > 0 {
 			first = r.Records[0]
 		}
-		why := brief(r.Reason) + tags(first, r.Object)
+		why := truncate(r.Reason) + tags(first, r.Object)
 		if r.Turn > 0 {
 			why = fmt.Sprintf("turn %d of %d: %s", r.Turn, f.Counts[Held], why)
 		}
@@ -80,7 +80,7 @@ func (p *page) rows(f Fleet) {
 }
 
 // list shows a list as a table under its heads, and above it what introduces it; of an empty
-// one it says nothing.
+// one it reports nothing.
 func list[T any](p *page, heads []string, all []T, row func(T) (Mood, []string), intro ...string) {
 	if len(all) == 0 {
 		return
@@ -105,7 +105,7 @@ func age(at, since time.Time) string {
 	return span(at.Sub(since))
 }
 
-// firstOf names the first of a list, and says how many more there are.
+// firstOf names the first of a list, and reports how many more there are.
 func firstOf[T any](all []T, most int, name func(T) string) string {
 	names := make([]string, 0, most)
 	for _, one := range all[:min(len(all), most)] {
@@ -120,19 +120,19 @@ func firstOf[T any](all []T, most int, name func(T) string) string {
 
 func itself(name string) string { return name }
 
-// alert says in a line how many there are and names the first; of none it says nothing.
+// alert reports in a line how many there are and names the first; of none it reports nothing.
 func alert[T any](p *page, text string, all []T, most int, name func(T) string) {
 	if len(all) > 0 {
 		p.line("%s", p.paint(Alert, fmt.Sprintf(text, len(all), firstOf(all, most, name))))
 	}
 }
 
-// dryNodes are as many Nodes as are named of those that a dry run left alone.
-const dryNodes = 8
+// maxDryRunNodes are as many Nodes as are named of those that a dry run left alone.
+const maxDryRunNodes = 8
 
-// dry says that fault-quarantine runs dry, or did, and what it left undone.
-func (p *page) dry(f Fleet) {
-	d := f.Dry
+// dryRun reports that fault-quarantine runs dry, or did, and what it left undone.
+func (p *page) dryRun(f Fleet) {
+	d := f.DryRun
 	if d == nil {
 		return
 	}
@@ -141,7 +141,7 @@ func (p *page) dry(f Fleet) {
 		says = "fault-quarantine runs in dry-run mode (its newest evaluation, " + span(f.At.Sub(d.At)) + " ago)"
 	}
 	p.line("%s", p.paint(Alert, plain(fmt.Sprintf("! %s: for the nodes of the newest %d faults, %d held and %d skipped, %d would have been quarantined without the budget: %s",
-		says, d.Of, d.Held, d.Skipped, len(d.Nodes), firstOf(d.Nodes, dryNodes, itself)))))
+		says, d.Of, d.Held, d.Skipped, len(d.Nodes), firstOf(d.Nodes, maxDryRunNodes, itself)))))
 }
 
 // undecodableRecords are as many as are named.
@@ -156,14 +156,14 @@ func (p *page) undecodable(ids []string) {
 		len(ids), firstOf(ids, undecodableRecords, itself)))))
 }
 
-// text says what became of the record, and where to read on.
-func (s SetAside) text(now time.Time) string {
-	if s.Record == "" {
+// text reports what became of the record, and where to read on.
+func (d DeadLetter) text(now time.Time) string {
+	if d.Record == "" {
 		return fmt.Sprintf("%s crashed %d times in a row while it processed %s, as of %s ago: other items are processed first, see docs/concepts/quarantine.md",
-			s.Consumer, s.Deaths, s.Key, span(now.Sub(s.At)))
+			d.Consumer, d.Crashes, d.Key, span(now.Sub(d.At)))
 	}
 	left := "no service processes it"
-	switch s.Consumer {
+	switch d.Consumer {
 	case "event-exporter":
 		left = "it is not exported"
 	case record.AnalyzerAgent:
@@ -172,14 +172,14 @@ func (s SetAside) text(now time.Time) string {
 		left = "it is not stored"
 	}
 	return fmt.Sprintf("record %s killed %s each time it was processed, and has been skipped for %s: %s, see docs/concepts/quarantine.md",
-		s.Record, s.Consumer, span(now.Sub(s.At)), left)
+		d.Record, d.Consumer, span(now.Sub(d.At)), left)
 }
 
-// stranded names the faults that may never be lifted, and the way out.
-func (p *page) stranded(f Fleet) {
-	list(p, []string{"NODE", "AGENT", "SINCE", "FAULT"}, f.Stranded, func(s Stranded) (Mood, []string) {
+// orphaned names the faults that may never be lifted, and the way out.
+func (p *page) orphaned(f Fleet) {
+	list(p, []string{"NODE", "AGENT", "SINCE", "FAULT"}, f.Orphaned, func(s OrphanedFault) (Mood, []string) {
 		return Alert, []string{plain(s.Node), plain(s.Agent), span(f.At.Sub(s.At)), plain(s.Check) + tags(s.Record, "")}
-	}, fmt.Sprintf("! %d open faults of publishers that are now PERSIST_ONLY: they end only with a PROCESS recovery or with a release of the node", len(f.Stranded)))
+	}, fmt.Sprintf("! %d open faults of publishers that are now PERSIST_ONLY: they end only with a PROCESS recovery or with a release of the node", len(f.Orphaned)))
 }
 
 func (p *page) consumers(f Fleet) {
@@ -201,7 +201,7 @@ func (p *page) consumers(f Fleet) {
 		if c.Lost != "" {
 			note = joined("reading again after a lost position ("+c.Lost+")", note)
 		}
-		return mood, []string{plain(c.Name), waiting, oldest, commit, brief(note)}
+		return mood, []string{plain(c.Name), waiting, oldest, commit, truncate(note)}
 	})
 }
 

@@ -25,20 +25,20 @@ func TestPlain(t *testing.T) {
 	if got := plain("a\x1b[31mb\r\nc\u202ed\x00e\u009bf"); got != "a [31mb  c d e f" {
 		t.Errorf("plain = %q", got)
 	}
-	if got := brief(strings.Repeat("\u00e9", longest+7)); got != strings.Repeat("\u00e9", longest)+" ... (7 characters more)" {
+	if got := truncate(strings.Repeat("\u00e9", longest+7)); got != strings.Repeat("\u00e9", longest)+" ... (7 characters more)" {
 		t.Errorf("brief = %q", got)
 	}
 }
 
-// TestWhatFitsIsWhole: a text is cut only where it is longer than what is shown.
-func TestWhatFitsIsWhole(t *testing.T) {
+// TestShortTextIsNotTruncated: a text is cut only where it is longer than what is shown.
+func TestShortTextIsNotTruncated(t *testing.T) {
 	for _, tt := range []struct {
 		name           string
 		text           func(string) string
 		most           int
-		one, otherwise string // said of one character more, and of ten
+		one, otherwise string // reported about one character more, and of ten
 	}{
-		{"a message", brief, longest, " ... (1 characters more)", " ... (10 characters more)"},
+		{"a message", truncate, longest, " ... (1 characters more)", " ... (10 characters more)"},
 		{"a value", short, 60, " ...", " ..."},
 	} {
 		whole := strings.Repeat("\u00e9", tt.most)
@@ -55,7 +55,7 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 
-// TestAnAnswerThatCannotBeWritten is a failure, whoever asked.
+// TestAnAnswerThatCannotBeWritten is a failure, regardless of who asked.
 func TestAnAnswerThatCannotBeWritten(t *testing.T) {
 	s := Timeline{Sources: []Source{{Read: true}, {Read: true}}}
 	for name, err := range map[string]error{

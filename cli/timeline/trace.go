@@ -12,7 +12,7 @@ import (
 	"github.com/nvidia/nvsentinel/api/repairchain/v1alpha1"
 )
 
-// Trace is what runs of repair chains tell of one thing: which fault led to which
+// Trace is what runs of repair chains report one thing: which fault led to which
 // object, and that to which result.
 type Trace struct {
 	// Query is a digest or the begin of one, an object's name, kind/name or uid, a
@@ -58,13 +58,13 @@ type TracedInput struct {
 // digestBegin is how much of a digest has to be given.
 const digestBegin = 8
 
-// isDigest says whether a query asks for this digest.
+// isDigest reports whether a query asks for this digest.
 func isDigest(query, digest string) bool {
 	begin := strings.TrimPrefix(query, "sha256:")
 	return len(begin) >= digestBegin && strings.HasPrefix(strings.TrimPrefix(digest, "sha256:"), begin)
 }
 
-// isObject says whether a query names this object.
+// isObject reports whether a query names this object.
 func isObject(query string, o *v1alpha1.ObjectTrace) bool {
 	if o == nil {
 		return false
@@ -134,7 +134,7 @@ func sources(earlier []TracedStep, digest string) (out []string) {
 	return out
 }
 
-// Write tells it as text: < is an input, > an output, and * what was asked for.
+// Write reports it as text: < is an input, > an output, and * what was asked for.
 func (t Trace) Write(w io.Writer, style Style) error {
 	p := style.page()
 	for i, run := range t.Runs {
@@ -147,7 +147,7 @@ func (t Trace) Write(w io.Writer, style Style) error {
 		p.line("no repair chain run found for %s", plain(t.Query))
 	}
 	for _, s := range t.Sources {
-		if !s.Whole() {
+		if !s.Complete() {
 			p.line("! %s not read: %s", s.Name, plain(s.Problem))
 		}
 	}
@@ -158,11 +158,11 @@ func (t Trace) run(p *page, run TracedRun) {
 	mood := map[string]Mood{"succeeded": Good, "failed": Bad, "misconfigured": Alert, "unknown": Alert}[run.Outcome]
 	p.line("run %s, chain %s, node %s: %s", plain(run.Name), plain(run.Chain), plain(run.Node), p.paint(mood, run.Outcome))
 	if run.Outcome != "succeeded" && run.Reason != "" {
-		p.line("  %s: %s", plain(run.Reason), brief(run.Message))
+		p.line("  %s: %s", plain(run.Reason), truncate(run.Message))
 	}
 	if f := run.Fault; f.Record != "" || f.Action != "" {
 		p.line("%s for record %s, %s %s: %s", t.mark(f.Record != "" && t.Query == f.Record), orNone(f.Record), plain(f.Action),
-			plain(strings.Join(append([]string{f.CheckName}, f.ErrorCode...), " ")), brief(f.Message))
+			plain(strings.Join(append([]string{f.CheckName}, f.ErrorCode...), " ")), truncate(f.Message))
 	}
 	for _, s := range run.Steps {
 		t.step(p, s)
@@ -182,7 +182,7 @@ func (t Trace) step(p *page, s TracedStep) {
 		line += ", " + s.Object.Kind + " " + name
 	}
 	if s.State != v1alpha1.StepDone && s.Reason != "" {
-		line += " (" + joined(s.Reason, brief(s.Message)) + ")"
+		line += " (" + joined(s.Reason, truncate(s.Message)) + ")"
 	}
 	p.line("%s %s", t.mark(s.Found), plain(line))
 	for _, in := range s.Inputs {

@@ -84,8 +84,8 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// TestTheFaultOfARun is told if the run was begun for one, and marked if it is what
-// was asked for; why it is not over, or failed, is told too.
+// TestTheFaultOfARun is reported if the run was begun for one, and marked if it is what
+// was asked for; why it is not over, or failed, is reported too.
 func TestTheFaultOfARun(t *testing.T) {
 	record := v1alpha1.Fault{Record: "0190-r1", Action: "RESTART_VM", CheckName: "check", Message: "m"}
 	action := record

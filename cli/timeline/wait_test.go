@@ -7,8 +7,8 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// TestWhatEndsAWait: the wait of a fault for its second signal.
-func TestWhatEndsAWait(t *testing.T) {
+// TestEndOfWait: the wait of a fault for its second signal.
+func TestEndOfWait(t *testing.T) {
 	const first, other = "019a1b2c-3d4e-7f01-8234-000000000001", "019a1b2c-3d4e-7f01-8234-000000000002"
 	event := func(id string, place int64, at time.Time, edits ...func(*record.Record)) record.Record {
 		r := record.Record{ID: id, Append: place, CreatedAt: at, Event: record.Event{

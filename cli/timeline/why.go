@@ -18,8 +18,8 @@ type Timeline struct {
 	At       time.Time `json:"at"`
 	Standing Standing  `json:"standing"`
 	Sources  []Source  `json:"sources"`
-	// Brake is the emergency brake.
-	Brake Brake `json:"pause"`
+	// Pause is the emergency stop.
+	Pause PauseState `json:"pause"`
 	// Sighting is the Node as the API server shows it; nil if absent or unknown.
 	Sighting *Node `json:"sighting,omitempty"`
 	// Checks are the NodeHealthChecks that watch the node or have it in hand.
@@ -35,8 +35,8 @@ type Timeline struct {
 	// done, because it was decided so: that is no contradiction.
 	Settled []string `json:"settled,omitempty"`
 
-	// told are the steps that were written, by record, while somebody follows.
-	told map[string][]Step
+	// reportedSteps are the steps that were written, by record, while somebody follows.
+	reportedSteps map[string][]Step
 }
 
 // Stay is one stay in quarantine.
@@ -66,16 +66,16 @@ type Group struct {
 	Waits *Wait `json:"waits,omitempty"`
 }
 
-// Absent says that every source was read and none knows the node.
+// Absent reports that every source was read and none knows the node.
 func (f Facts) Absent() bool {
 	return f.Store.Read && f.Cluster.Read && f.Sighting == nil && len(f.Records) == 0
 }
 
-// Tell assembles the timeline of a node.
-func Tell(f Facts) Timeline {
+// Assemble assembles the timeline of a node.
+func Assemble(f Facts) Timeline {
 	f.Records = slices.Clone(f.Records)
 	slices.SortStableFunc(f.Records, func(a, b record.Record) int { return cmp.Compare(a.Append, b.Append) })
-	s := Timeline{Node: f.Node, At: f.Now, Sources: []Source{f.Store, f.Cluster}, Brake: f.Brake, Sighting: f.Sighting, Checks: f.Checks}
+	s := Timeline{Node: f.Node, At: f.Now, Sources: []Source{f.Store, f.Cluster}, Pause: f.Pause, Sighting: f.Sighting, Checks: f.Checks}
 	s.Standing = standing(observation{f.Sighting, f.Cluster.Read}, f.Store.Read, f.Records)
 	if f.Absent() {
 		s.Standing.Reason = "the Node does not exist, and the store has no record of it"
@@ -83,7 +83,7 @@ func Tell(f Facts) Timeline {
 	if f.Store.Read {
 		s.Stays, s.Others = stays(f), others(f.Records)
 		if n := f.Sighting; n != nil && len(n.Unknown) > 0 && !slices.ContainsFunc(s.Stays, func(s Stay) bool { return s.Session == n.Session }) {
-			s.Stays = append(shown(f), s.Stays...) // the Node tells more than the store
+			s.Stays = append(shown(f), s.Stays...) // the Node reports more than the store
 		}
 	} else {
 		s.Stays = shown(f)
@@ -157,7 +157,7 @@ func shown(f Facts) []Stay {
 	return []Stay{s}
 }
 
-// before says whether an object ended before the first of these faults.
+// before reports whether an object ended before the first of these faults.
 func before(o Object, active []record.Event) bool {
 	return !o.Completed.IsZero() && len(active) > 0 && !slices.ContainsFunc(active, func(e record.Event) bool {
 		return !e.GeneratedTimestamp.After(o.Completed)
@@ -197,8 +197,8 @@ func others(records []record.Record) []Group {
 	return out
 }
 
-// unjudged is the reason of a record without a verdict.
-const unjudged = "pending-evaluation"
+// pendingEvaluation is the reason of a record without a verdict.
+const pendingEvaluation = "pending-evaluation"
 
 func reason(r record.Record) string {
 	_, _, waits := r.Event.Waits()
@@ -207,8 +207,8 @@ func reason(r record.Record) string {
 		return record.Unconfirmed
 	case !r.Acts():
 		return "stored only"
-	case !r.Judged():
-		return unjudged
+	case !r.Evaluated():
+		return pendingEvaluation
 	}
 	return string(r.Reason())
 }
@@ -227,7 +227,7 @@ func notes(f Facts) (out, settled []string) {
 	}
 	add := func(so bool, format string, args ...any) { tell(&out, so, format, args...) }
 	decided := map[bool]*[]string{false: &out, true: &settled}
-	for _, a := range f.SetAside {
+	for _, a := range f.DeadLettered {
 		add(true, "%s", a.text(f.Now))
 	}
 	add(f.Older, "the store has older records of this node that were not read, raise --limit to include them")
@@ -236,7 +236,7 @@ func notes(f Facts) (out, settled []string) {
 		add(n.OptedOut, "the Node opts out by its label: new faults are not processed")
 		add(n.Ready == "True" && !n.Heartbeat.IsZero() && f.Now.Sub(n.Heartbeat) > unconfirmedAfter,
 			"the Node reports Ready, but its kubelet has not confirmed it since %s UTC and may be down", n.Heartbeat.Format(time.DateTime))
-		l, lemon := lemonOf(*n, f.Now)
+		l, lemon := repeatOffenderOf(*n, f.Now)
 		add(lemon, "%s", l.text())
 		by, ending := claimant(f)
 		tell(decided[ending], by != "", "the Node is claimed by %s", by)
@@ -252,7 +252,7 @@ func notes(f Facts) (out, settled []string) {
 		}
 		add(len(open) > 0 && n.Session == "", "the Node has no quarantine session although a fault is open")
 		add(len(open) > 0 && !n.Unschedulable && len(n.Taints) == 0, "the Node is schedulable although a fault is open")
-		add(n.Unschedulable && !n.OurCordon, "the cordon of the Node was not set by NVSentinel")
+		add(n.Unschedulable && !n.ManagedCordon, "the cordon of the Node was not set by NVSentinel")
 		if r := n.Restored; r != nil {
 			add(true, "the node marks of the quarantine session were removed and restored %d times, the last time at %s UTC, removed by %s. To release the node, run nvsentinel release %s",
 				r.Count, r.At.UTC().Format(time.DateTime), cmp.Or(r.By, "an unknown user"), n.Name)
@@ -285,10 +285,10 @@ func claimant(f Facts) (by string, ending bool) {
 	return by, false
 }
 
-// standingFor is why a condition stands although no fault is open, as a note says it.
+// standingFor is why a condition stands although no fault is open, as a note reports it.
 type standingFor struct {
 	text string
-	// settled says that it was decided so, and nothing is amiss.
+	// settled reports that it was decided so, and nothing is amiss.
 	settled bool
 }
 
@@ -315,8 +315,8 @@ const (
 	unread      = ", and the store has no open fault, their evaluation is not among the records that were read"
 	// The connectors write a condition after the recovery was stored, within
 	// followsIn.
-	onItsWay  = ", whose recovery was stored recently and updates them shortly"
-	followsIn = time.Minute
+	conditionPendingText = ", whose recovery was stored recently and updates them shortly"
+	followsIn            = time.Minute
 )
 
 // leftAlone is why a fault is not open although its condition stands.
@@ -337,7 +337,7 @@ func leftAlone(r record.Record, now time.Time) standingFor {
 		case f.ClearedBy == record.ClearedManual:
 			return standingFor{", no action: the node was released manually", true}
 		case !at.IsZero() && now.Sub(at) < followsIn:
-			return standingFor{text: onItsWay}
+			return standingFor{text: conditionPendingText}
 		}
 	}
 	return standingFor{text: unexplained}

@@ -16,7 +16,7 @@ import (
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
 )
 
-// Provider tells EC2 about instances.
+// Provider answers questions about instances of EC2.
 type Provider struct {
 	ec2 *ec2.Client
 }
@@ -84,7 +84,7 @@ const (
 // Kinds are all of them.
 var Kinds = []string{PrivateDNSName, InstanceID}
 
-// Canonical is the instance's id: in which zone spec.providerID says that it is, nobody
+// Canonical is the instance's id: in which zone spec.providerID reports that it is, nobody
 // checks.
 func (p *Provider) Canonical(machine string) (string, error) { return instance(machine) }
 
@@ -124,7 +124,7 @@ func stateOf(s types.InstanceStatus) cloud.State {
 	return cloud.Up
 }
 
-// passed says whether a check of EC2 found nothing wrong.
+// passed reports whether a check of EC2 found nothing wrong.
 func passed(s *types.InstanceStatusSummary) bool {
 	return s != nil && (s.Status == types.SummaryStatusOk || s.Status == types.SummaryStatusNotApplicable)
 }

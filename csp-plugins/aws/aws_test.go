@@ -39,7 +39,7 @@ func connect(t *testing.T, session string) (*Provider, *ec2fake.Cloud) {
 	return p, fake
 }
 
-// What goes wrong at EC2 becomes the answer that says what was done; a signal is
+// What goes wrong at EC2 becomes the answer that states what was done; a signal is
 // never repeated by the plugin itself.
 func TestAnswers(t *testing.T) {
 	const signal = "RebootInstances"
@@ -65,7 +65,7 @@ func TestAnswers(t *testing.T) {
 		{"unheard of, 403", ec2fake.Fault{Code: "SomethingNew", Status: 403}, codes.Aborted, 0, false},
 		{"unheard of, 408", ec2fake.Fault{Code: "RequestTimeout", Status: 408}, codes.Unavailable, 0, false},
 		{"unheard of, 409", ec2fake.Fault{Code: "SomethingNew", Status: 409}, codes.Aborted, 0, false},
-		{"403 of something in between", ec2fake.Fault{Code: untold, Status: 403}, codes.Unavailable, 0, false},
+		{"403 of something in between", ec2fake.Fault{Code: unknownErrorCode, Status: 403}, codes.Unavailable, 0, false},
 		{"protected", ec2fake.Fault{Code: "OperationNotPermitted", Status: 400}, codes.FailedPrecondition, 0, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestAnswers(t *testing.T) {
 			if wait != tt.wait {
 				t.Errorf("retry after %s, want %s", wait, tt.wait)
 			}
-			if got := len(fake.Books(signal)); got != 1 {
+			if got := len(fake.Requests(signal)); got != 1 {
 				t.Errorf("%d requests, want 1", got)
 			}
 			if got := fake.Instance(id).Reboots; (got == 1) != tt.effect {
@@ -105,7 +105,7 @@ func TestAnswers(t *testing.T) {
 }
 
 // A request that the caller gives up while it is at EC2 may have been carried out.
-func TestGivenUp(t *testing.T) {
+func TestAbandoned(t *testing.T) {
 	p, fake := connect(t, "")
 	if _, err := p.State(t.Context(), machine); err != nil {
 		t.Fatal(err)
@@ -167,8 +167,8 @@ func TestMachines(t *testing.T) {
 			t.Errorf("state of %q: %v, want FailedPrecondition", name, err)
 		}
 	}
-	if len(fake.Books("")) != 0 {
-		t.Errorf("EC2 was asked: %v", fake.Books(""))
+	if len(fake.Requests("")) != 0 {
+		t.Errorf("EC2 was asked: %v", fake.Requests(""))
 	}
 	if err := p.Reboot(t.Context(), "aws:///us-west-2a/i-00000000", false); status.Code(err) != codes.NotFound {
 		t.Errorf("an unknown instance: %v, want NotFound", err)

@@ -16,7 +16,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 )
 
-// claim registers a Node by its own kubelet, which says everything of itself that is true of
+// claim registers a Node by its own kubelet, which reports everything of itself that is true of
 // an instance, but for the zone, and returns its name.
 func (w *world) claim(t *testing.T, name, id string) string {
 	t.Helper()
@@ -54,7 +54,7 @@ func (c caller) refused(t *testing.T, node, words string) {
 }
 
 // A Node whose kubelet claims somebody else's instance by everything that it writes is
-// refused for good, that instance is told nothing, and its own Node is repaired all the
+// refused permanently, that instance is not signaled, and its own Node is repaired all the
 // same.
 func TestClaims(t *testing.T) {
 	w := newWorld(t, localcluster.ForTest(t, localcluster.Options{}))

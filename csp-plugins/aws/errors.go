@@ -16,7 +16,7 @@ import (
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
 )
 
-// retryAfter is how long EC2 is left alone that says it was asked too often: its
+// retryAfter is how long EC2 is left alone that reports it was asked too often: its
 // buckets of requests refill within seconds.
 const retryAfter = 15 * time.Second
 
@@ -44,19 +44,19 @@ var meanings = map[string]codes.Code{
 	"OperationNotPermitted": codes.FailedPrecondition, "UnsupportedOperation": codes.FailedPrecondition,
 }
 
-// untold is the SDK's code of an answer that has none.
-const untold = "UnknownError"
+// unknownErrorCode is the SDK's code of an answer that has none.
+const unknownErrorCode = "UnknownError"
 
 // code is EC2's error code; empty if EC2 gave none.
 func code(err error) string {
-	if e, ok := errors.AsType[smithy.APIError](err); ok && e.ErrorCode() != untold {
+	if e, ok := errors.AsType[smithy.APIError](err); ok && e.ErrorCode() != unknownErrorCode {
 		return e.ErrorCode()
 	}
 	return ""
 }
 
-// answered translates what EC2 said, or that it said nothing, into an answer to
-// the janitor. Only what certainly was not done is said not to be.
+// answered translates what EC2 reported, or that it reported nothing, into an answer to
+// the janitor. Only what certainly was not done is reported not to be.
 func answered(err error) error {
 	if err == nil {
 		return nil
@@ -80,7 +80,7 @@ func answered(err error) error {
 	return status.Error(codes.Unavailable, err.Error())
 }
 
-// unsigned says whether there were no credentials to sign the request with.
+// unsigned reports whether there were no credentials to sign the request with.
 func unsigned(err error) bool {
 	if _, ok := errors.AsType[*v4.SigningError](err); ok {
 		return true

@@ -48,7 +48,7 @@ type world struct {
 	socket    string
 	more      []string // arguments of the plugin
 	cmd       *exec.Cmd
-	said      strings.Builder
+	output    strings.Builder
 }
 
 func newWorld(t *testing.T, cluster *localcluster.Cluster) *world {
@@ -111,7 +111,7 @@ func (w *world) start(t *testing.T) grpc.ClientConnInterface {
 	}, w.more...)...)
 	w.cmd.Env = append(os.Environ(), asPlugin+"=1", "AWS_ACCESS_KEY_ID=AKIDTEST", "AWS_SECRET_ACCESS_KEY=secret", "AWS_EC2_METADATA_DISABLED=true",
 		"AWS_CONFIG_FILE=/nowhere", "AWS_SHARED_CREDENTIALS_FILE=/nowhere")
-	w.cmd.Stdout, w.cmd.Stderr = &w.said, &w.said
+	w.cmd.Stdout, w.cmd.Stderr = &w.output, &w.output
 	if err := testkit.StartChild(w.cmd); err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func (w *world) kill(t *testing.T) {
 	_ = w.cmd.Wait()
 	w.cmd = nil
 	if t.Failed() {
-		t.Logf("the plugin said:\n%s", &w.said)
+		t.Logf("the plugin said:\n%s", &w.output)
 	}
 }
 
@@ -153,15 +153,15 @@ func TestConformance(t *testing.T) {
 			Reboots: func(_ *testing.T, node string) int {
 				return w.fake.Instance(w.id(node[len(node)-1:])).Reboots
 			},
-			Claim:    func(t *testing.T, node string) string { return w.claim(t, "claimant", w.id(node[len(node)-1:])) },
-			Restart:  func(t *testing.T) grpc.ClientConnInterface { w.kill(t); return w.start(t) },
-			Patience: 2 * time.Minute,
+			Claim:         func(t *testing.T, node string) string { return w.claim(t, "claimant", w.id(node[len(node)-1:])) },
+			Restart:       func(t *testing.T) grpc.ClientConnInterface { w.kill(t); return w.start(t) },
+			RebootTimeout: 2 * time.Minute,
 		}
 	})
 }
 
 // A plugin that can destroy machines does not start in clear text or for anybody
-// unless it is told so.
+// unless it is configured to.
 func TestSafeByDefault(t *testing.T) {
 	err := Default().Validate()
 	if err == nil || !strings.Contains(err.Error(), "--tls-cert-file") {

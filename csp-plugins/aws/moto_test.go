@@ -121,7 +121,7 @@ func refuse(w http.ResponseWriter, code int, name string) {
 	fmt.Fprintf(w, "<Response><Errors><Error><Code>%s</Code><Message>refused by the test</Message></Error></Errors><RequestID>r</RequestID></Response>", name)
 }
 
-// state is an instance's; empty if moto does not know it, which it says by itself.
+// state is an instance's; empty if moto does not know it, which it reports by itself.
 func (m *moto) state(ctx context.Context, id string) types.InstanceStateName {
 	answer, err := m.direct.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{id}})
 	if err != nil || len(answer.Reservations) == 0 {
@@ -188,14 +188,14 @@ func TestConformanceOnMoto(t *testing.T) {
 				}
 				return n.Status.NodeInfo.BootID
 			},
-			Reboots:  func(_ *testing.T, node string) int { return m.taken(ids[node]) },
-			Restart:  func(t *testing.T) grpc.ClientConnInterface { w.kill(t); return w.start(t) },
-			Patience: 2 * time.Minute,
+			Reboots:       func(_ *testing.T, node string) int { return m.taken(ids[node]) },
+			Restart:       func(t *testing.T) grpc.ClientConnInterface { w.kill(t); return w.start(t) },
+			RebootTimeout: 2 * time.Minute,
 		}
 	})
 }
 
-// TestMoto: what moto says, and what EC2 says besides, is understood: throttling, a lost
+// TestMoto: what moto reports, and what EC2 reports besides, is understood: throttling, a lost
 // answer, an instance that does not run, that is gone, that fails a check, that is not
 // known.
 func TestMoto(t *testing.T) {

@@ -22,7 +22,7 @@ import (
 	csp "github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
 )
 
-// Provider tells Azure about virtual machines.
+// Provider answers questions about virtual machines of Azure.
 type Provider struct {
 	credential azcore.TokenCredential
 	options    arm.ClientOptions
@@ -97,7 +97,7 @@ func (p *Provider) clients(subscription string) (*armcompute.ClientFactory, erro
 	return made, nil
 }
 
-// facts are what Azure says of a machine.
+// facts are what Azure reports about a machine.
 type facts struct {
 	// vm is the name of a machine that is in no scale set; that in a set is a number.
 	vm, computer        string
@@ -107,8 +107,8 @@ type facts struct {
 
 const powerState = "PowerState/"
 
-// look asks for a machine and for what it is doing.
-func (p *Provider) look(ctx context.Context, machine string) (facts, error) {
+// inspect asks for a machine and for what it is doing.
+func (p *Provider) inspect(ctx context.Context, machine string) (facts, error) {
 	at, err := parse(machine)
 	if err != nil {
 		return facts{}, err
@@ -160,9 +160,9 @@ func value(s *string) string {
 }
 
 // State is up for a machine that has power and that Azure is not at work on. That an
-// earlier operation failed says nothing of that.
+// earlier operation failed reports nothing of that.
 func (p *Provider) State(ctx context.Context, machine string) (csp.State, error) {
-	f, err := p.look(ctx, machine)
+	f, err := p.inspect(ctx, machine)
 	switch {
 	case status.Code(err) == codes.NotFound:
 		return csp.Gone, nil
@@ -193,7 +193,7 @@ func (p *Provider) Canonical(machine string) (string, error) {
 
 // Identity asks for the machine's names and tags.
 func (p *Provider) Identity(ctx context.Context, machine string) (csp.Identity, error) {
-	f, err := p.look(ctx, machine)
+	f, err := p.inspect(ctx, machine)
 	if err != nil {
 		return csp.Identity{}, err
 	}
@@ -261,7 +261,7 @@ type Config struct {
 	Cloud string `toml:"cloud" bounds:"public, china, government" flag:"cloud" usage:"Azure cloud: public, china or government."`
 	// Endpoint replaces the address of Azure Resource Manager.
 	Endpoint string `toml:"endpoint" flag:"arm-endpoint" usage:"HTTPS URL of Azure Resource Manager in a private cloud. Empty uses the endpoint of --cloud."`
-	// Authority says who gives tokens, in a private cloud.
+	// Authority reports who gives tokens, in a private cloud.
 	Authority string `toml:"authority" flag:"authority" usage:"HTTPS URL of the authority that issues tokens in a private cloud. If set, it is not verified with Microsoft. Empty uses AZURE_AUTHORITY_HOST, or else the authority of --cloud."`
 }
 
@@ -296,7 +296,7 @@ func (c Config) where() cloud.Configuration {
 	}
 	authority := c.Authority
 	if authority == "" && c.Cloud != "public" {
-		authority = found.ActiveDirectoryAuthorityHost // else AZURE_AUTHORITY_HOST has a say
+		authority = found.ActiveDirectoryAuthorityHost // else AZURE_AUTHORITY_HOST counts
 	}
 	return cloud.Configuration{
 		ActiveDirectoryAuthorityHost: authority,

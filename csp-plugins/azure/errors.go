@@ -14,7 +14,7 @@ import (
 	csp "github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
 )
 
-// retryAfter is how long Azure is left alone that says it was asked too often, where
+// retryAfter is how long Azure is left alone that reports it was asked too often, where
 // it names no delay of its own; longest is the longest delay that is passed on.
 const (
 	retryAfter = 30 * time.Second
@@ -45,29 +45,29 @@ var meanings = map[string]codes.Code{
 	"InvalidResourceType": codes.InvalidArgument, "InvalidApiVersionParameter": codes.InvalidArgument, "MissingApiVersionParameter": codes.InvalidArgument,
 }
 
-func meaning(said *azcore.ResponseError) codes.Code {
-	byStatus := csp.Unlisted(said.StatusCode)
+func meaning(respErr *azcore.ResponseError) codes.Code {
+	byStatus := csp.Unlisted(respErr.StatusCode)
 	if byStatus == codes.ResourceExhausted || byStatus == codes.Unauthenticated {
 		return byStatus
 	}
-	known, ok := meanings[said.ErrorCode]
+	known, ok := meanings[respErr.ErrorCode]
 	switch {
 	case ok:
 		return known
-	case said.ErrorCode == "":
+	case respErr.ErrorCode == "":
 		return codes.Unavailable // of something in between: it may have been done
 	}
 	return byStatus
 }
 
-// answered translates what Azure said, or that it said nothing, into an answer to the
-// janitor. Only what certainly was not done is said not to be.
+// answered translates what Azure reported, or that it reported nothing, into an answer to the
+// janitor. Only what certainly was not done is reported not to be.
 func answered(err error) error {
-	said, ok := errors.AsType[*azcore.ResponseError](err)
+	apiErr, ok := errors.AsType[*azcore.ResponseError](err)
 	if !ok {
 		return csp.Answer(err, codes.OK, 0)
 	}
-	return csp.Answer(err, meaning(said), delay(said.RawResponse))
+	return csp.Answer(err, meaning(apiErr), delay(apiErr.RawResponse))
 }
 
 // delay is what Azure asks for.

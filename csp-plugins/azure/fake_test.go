@@ -16,7 +16,7 @@ import (
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloudtest"
 )
 
-// manager is a stand-in of Azure Resource Manager that keeps books. Its machines
+// manager is a stand-in of Azure Resource Manager that records its calls. Its machines
 // answer through armcompute's own package fake, behind a real server; the asynchronous
 // operations and the tokens are written from their published descriptions
 // (https://learn.microsoft.com/azure/azure-resource-manager/management/async-operations,
@@ -32,7 +32,7 @@ type manager struct {
 	inSet      map[string]*machine // by id
 	operations map[string]*operation
 	faults     []fault
-	books      []string
+	requests   []string
 	then       []func() // to do without the lock
 	pace       cloudtest.Pace
 }
@@ -42,7 +42,7 @@ type machine struct {
 	tags                  map[string]*string
 	provisioning, power   string
 	reboots, terminations int
-	gone                  bool
+	deleted               bool
 	force                 *bool
 }
 
@@ -68,7 +68,7 @@ const (
 	tenant       = "55555555-1111-2222-3333-444444444444"
 	client       = "66666666-1111-2222-3333-444444444444"
 	secret       = "secret~of.the-test"
-	given        = "token-of-the-test"
+	testToken    = "token-of-the-test"
 )
 
 func newManager(_ *testing.T, rebooted func(string)) *manager {
@@ -112,7 +112,7 @@ func (m *manager) Tag(id, key, value string) {
 	m.change(func() { m.find(id).tags[key] = &value })
 }
 
-func (m *manager) Told(id string) (reboots, terminations int) {
+func (m *manager) OperationCounts(id string) (reboots, terminations int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	one := m.find(id)
@@ -128,7 +128,7 @@ func (m *manager) change(do func()) {
 	do()
 }
 
-func there(one *machine) bool { return one != nil && !one.gone }
+func there(one *machine) bool { return one != nil && !one.deleted }
 
 func statuses(one *machine) []*armcompute.InstanceViewStatus {
 	return []*armcompute.InstanceViewStatus{{Code: new("ProvisioningState/" + strings.ToLower(one.provisioning))}, {Code: new("PowerState/" + one.power)}}
@@ -216,11 +216,11 @@ func (m *manager) terminate(one *machine, force *bool, e *azfake.ErrorResponder)
 		one.terminations++
 	}
 	one.provisioning, one.force = "Deleting", force
-	m.begin("delete", func() { one.gone = true })
+	m.begin("delete", func() { one.deleted = true })
 }
 
-// begin makes an operation, the last of the books.
+// begin makes an operation, the last one recorded.
 func (m *manager) begin(verb string, then func()) {
-	m.books = append(m.books, verb)
-	m.operations[fmt.Sprint(len(m.books))] = &operation{status: "InProgress", left: 2, then: then}
+	m.requests = append(m.requests, verb)
+	m.operations[fmt.Sprint(len(m.requests))] = &operation{status: "InProgress", left: 2, then: then}
 }

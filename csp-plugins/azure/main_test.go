@@ -66,7 +66,7 @@ func connect(t *testing.T) (p *Provider, m *manager, machines []string) {
 	return p, m, []string{m.Add("gpu-1", ""), m.Add("gpu-2", "")}
 }
 
-// What goes wrong at Azure becomes the answer that says what was done. A signal is
+// What goes wrong at Azure becomes the answer that states what was done. A signal is
 // never repeated by the plugin itself.
 func TestAnswers(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -117,7 +117,7 @@ func TestAnswers(t *testing.T) {
 					t.Errorf("%v after %s, want %s after %s", err, cloudtest.RetryAfter(err), tt.want, tt.wait)
 				}
 				cancel()
-				if reboots, _ := m.Told(machine); (reboots == 1) != tt.fault.after {
+				if reboots, _ := m.OperationCounts(machine); (reboots == 1) != tt.fault.after {
 					t.Errorf("%d reboots, effect %v", reboots, tt.fault.after)
 				}
 			}
@@ -212,7 +212,7 @@ func TestMachines(t *testing.T) {
 				t.Errorf("force %v: %v", force, one.force)
 			}
 		}
-		m.change(func() { one.gone = true })
+		m.change(func() { one.deleted = true })
 		if got, err := p.State(t.Context(), machine); err != nil || got != cloud.Gone {
 			t.Errorf("a deleted machine is %s, %v; want Gone", got, err)
 		}
@@ -226,7 +226,7 @@ func TestMachines(t *testing.T) {
 // as an operation.
 func TestOperationsElsewhere(t *testing.T) {
 	p, m, machines := connect(t)
-	told := 0
+	reported := 0
 	elsewhere := httptest.NewTLSServer(nil)
 	t.Cleanup(elsewhere.Close)
 	for _, machine := range machines {
@@ -243,9 +243,9 @@ func TestOperationsElsewhere(t *testing.T) {
 				t.Errorf("%s: %s, %v; want FailedPrecondition", other, got, err)
 			}
 		}
-		told++
+		reported++
 	}
-	if want := []string{"restart", "restart"}; !slices.Equal(m.books, want) || told != 2 {
-		t.Errorf("Azure was told %v, want %v", m.books, want)
+	if want := []string{"restart", "restart"}; !slices.Equal(m.requests, want) || reported != 2 {
+		t.Errorf("Azure was told %v, want %v", m.requests, want)
 	}
 }

@@ -30,7 +30,7 @@ func (p *Provider) Progress(ctx context.Context, machine, operation string) (csp
 	if err != nil {
 		return "", err
 	}
-	if !p.ours(operation) {
+	if !p.trustedAddresses(operation) {
 		return "", status.Errorf(codes.FailedPrecondition, "the recorded operation of machine %q does not exist at Azure Resource Manager", machine)
 	}
 	c, err := p.clients(at.subscription)
@@ -42,32 +42,32 @@ func (p *Provider) Progress(ctx context.Context, machine, operation string) (csp
 	asked, result, err := resume(ctx, c, at, operation)
 	if err != nil {
 		// It is of no poller of these: perhaps of another version of the SDK. The boot
-		// id and the machine's state tell.
-		return csp.Untold, nil
+		// id and the machine's state report.
+		return csp.UnknownOperation, nil
 	}
 	_, err = asked.Poll(ctx)
 	switch {
 	case answeredBy(err, http.StatusNotFound, http.StatusGone):
-		return csp.Untold, nil
+		return csp.UnknownOperation, nil
 	case err != nil:
 		return "", answered(err)
 	case !asked.Done():
 		return csp.Running, nil
 	}
 	if err := result(ctx); err != nil && !answeredBy(err, http.StatusNotFound) {
-		said, ok := errors.AsType[*azcore.ResponseError](err)
-		if !ok || said.StatusCode == http.StatusTooManyRequests || said.StatusCode >= http.StatusInternalServerError {
-			return "", answered(err) // it was not told
+		apiErr, ok := errors.AsType[*azcore.ResponseError](err)
+		if !ok || apiErr.StatusCode == http.StatusTooManyRequests || apiErr.StatusCode >= http.StatusInternalServerError {
+			return "", answered(err) // it was not reported
 		}
 		return csp.Over, status.Errorf(codes.FailedPrecondition, "the operation failed: %v", err)
 	}
 	return csp.Over, nil
 }
 
-// answeredBy says whether Azure answered with one of some HTTP statuses.
+// answeredBy reports whether Azure answered with one of some HTTP statuses.
 func answeredBy(err error, statuses ...int) bool {
-	said, ok := errors.AsType[*azcore.ResponseError](err)
-	return ok && slices.Contains(statuses, said.StatusCode)
+	apiErr, ok := errors.AsType[*azcore.ResponseError](err)
+	return ok && slices.Contains(statuses, apiErr.StatusCode)
 }
 
 // resume makes the poller that a token is of.
@@ -87,9 +87,9 @@ func resume(ctx context.Context, c *armcompute.ClientFactory, at resource, token
 	return p, func(ctx context.Context) error { _, err := p.Result(ctx); return err }, err
 }
 
-// ours says whether every address in a token is that of Azure Resource Manager: each
+// trustedAddresses reports whether every address in a token is that of Azure Resource Manager: each
 // is sent the plugin's own token.
-func (p *Provider) ours(token string) bool {
+func (p *Provider) trustedAddresses(token string) bool {
 	manager, err := url.Parse(p.options.Cloud.Services[cloud.ResourceManager].Endpoint)
 	if err != nil {
 		return false

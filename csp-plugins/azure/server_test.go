@@ -61,11 +61,11 @@ func (m *manager) serve(w http.ResponseWriter, r *http.Request) (wait fault) {
 	case strings.HasPrefix(r.URL.Path, "/"+tenant+"/"):
 		m.authorize(w, r)
 		return fault{}
-	case m.revoked || token != "Bearer "+given && token != "Bearer fake_token":
+	case m.revoked || token != "Bearer "+testToken && token != "Bearer fake_token":
 		refuse(w, http.StatusUnauthorized, "InvalidAuthenticationToken")
 		return fault{}
 	case asked && r.Method == http.MethodGet:
-		m.asked(w, operation)
+		m.serveOperation(w, operation)
 		return fault{}
 	}
 	var f fault
@@ -111,10 +111,10 @@ func (m *manager) dispatch(w http.ResponseWriter, r *http.Request) {
 		if r.Method != method.verb || !method.path.MatchString(r.URL.Path) || !strings.HasPrefix(r.URL.Path, subscription+"/resourceGroups/rg/") {
 			continue
 		}
-		before := len(m.books)
+		before := len(m.requests)
 		answer, err := m.machines.Do(r.Clone(context.WithValue(r.Context(), runtime.CtxAPINameKey{}, method.name)))
-		if said, ok := errors.AsType[*azcore.ResponseError](err); ok {
-			refuse(w, said.StatusCode, said.ErrorCode)
+		if apiErr, ok := errors.AsType[*azcore.ResponseError](err); ok {
+			refuse(w, apiErr.StatusCode, apiErr.ErrorCode)
 			return
 		}
 		if err != nil {
@@ -122,8 +122,8 @@ func (m *manager) dispatch(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		defer answer.Body.Close()
-		if len(m.books) > before {
-			at := fmt.Sprintf("%s%s/providers/Microsoft.Compute/locations/westus/operations/%d", m.url, subscription, len(m.books))
+		if len(m.requests) > before {
+			at := fmt.Sprintf("%s%s/providers/Microsoft.Compute/locations/westus/operations/%d", m.url, subscription, len(m.requests))
 			w.Header().Set("Azure-AsyncOperation", at)
 			w.Header().Set("Location", at+"/result")
 		} else {
@@ -136,8 +136,8 @@ func (m *manager) dispatch(w http.ResponseWriter, r *http.Request) {
 	refuse(w, http.StatusNotFound, "InvalidResourceType")
 }
 
-// asked answers about an operation, which goes on with it.
-func (m *manager) asked(w http.ResponseWriter, id string) {
+// serveOperation answers about an operation, which goes on with it.
+func (m *manager) serveOperation(w http.ResponseWriter, id string) {
 	id, result := strings.CutSuffix(id, "/result")
 	o := m.operations[id]
 	if o == nil || m.pace == cloudtest.Forgotten {
@@ -177,6 +177,6 @@ func (m *manager) authorize(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
 		_ = json.NewEncoder(w).Encode(map[string]string{"error": "invalid_client", "error_description": "so it is"})
 	default:
-		_ = json.NewEncoder(w).Encode(map[string]any{"token_type": "Bearer", "expires_in": 3600, "access_token": given})
+		_ = json.NewEncoder(w).Encode(map[string]any{"token_type": "Bearer", "expires_in": 3600, "access_token": testToken})
 	}
 }

@@ -64,7 +64,7 @@ func conforms(t *testing.T, command func() *exec.Cmd) {
 			Reboots: func(_ *testing.T, node string) int { return r.reboots(node) },
 			Restart: func(*testing.T) grpc.ClientConnInterface { p.kill(); return p.start() },
 
-			Patience: 2 * time.Minute,
+			RebootTimeout: 2 * time.Minute,
 		}
 	})
 	t.Run("it knows its caller and speaks TLS", func(t *testing.T) { guards(t, command) })
@@ -106,9 +106,9 @@ type example struct {
 	args    []string
 	address string
 	// tls is spoken; nil speaks plain text.
-	tls  *tls.Config
-	cmd  *exec.Cmd
-	said *bytes.Buffer
+	tls    *tls.Config
+	cmd    *exec.Cmd
+	output *bytes.Buffer
 }
 
 func (e *example) start() grpc.ClientConnInterface {
@@ -121,9 +121,9 @@ func (e *example) start() grpc.ClientConnInterface {
 		e.t.Cleanup(func() { _ = os.RemoveAll(dir) })
 		e.address = "unix://" + filepath.Join(dir, "s")
 	}
-	e.cmd, e.said = e.command(), &bytes.Buffer{}
+	e.cmd, e.output = e.command(), &bytes.Buffer{}
 	e.cmd.Args = append(append(e.cmd.Args, "--listen", e.address), e.args...)
-	e.cmd.Stdout, e.cmd.Stderr = e.said, e.said
+	e.cmd.Stdout, e.cmd.Stderr = e.output, e.output
 	if err := testkit.StartChild(e.cmd); err != nil {
 		e.t.Fatal(err)
 	}
@@ -148,6 +148,6 @@ func (e *example) kill() {
 	_ = e.cmd.Wait()
 	e.cmd = nil
 	if e.t.Failed() {
-		e.t.Logf("the plugin said:\n%s", e.said)
+		e.t.Logf("the plugin said:\n%s", e.output)
 	}
 }

@@ -115,14 +115,14 @@ func certificate(t *testing.T, dir string) *x509.CertPool {
 		t.Fatal(err)
 	}
 	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	put(t, dir, "tls.crt", cert)
-	put(t, dir, "tls.key", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}))
+	writeFile(t, dir, "tls.crt", cert)
+	writeFile(t, dir, "tls.key", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}))
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(cert)
 	return pool
 }
 
-// apiServer reviews tokens that say whose they are, for callers with the token in
+// apiServer reviews tokens that report whose they are, for callers with the token in
 // dir; it returns its URL.
 func apiServer(t *testing.T, dir string) string {
 	t.Helper()
@@ -145,12 +145,12 @@ func apiServer(t *testing.T, dir string) string {
 		_ = json.NewEncoder(w).Encode(review)
 	}))
 	t.Cleanup(server.Close)
-	put(t, dir, "ca.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
-	put(t, dir, "token", []byte("own\n"))
+	writeFile(t, dir, "ca.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	writeFile(t, dir, "token", []byte("own\n"))
 	return server.URL
 }
 
-func put(t *testing.T, dir, name string, text []byte) {
+func writeFile(t *testing.T, dir, name string, text []byte) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
 		t.Fatal(err)

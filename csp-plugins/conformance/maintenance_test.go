@@ -9,9 +9,9 @@ import (
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
-// TestEveryProgramSaysWhatItLacks: each cloud's program names what has to be
+// TestEveryProgramReportsMissingConfiguration: each cloud's program names what has to be
 // configured, and takes a configuration that has it.
-func TestEveryProgramSaysWhatItLacks(t *testing.T) {
+func TestEveryProgramReportsMissingConfiguration(t *testing.T) {
 	testkit.Long(t, "each cloud's tests make its source, and the configuration is that of every provider")
 	common := []string{"--check-config", "--cluster-name=c", "--store=postgres://h/d"}
 	for cloud, c := range map[string]struct{ lacks, has string }{

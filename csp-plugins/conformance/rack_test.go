@@ -24,7 +24,7 @@ type rack struct {
 
 type machine struct {
 	reboots, running int
-	gone             bool
+	deleted          bool
 }
 
 type request struct{ machine, id string }
@@ -44,7 +44,7 @@ func newRack(t *testing.T, names ...string) (*rack, string) {
 		return map[string]bool{"on": m.running == 0}
 	}))
 	mux.HandleFunc("POST /machines/{name}", r.handle(r.once(r.reset)))
-	mux.HandleFunc("DELETE /machines/{name}", r.handle(r.once(func(m *machine) { m.gone = true })))
+	mux.HandleFunc("DELETE /machines/{name}", r.handle(r.once(func(m *machine) { m.deleted = true })))
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	return r, server.URL
@@ -65,7 +65,7 @@ func (r *rack) handle(do func(m *machine, asked request) any) http.HandlerFunc {
 		case r.astray > 0:
 			r.astray--
 			http.Error(w, "<html>404 Not Found</html>", http.StatusNotFound)
-		case m == nil, m.gone && taken.machine != asked.machine:
+		case m == nil, m.deleted && taken.machine != asked.machine:
 			refuse(w, http.StatusNotFound, "no-such-machine")
 		case taken.machine != "" && taken.machine != asked.machine:
 			refuse(w, http.StatusConflict, "id-of-another-machine")

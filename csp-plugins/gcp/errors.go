@@ -12,7 +12,7 @@ import (
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
 )
 
-// retryAfter is how long Compute Engine is left alone that says it was asked too
+// retryAfter is how long Compute Engine is left alone that reports it was asked too
 // often: its quotas of requests are by the minute.
 const retryAfter = 30 * time.Second
 
@@ -51,14 +51,14 @@ func meaning(e *googleapi.Error) codes.Code {
 	return byStatus
 }
 
-// answered translates what Compute Engine said, or that it said nothing, into an
-// answer to the janitor. Only what certainly was not done is said not to be.
+// answered translates what Compute Engine reported, or that it reported nothing, into an
+// answer to the janitor. Only what certainly was not done is reported not to be.
 func answered(err error) error {
-	said, ok := errors.AsType[*googleapi.Error](err)
+	apiErr, ok := errors.AsType[*googleapi.Error](err)
 	if !ok {
 		return cloud.Answer(err, codes.OK, 0)
 	}
-	return cloud.Answer(err, meaning(said), retryAfter)
+	return cloud.Answer(err, meaning(apiErr), retryAfter)
 }
 
 // signer gets tokens and marks that it got none.

@@ -19,7 +19,7 @@ import (
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloudtest"
 )
 
-// engine is a stand-in of the Compute Engine API that keeps books. It was written
+// engine is a stand-in of the Compute Engine API that records its calls. It was written
 // from the published description of the four methods that the plugin uses
 // (https://cloud.google.com/compute/docs/reference/rest/v1/instances/get, .../reset,
 // .../delete and .../zoneOperations/get), of request ids
@@ -35,7 +35,7 @@ type engine struct {
 	operations map[string]*operation
 	requests   map[string]string // operations by request id
 	faults     []fault
-	books      []entry
+	requestLog []entry
 	pace       cloudtest.Pace
 }
 
@@ -112,7 +112,7 @@ func (e *engine) Tag(machine, key, value string) {
 	})
 }
 
-func (e *engine) Told(machine string) (reboots, terminations int) {
+func (e *engine) OperationCounts(machine string) (reboots, terminations int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	i := e.instances[path(machine)]
@@ -200,7 +200,7 @@ func (e *engine) handle(r *http.Request) (status int, answer any, then func()) {
 	case !ok:
 		return http.StatusNotFound, "<html>Not Found</html>", nil
 	case r.Method == http.MethodGet && verb == "" && strings.Contains(what, "/operations/"):
-		return e.askedAbout(what)
+		return e.serveOperation(what)
 	case e.instances[what] == nil || e.instances[what].status == "":
 		return refuse(http.StatusNotFound, "notFound", "The resource '%s' was not found", what)
 	case r.Method == http.MethodGet && verb == "":
@@ -221,7 +221,7 @@ func (e *engine) alter(what, verb, request string) (int, any, func()) {
 	if id, err := uuid.Parse(request); err != nil || id == uuid.Nil {
 		return refuse(http.StatusBadRequest, "invalid", "Invalid value for field 'requestId': '%s'.", request)
 	}
-	e.books = append(e.books, entry{verb, request})
+	e.requestLog = append(e.requestLog, entry{verb, request})
 	if known, ok := e.requests[request]; ok {
 		return http.StatusOK, e.operations[known], nil
 	}
@@ -230,7 +230,7 @@ func (e *engine) alter(what, verb, request string) (int, any, func()) {
 		f, e.faults = e.faults[0], e.faults[1:]
 	}
 	if f != (fault{}) && !f.after {
-		return e.wrong(f)
+		return e.errorAnswer(f)
 	}
 	i := e.instances[what]
 	switch {
@@ -244,7 +244,7 @@ func (e *engine) alter(what, verb, request string) (int, any, func()) {
 	e.requests[request] = strings.Split(what, "/instances/")[0] + "/operations/" + o.Name
 	then := e.effect(i, o, verb)
 	if f.after {
-		status, answer, _ := e.wrong(f)
+		status, answer, _ := e.errorAnswer(f)
 		return status, answer, then
 	}
 	return http.StatusOK, o, then
@@ -267,7 +267,7 @@ func (e *engine) effect(i *instance, o *operation, verb string) (then func()) {
 	return nil
 }
 
-func (e *engine) wrong(f fault) (int, any, func()) {
+func (e *engine) errorAnswer(f fault) (int, any, func()) {
 	switch {
 	case f.cut, f.hang:
 		return 0, f, nil
@@ -277,8 +277,8 @@ func (e *engine) wrong(f fault) (int, any, func()) {
 	return refuse(f.status, f.reason, "so it is")
 }
 
-// askedAbout answers about an operation, which goes on with it.
-func (e *engine) askedAbout(what string) (int, any, func()) {
+// serveOperation answers about an operation, which goes on with it.
+func (e *engine) serveOperation(what string) (int, any, func()) {
 	o := e.operations[what]
 	if o == nil || e.pace == cloudtest.Forgotten {
 		return refuse(http.StatusNotFound, "notFound", "The resource '%s' was not found", what)

@@ -20,7 +20,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/config"
 )
 
-// Provider tells Compute Engine about instances.
+// Provider answers questions about instances of Compute Engine.
 type Provider struct {
 	instances  *compute.InstancesClient
 	operations *compute.ZoneOperationsClient
@@ -171,7 +171,7 @@ func (p *Provider) Progress(ctx context.Context, machine, operation string) (clo
 	found, err := p.operations.Get(ctx, &computepb.GetZoneOperationRequest{Project: at.project, Zone: at.zone, Operation: operation})
 	switch err = answered(err); {
 	case status.Code(err) == codes.NotFound:
-		return cloud.Untold, nil
+		return cloud.UnknownOperation, nil
 	case err != nil:
 		return "", err
 	case found.GetStatus() != computepb.Operation_DONE:

@@ -95,7 +95,7 @@ func connect(t *testing.T) (*Provider, *engine) {
 	return p, e
 }
 
-// What goes wrong at Compute Engine becomes the answer that says what was done. A
+// What goes wrong at Compute Engine becomes the answer that states what was done. A
 // signal is never repeated by the plugin itself; sent again under its id, it is
 // carried out once.
 func TestAnswers(t *testing.T) {
@@ -149,14 +149,14 @@ func TestAnswers(t *testing.T) {
 				t.Errorf("%v after %s, want %s after %s", err, cloudtest.RetryAfter(err), tt.want, tt.wait)
 			}
 			e.change(func() {
-				if len(e.books) != 1 {
-					t.Errorf("requests: %v, want one", e.books)
+				if len(e.requestLog) != 1 {
+					t.Errorf("requests: %v, want one", e.requestLog)
 				}
 			})
 			if _, err := p.Begin(t.Context(), signal); err != nil {
 				t.Errorf("sent again: %v", err)
 			}
-			if reboots, _ := e.Told(machine); reboots != 1 {
+			if reboots, _ := e.OperationCounts(machine); reboots != 1 {
 				t.Errorf("%d reboots, want 1", reboots)
 			}
 		})
@@ -231,7 +231,7 @@ func TestMachines(t *testing.T) {
 }
 
 // A managed instance group makes a new instance under the name of one that was
-// deleted: the operation's end says that the old one is gone.
+// deleted: the operation's end reports that the old one is gone.
 func TestRecreated(t *testing.T) {
 	cloudtest.Recreated(t, tested, func(c cloudtest.Cloud, machine string) {
 		e := c.(*engine)

@@ -18,9 +18,9 @@ const (
 	Cycle = "cycle"
 )
 
-// ways are all that a configuration may name. A shutdown is none: nobody would
+// resetTypes are all that a configuration may name. A shutdown is none: nobody would
 // switch the machine on again.
-var ways = []string{Reset, Cycle}
+var resetTypes = []string{Reset, Cycle}
 
 // privileges of a session that can reset a machine (IPMI 2.0, appendix G).
 var privileges = []string{"OPERATOR", "ADMINISTRATOR"}
@@ -30,7 +30,7 @@ type Config struct {
 	bmc.Config
 	// Program is ipmitool, by its path or by its name in PATH.
 	Program string `toml:"ipmitool" flag:"ipmitool" usage:"Path of the ipmitool program, or its name in PATH."`
-	// Defaults hold for each BMC that does not say otherwise.
+	// Defaults hold for each BMC that does not state otherwise.
 	Defaults BMC `toml:"defaults"`
 	// BMCs are the machines.
 	BMCs []BMC `toml:"bmc"`
@@ -53,7 +53,7 @@ func Default() Config {
 	}
 }
 
-// All are the BMCs with what the defaults say.
+// All are the BMCs with what the defaults report.
 func (c Config) All() []BMC {
 	all := make([]BMC, 0, len(c.BMCs))
 	for _, b := range c.BMCs {
@@ -80,7 +80,7 @@ func (c Config) Entries() []bmc.Entry {
 
 // Validate joins everything that is wrong.
 func (c Config) Validate() error {
-	problems := []error{c.Config.Validate(), bmc.ValidateDefaults(c.Defaults.Entry), bmc.ValidateEntries(c.Entries(), ways)}
+	problems := []error{c.Config.Validate(), bmc.ValidateDefaults(c.Defaults.Entry), bmc.ValidateEntries(c.Entries(), resetTypes)}
 	if c.Program == "" {
 		problems = append(problems, errors.New("ipmitool (--ipmitool) is empty"))
 	}

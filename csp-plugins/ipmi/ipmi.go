@@ -47,9 +47,9 @@ func New(c Config) *Driver {
 	return d
 }
 
-// Look asks for the power and for the system's GUID. When the machine was last
-// reset IPMI does not say.
-func (d *Driver) Look(ctx context.Context, machine string) (bmc.Facts, error) {
+// Inspect asks for the power and for the system's GUID. When the machine was last
+// reset IPMI does not report.
+func (d *Driver) Inspect(ctx context.Context, machine string) (bmc.Facts, error) {
 	power, err := d.power(ctx, machine)
 	if err != nil {
 		return bmc.Facts{}, err
@@ -108,11 +108,11 @@ func (d *Driver) send(ctx context.Context, machine string, c command) ([]byte, e
 	if !known {
 		return nil, status.Errorf(codes.FailedPrecondition, "the plugin configuration has no [[bmc]] of %s", machine)
 	}
-	who, err := credentials(b.Credentials)
+	creds, err := credentials(b.Credentials)
 	if err != nil {
 		return nil, status.Error(codes.Unauthenticated, err.Error())
 	}
-	return answered(c, run(ctx, d.program, arguments(b, who.Username, c)))
+	return answered(c, run(ctx, d.program, arguments(b, creds.Username, c)))
 }
 
 // arguments never hold the password: ipmitool reads the file that has it.
@@ -141,14 +141,14 @@ const (
 
 // credentials are those that IPMI can carry; ipmitool would cut longer ones.
 func credentials(folder string) (bmc.Credentials, error) {
-	who, err := bmc.ReadCredentials(folder)
+	creds, err := bmc.ReadCredentials(folder)
 	switch {
 	case err != nil:
-		return who, err
-	case len(who.Username) > maxUser:
-		return who, fmt.Errorf("reading credentials: %s exceeds the %d bytes of IPMI", filepath.Join(folder, "username"), maxUser)
-	case len(who.Password) > maxPassword:
-		return who, fmt.Errorf("reading credentials: %s exceeds the %d bytes of IPMI", filepath.Join(folder, "password"), maxPassword)
+		return creds, err
+	case len(creds.Username) > maxUser:
+		return creds, fmt.Errorf("reading credentials: %s exceeds the %d bytes of IPMI", filepath.Join(folder, "username"), maxUser)
+	case len(creds.Password) > maxPassword:
+		return creds, fmt.Errorf("reading credentials: %s exceeds the %d bytes of IPMI", filepath.Join(folder, "password"), maxPassword)
 	}
-	return who, nil
+	return creds, nil
 }

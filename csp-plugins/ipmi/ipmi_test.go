@@ -23,15 +23,15 @@ import (
 
 const machine = "node://gpu-1"
 
-// noResponse is what ipmitool 1.8.19 says when a request is not answered.
+// noResponse is what ipmitool 1.8.19 reports when a request is not answered.
 const noResponse = "Unable to send RAW command (channel=0x0 netfn=0x0 lun=0x0 cmd=0x2)\n"
 
-// refused is what ipmitool 1.8.19 says of a completion code.
+// refused is what ipmitool 1.8.19 reports about a completion code.
 func refused(code byte, text string) string {
 	return fmt.Sprintf("Unable to send RAW command (channel=0x0 netfn=0x0 lun=0x0 cmd=0x2 rsp=0x%x): %s\n", code, text)
 }
 
-// How ipmitool ends says what was done.
+// How ipmitool ends reports what was done.
 func TestAnswered(t *testing.T) {
 	const noise = "Get HPM.x Capabilities request failed, compcode = d4\n"
 	for _, tt := range []struct {
@@ -165,7 +165,7 @@ func TestReset(t *testing.T) {
 	}
 }
 
-func TestLook(t *testing.T) {
+func TestInspect(t *testing.T) {
 	const guid = `if [ "$sent" = "0x06 0x37" ]; then echo " a1 23 45 67 89 ab cd ef"; echo " a1 23 45 67 89 ab cd ef"; exit 0; fi` + "\n"
 	none := `echo "` + strings.TrimSpace(refused(0xc1, "Invalid command")) + `" >&2; exit 1`
 	for _, tt := range []struct {
@@ -179,7 +179,7 @@ func TestLook(t *testing.T) {
 		{"no answer", on + "exit 1", bmc.Facts{}, codes.Unavailable},
 	} {
 		d, _ := tool(t, tt.script, nil)
-		if got, err := d.Look(t.Context(), machine); got != tt.facts || status.Code(err) != tt.want {
+		if got, err := d.Inspect(t.Context(), machine); got != tt.facts || status.Code(err) != tt.want {
 			t.Errorf("%s: %+v, %v; want %+v, %s", tt.name, got, err, tt.facts, tt.want)
 		}
 	}
@@ -206,14 +206,14 @@ func TestAToolThatHangs(t *testing.T) {
 	if err := <-over; status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("%v, want DeadlineExceeded", err)
 	}
-	testkit.Until(t, time.Minute, func() bool { return gone(child) })
+	testkit.Until(t, time.Minute, func() bool { return exited(child) })
 	if err := d.Reset(ctx, machine, false); status.Code(err) != codes.Aborted {
 		t.Errorf("after the deadline: %v, want Aborted", err)
 	}
 }
 
-// gone says whether a process has ended; one that nobody waits for has.
-func gone(pid int) bool {
+// exited reports whether a process has ended; one that nobody waits for has.
+func exited(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return true
 	}

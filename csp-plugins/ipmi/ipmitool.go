@@ -24,7 +24,7 @@ type outcome struct {
 	stdout, stderr string
 	// exit is its status; it matters only if it ended by itself.
 	exit int
-	// notStarted says why there was no process.
+	// notStarted reports why there was no process.
 	notStarted error
 	// killed: it was killed, at the deadline or by somebody else.
 	killed bool
@@ -55,7 +55,7 @@ func run(ctx context.Context, program string, args []string) outcome {
 		return outcome{notStarted: err}
 	}
 	err := cmd.Wait()
-	o := outcome{stdout: stdout.kept.String(), stderr: stderr.kept.String()}
+	o := outcome{stdout: stdout.buffer.String(), stderr: stderr.buffer.String()}
 	exit, ended := errors.AsType[*exec.ExitError](err)
 	switch {
 	case err == nil:
@@ -69,11 +69,11 @@ func run(ctx context.Context, program string, args []string) outcome {
 
 // bounded keeps the first bytes that are written to it. It is no buffer itself: a
 // copy would fill one by its ReadFrom.
-type bounded struct{ kept bytes.Buffer }
+type bounded struct{ buffer bytes.Buffer }
 
 // Write never fails: what is too much is dropped.
 func (b *bounded) Write(p []byte) (int, error) {
-	b.kept.Write(p[:min(len(p), maxOutput-b.kept.Len())])
+	b.buffer.Write(p[:min(len(p), maxOutput-b.buffer.Len())])
 	return len(p), nil
 }
 
@@ -98,11 +98,11 @@ var completions = map[byte]codes.Code{
 	0xd6: codes.FailedPrecondition, // disabled
 }
 
-// refusal is what ipmitool says of a request that the BMC answered with a
+// refusal is what ipmitool reports about a request that the BMC answered with a
 // completion code, or that it did not answer.
 var refusal = regexp.MustCompile(`Unable to send RAW command \([^()]*?(?: rsp=0x([0-9a-fA-F]{1,2}))?\)`)
 
-// before are texts of ipmitool (1.8.18 and 1.8.19) that say that it ended before
+// before are texts of ipmitool (1.8.18 and 1.8.19) that report that it ended before
 // the request was sent.
 var before = []string{
 	"Unable to establish IPMI v2 / RMCP+ session",
@@ -112,9 +112,9 @@ var before = []string{
 }
 
 // answered translates how ipmitool ended into the BMC's answer, or into one to
-// the janitor. Only what certainly was not done is said not to be.
+// the janitor. Only what certainly was not done is reported not to be.
 func answered(c command, o outcome) ([]byte, error) {
-	said := c.name + ": " + bmc.Shorten(o.stderr)
+	output := c.name + ": " + bmc.Shorten(o.stderr)
 	switch {
 	case o.notStarted != nil:
 		return nil, status.Error(codes.Aborted, c.name+": starting ipmitool: "+o.notStarted.Error())
@@ -128,31 +128,31 @@ func answered(c command, o outcome) ([]byte, error) {
 		return answer, nil
 	}
 	if match := refusal.FindStringSubmatch(o.stderr); match != nil {
-		return nil, completed(match[1], said)
+		return nil, completed(match[1], output)
 	}
 	for _, text := range before {
 		if strings.Contains(o.stderr, text) {
-			return nil, status.Error(codes.Aborted, said+" (no BMC at this address, invalid user name or password, or another cipherSuite)")
+			return nil, status.Error(codes.Aborted, output+" (no BMC at this address, invalid user name or password, or another cipherSuite)")
 		}
 	}
-	return nil, status.Error(codes.Unavailable, said)
+	return nil, status.Error(codes.Unavailable, output)
 }
 
 // completed is the answer to a completion code; empty is none at all.
-func completed(code, said string) error {
+func completed(code, output string) error {
 	number, err := strconv.ParseUint(code, 16, 8)
 	meaning, known := completions[byte(number)]
 	switch {
 	case err != nil || !known:
-		return status.Error(codes.Unavailable, said)
+		return status.Error(codes.Unavailable, output)
 	case meaning == codes.ResourceExhausted:
-		return plugin.RetryLater(retryAfter, said)
+		return plugin.RetryLater(retryAfter, output)
 	}
-	return status.Error(meaning, said)
+	return status.Error(meaning, output)
 }
 
 // nothingSent turns a doubtful answer to a question before the signal into one
-// that says so.
+// that reports it.
 func nothingSent(err error) error {
 	switch status.Code(err) { //nolint:exhaustive // the others say it themselves
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Unknown, codes.Internal:

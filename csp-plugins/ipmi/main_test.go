@@ -49,7 +49,7 @@ type world struct {
 	dir       string
 	config    strings.Builder
 	cmd       *exec.Cmd
-	said      strings.Builder
+	output    strings.Builder
 }
 
 func newWorld(t *testing.T, cluster *localcluster.Cluster) *world {
@@ -128,7 +128,7 @@ func (w *world) start(t *testing.T) grpc.ClientConnInterface {
 	w.cmd = exec.Command(os.Args[0], "--config", filepath.Join(w.dir, "config.toml"), "--kubeconfig", w.cluster.AdminKubeconfig(), "--metrics-address", "off",
 		"--listen", socket, "--plaintext", "--allow-unauthenticated", "--namespace", w.namespace)
 	w.cmd.Env = append(os.Environ(), asPlugin+"=1")
-	w.cmd.Stdout, w.cmd.Stderr = &w.said, &w.said
+	w.cmd.Stdout, w.cmd.Stderr = &w.output, &w.output
 	if err := testkit.StartChild(w.cmd); err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func (w *world) kill(t *testing.T) {
 	_ = w.cmd.Wait()
 	w.cmd = nil
 	if t.Failed() {
-		t.Logf("the plugin said:\n%s", &w.said)
+		t.Logf("the plugin said:\n%s", &w.output)
 	}
 }
 
@@ -174,13 +174,13 @@ func TestConformanceOnIPMISim(t *testing.T) {
 				cloudtest.Register(t, cluster, claimant, "node://"+node, corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: "boot-0", SystemUUID: w.uuids[node]}})
 				return claimant
 			},
-			Restart:  func(t *testing.T) grpc.ClientConnInterface { w.kill(t); return w.start(t) },
-			Patience: 2 * time.Minute,
+			Restart:       func(t *testing.T) grpc.ClientConnInterface { w.kill(t); return w.start(t) },
+			RebootTimeout: 2 * time.Minute,
 		}
 	})
 }
 
-// What ipmitool says of a real BMC's answers is understood: whose machine it is, a
+// What ipmitool reports about a real BMC's answers is understood: whose machine it is, a
 // power cycle, a machine that is off, a wrong password, no BMC.
 func TestIPMISim(t *testing.T) {
 	cluster := localcluster.ForTest(t, localcluster.Options{})
@@ -199,11 +199,11 @@ func TestIPMISim(t *testing.T) {
 		w.bmc(extra.node, sim.port, extra.more)
 		if extra.node == cycled {
 			t.Cleanup(func() {
-				if got := sim.books(); !slices.Equal(got, []string{"power-0", "power-1"}) {
+				if got := sim.chassisLog(); !slices.Equal(got, []string{"power-0", "power-1"}) {
 					t.Errorf("the cycled machine: %v", got)
 				}
 			})
-			defer testkit.Until(t, time.Minute, func() bool { return len(sim.books()) > 1 })
+			defer testkit.Until(t, time.Minute, func() bool { return len(sim.chassisLog()) > 1 })
 		}
 	}
 	// Its kubelet shows the system UUID of another's machine, and a new Node's does too.
@@ -242,7 +242,7 @@ func TestIPMISim(t *testing.T) {
 		t.Fatal(err)
 	}
 	ask(b, "k5", codes.Aborted, "the machine is off")
-	if got := w.sims[b].books(); len(got) != 0 {
+	if got := w.sims[b].chassisLog(); len(got) != 0 {
 		t.Errorf("the machine that is off: %v", got)
 	}
 	ready, err := client.IsNodeReady(t.Context(), &v1.IsNodeReadyRequest{NodeName: b})
@@ -255,7 +255,7 @@ func TestIPMISim(t *testing.T) {
 }
 
 // A plugin that can reset machines does not start in clear text or for anybody
-// unless it is told so.
+// unless it is configured to.
 func TestSafeByDefault(t *testing.T) {
 	err := Default().Validate()
 	for _, want := range []string{"--tls-cert-file", "[[bmc]] is missing"} {

@@ -28,7 +28,7 @@ func program(t *testing.T, name, pkg string) string {
 }
 
 // simulator is OpenIPMI's BMC, which nobody here wrote, with the machine of one
-// node. Its chassis is a script that keeps books.
+// node. Its chassis is a script that records its calls.
 type simulator struct {
 	port int
 	dir  string
@@ -90,9 +90,9 @@ set_working_mc 0x20
 	if err := os.Mkdir(filepath.Join(dir, "state"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	var said bytes.Buffer
+	var output bytes.Buffer
 	s.cmd = exec.Command(tool, "-c", filepath.Join(dir, "lan.conf"), "-f", filepath.Join(dir, "bmc.emu"), "-s", filepath.Join(dir, "state"), "-n")
-	s.cmd.Stdout, s.cmd.Stderr = &said, &said
+	s.cmd.Stdout, s.cmd.Stderr = &output, &output
 	if err := testkit.StartChild(s.cmd); err != nil {
 		t.Fatal(err)
 	}
@@ -100,14 +100,14 @@ set_working_mc 0x20
 		_ = s.cmd.Process.Kill()
 		_ = s.cmd.Wait()
 		if t.Failed() {
-			t.Logf("ipmi_sim said:\n%s", &said)
+			t.Logf("ipmi_sim said:\n%s", &output)
 		}
 	})
 	return s
 }
 
-// books are the lines that the chassis wrote.
-func (s *simulator) books() []string {
+// chassisLog are the lines that the chassis wrote.
+func (s *simulator) chassisLog() []string {
 	text, _ := os.ReadFile(filepath.Join(s.dir, "books"))
 	return strings.Fields(strings.ReplaceAll(string(text), "power ", "power-"))
 }
@@ -115,7 +115,7 @@ func (s *simulator) books() []string {
 // reboots counts resets, and powers that came back.
 func (s *simulator) reboots() int {
 	n := 0
-	for _, line := range s.books() {
+	for _, line := range s.chassisLog() {
 		if line == "reset" || line == "power-1" {
 			n++
 		}

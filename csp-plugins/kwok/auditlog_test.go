@@ -32,7 +32,7 @@ func written(t *testing.T) string {
 	return path
 }
 
-func TestBooksComeBack(t *testing.T) {
+func TestJournalIsRestored(t *testing.T) {
 	b, got, err := OpenAuditLog(written(t))
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ func TestTornLastLineIsCut(t *testing.T) {
 	}
 }
 
-func TestBrokenBooksAreAnError(t *testing.T) {
+func TestCorruptJournalIsAnError(t *testing.T) {
 	path := written(t)
 	if err := os.WriteFile(path, []byte("{}\nnonsense\n{}\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ func TestBrokenBooksAreAnError(t *testing.T) {
 	}
 }
 
-// A write that fails leaves the books as they were.
+// A write that fails leaves the journal as they were.
 func TestFailedWriteIsNotInTheAuditLog(t *testing.T) {
 	path := written(t)
 	b, _, err := OpenAuditLog(path)

@@ -15,8 +15,8 @@ type Config struct {
 	// RebootTime is how long a machine has no power, and how long one that is
 	// terminated is still there.
 	RebootTime time.Duration `toml:"rebootTime" bounds:"at least 0s" flag:"reboot-time" usage:"Time that a simulated machine is off during a reboot, and time until a terminated machine is gone."`
-	// Books is the file that records every request and its result; required.
-	Books string `toml:"journalFile" bounds:"not empty" flag:"journal-file" usage:"Append-only file that records every request and its result. A restarted plugin resumes from it."`
+	// JournalFile is the file that records every request and its result; required.
+	JournalFile string `toml:"journalFile" bounds:"not empty" flag:"journal-file" usage:"Append-only file that records every request and its result. A restarted plugin resumes from it."`
 	// BootIDDir holds <node>/boot_id of machines that have a folder.
 	BootIDDir string `toml:"bootIDDir" flag:"boot-id-dir" usage:"Directory in which a reboot writes <node>/boot_id. Empty writes no file."`
 	// RebootHook is run as HOOK NODE BOOTID when a machine comes up.

@@ -69,7 +69,7 @@ func (r *rig) mustSend(key string) string {
 	return id
 }
 
-// give sends a signal whose caller gives up when effect stands in the books. As
+// give sends a signal whose caller gives up when effect stands in the journal. As
 // the janitor does, it sends the key again when the answer is to do so.
 func (r *rig) give(key string, effect Effect) error {
 	r.t.Helper()
@@ -106,7 +106,7 @@ func (r *rig) ready() bool {
 func (r *rig) effects() string {
 	r.t.Helper()
 	var out []string
-	if _, err := os.Stat(r.books()); err != nil {
+	if _, err := os.Stat(r.journal()); err != nil {
 		return ""
 	}
 	for _, e := range r.entries(r.t) {
@@ -115,7 +115,7 @@ func (r *rig) effects() string {
 	return strings.Join(out, " ")
 }
 
-// await waits until the last entry of the books has this effect.
+// await waits until the last entry of the journal has this effect.
 func (r *rig) await(effect Effect) {
 	r.t.Helper()
 	r.until(string(effect), func() bool { return strings.HasSuffix(r.effects(), string(effect)) })
@@ -272,8 +272,8 @@ func TestKilledInMidReboot(t *testing.T) {
 	}
 }
 
-// hold is a hook that keeps machines down until release is called.
-func hold(t *testing.T) (hook string, release func()) {
+// blockReboots is a hook that keeps machines down until release is called.
+func blockReboots(t *testing.T) (hook string, release func()) {
 	t.Helper()
 	dir := t.TempDir()
 	hook = filepath.Join(dir, "hook")
@@ -288,7 +288,7 @@ func hold(t *testing.T) (hook string, release func()) {
 }
 
 func TestNodeDeletedInMidReboot(t *testing.T) {
-	hook, release := hold(t)
+	hook, release := blockReboots(t)
 	r := newRig(t, "--reboot-time", "1ms", "--reboot-hook", hook)
 	t.Cleanup(release)
 	r.mustSend("k")
@@ -331,7 +331,7 @@ func TestHook(t *testing.T) {
 // nothing puts the old boot id back.
 func TestOnASimulatedNode(t *testing.T) {
 	cluster := localcluster.ForTest(t, localcluster.Options{Controllers: true, Nodes: 1})
-	hook, release := hold(t)
+	hook, release := blockReboots(t)
 	r := &rig{t: t, node: "gpu-0", process: newProcess(t, cluster, "--reboot-time", "1ms", "--reboot-hook", hook)}
 	t.Cleanup(release)
 	r.before = bootID(t, cluster, r.node)

@@ -34,8 +34,8 @@ const (
 // hookLimit bounds one run of the hook.
 const hookLimit = time.Minute
 
-// errGone means that the Node certainly does not exist.
-var errGone = errors.New("node not found")
+// errNodeDeleted means that the Node certainly does not exist.
+var errNodeDeleted = errors.New("node not found")
 
 // Machines are the simulated machines: their Nodes and, where they have one,
 // their folders.
@@ -101,7 +101,7 @@ func (m Machines) runHook(ctx context.Context, name, bootID string) error {
 func wrap(err error, doing, node string) error {
 	switch {
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("%w: %s", errGone, node)
+		return fmt.Errorf("%w: %s", errNodeDeleted, node)
 	case err != nil:
 		return fmt.Errorf("%s node %s: %w", doing, node, err)
 	}
@@ -137,7 +137,7 @@ const (
 	Mute FaultKind = "mute"
 	// Stall takes the machine down for good.
 	Stall FaultKind = "stall"
-	// Lie says that all is well and does nothing.
+	// Lie reports that all is well and does nothing.
 	Lie FaultKind = "lie"
 )
 

@@ -25,7 +25,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	books, entries, err := OpenAuditLog(cfg.Books)
+	books, entries, err := OpenAuditLog(cfg.JournalFile)
 	if err != nil {
 		return err
 	}

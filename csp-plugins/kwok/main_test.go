@@ -63,14 +63,14 @@ func newProcess(t *testing.T, cluster *localcluster.Cluster, extra ...string) *p
 	return p
 }
 
-func (p *process) books() string { return filepath.Join(p.dir, "journal.jsonl") }
+func (p *process) journal() string { return filepath.Join(p.dir, "journal.jsonl") }
 
 func (p *process) start() grpc.ClientConnInterface {
 	p.t.Helper()
 	p.logs = &bytes.Buffer{}
 	args := append([]string{
 		"--kubeconfig", p.cluster.AdminKubeconfig(), "--metrics-address", "off", "--listen", p.address,
-		"--journal-file", p.books(), "--boot-id-dir", filepath.Join(p.dir, "machines"),
+		"--journal-file", p.journal(), "--boot-id-dir", filepath.Join(p.dir, "machines"),
 	}, p.extra...)
 	p.cmd = exec.Command(os.Args[0], args...)
 	p.cmd.Env = append(os.Environ(), asPlugin+"=1")
@@ -106,10 +106,10 @@ func (p *process) restart() grpc.ClientConnInterface {
 	return p.start()
 }
 
-// entries reads the books.
+// entries reads the journal.
 func (p *process) entries(t *testing.T) []Entry {
 	t.Helper()
-	text, err := os.ReadFile(p.books())
+	text, err := os.ReadFile(p.journal())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,10 +159,10 @@ func TestConformance(t *testing.T) {
 		p := newProcess(t, cluster, "--reboot-time", "100ms")
 		return &plugintest.Bench{
 			Conn: p.start(), Node: prefix + "-a", Other: prefix + "-b", Missing: prefix + "-c",
-			BootID:   func(t *testing.T, node string) string { return bootID(t, cluster, node) },
-			Reboots:  p.reboots,
-			Restart:  func(*testing.T) grpc.ClientConnInterface { return p.restart() },
-			Patience: 2 * time.Minute,
+			BootID:        func(t *testing.T, node string) string { return bootID(t, cluster, node) },
+			Reboots:       p.reboots,
+			Restart:       func(*testing.T) grpc.ClientConnInterface { return p.restart() },
+			RebootTimeout: 2 * time.Minute,
 		}
 	})
 }

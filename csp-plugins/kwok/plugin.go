@@ -34,15 +34,15 @@ type Plugin struct {
 	v1.UnimplementedCSPPluginServiceServer
 	Options
 
-	mu    sync.Mutex
-	books *AuditLog
-	keys  map[string]*job
+	mu      sync.Mutex
+	journal *AuditLog
+	keys    map[string]*job
 	// lines are the unfinished jobs of a node in order.
 	lines map[string][]*job
-	// gone are the uids of the Nodes whose machine was terminated.
-	gone    map[string]bool
-	running context.Context // nil before Run
-	workers sync.WaitGroup
+	// terminated are the uids of the Nodes whose machine was terminated.
+	terminated map[string]bool
+	running    context.Context // nil before Run
+	workers    sync.WaitGroup
 }
 
 // job is one accepted reboot or termination.
@@ -59,7 +59,7 @@ type job struct {
 
 // New makes the plugin from its books' entries.
 func New(books *AuditLog, entries []Entry, o Options) *Plugin {
-	p := &Plugin{Options: o, books: books, keys: map[string]*job{}, lines: map[string][]*job{}, gone: map[string]bool{}}
+	p := &Plugin{Options: o, journal: books, keys: map[string]*job{}, lines: map[string][]*job{}, terminated: map[string]bool{}}
 	byID, jobs := map[string]*job{}, []*job(nil)
 	for _, e := range entries {
 		switch e.Effect {
@@ -108,7 +108,7 @@ func (p *Plugin) progress(j *job, e Entry) {
 	case Rebooted:
 		j.rebooted = true
 	case Terminated:
-		j.over, p.gone[j.UID] = true, true
+		j.over, p.terminated[j.UID] = true, true
 	case Completed, Superseded, NodeGone:
 		j.over = true
 	}
@@ -126,7 +126,7 @@ func (p *Plugin) SendTerminateSignal(ctx context.Context, req *v1.SendTerminateS
 	return &v1.SendTerminateSignalResponse{RequestId: id}, err
 }
 
-// signal accepts what e asks for, or does what a fault says.
+// signal accepts what e asks for, or does what a fault reports.
 func (p *Plugin) signal(ctx context.Context, e Entry) (string, error) {
 	if e.Node == "" {
 		return "", status.Error(codes.InvalidArgument, "node_name is empty")
@@ -171,7 +171,7 @@ func silence(ctx context.Context, err error) error {
 	return status.FromContextError(ctx.Err()).Err()
 }
 
-// IsNodeReady says whether no reboot of the node is under way.
+// IsNodeReady reports whether no reboot of the node is under way.
 func (p *Plugin) IsNodeReady(ctx context.Context, req *v1.IsNodeReadyRequest) (*v1.IsNodeReadyResponse, error) {
 	if _, err := p.simulated(ctx, req.GetNodeName()); err != nil {
 		return nil, err
@@ -191,7 +191,7 @@ func (p *Plugin) IsNodeReady(ctx context.Context, req *v1.IsNodeReadyRequest) (*
 func (p *Plugin) simulated(ctx context.Context, name string) (*corev1.Node, error) {
 	node, err := p.Machines.node(ctx, name)
 	switch {
-	case errors.Is(err, errGone):
+	case errors.Is(err, errNodeDeleted):
 		return nil, status.Errorf(codes.NotFound, "node %q does not exist", name)
 	case err != nil:
 		return nil, status.Error(codes.Aborted, err.Error())
@@ -200,7 +200,7 @@ func (p *Plugin) simulated(ctx context.Context, name string) (*corev1.Node, erro
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.gone[string(node.UID)] {
+	if p.terminated[string(node.UID)] {
 		return nil, status.Errorf(codes.NotFound, "the machine of node %q was terminated", name)
 	}
 	return node, nil
@@ -258,10 +258,10 @@ func (p *Plugin) enter(e Entry) error {
 	return p.write(&e)
 }
 
-// write stamps and stores an entry; without it nothing is done.
+// write adds the time to an entry and stores it; without it nothing is done.
 func (p *Plugin) write(e *Entry) error {
 	e.Time = p.Clock.Now().UTC()
-	if err := p.books.Write(*e); err != nil {
+	if err := p.journal.Write(*e); err != nil {
 		return status.Error(codes.Aborted, err.Error())
 	}
 	p.Metrics.entries.WithLabelValues(string(e.Effect)).Inc()

@@ -26,7 +26,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 }
 
 // Run carries out the accepted reboots until ctx ends, beginning with those
-// that the books left open.
+// that the journal left open.
 func (p *Plugin) Run(ctx context.Context) error {
 	p.mu.Lock()
 	p.running = ctx
@@ -54,7 +54,7 @@ func (p *Plugin) work(node string) {
 	}
 }
 
-// next carries out the first job of a line and says whether there is another.
+// next carries out the first job of a line and reports whether there is another.
 func (p *Plugin) next(ctx context.Context, node string) bool {
 	p.mu.Lock()
 	j := p.lines[node][0]
@@ -68,7 +68,7 @@ func (p *Plugin) next(ctx context.Context, node string) bool {
 	return len(p.lines[node]) > 0
 }
 
-// carryOut carries out one job from where the books say it stands; false means
+// carryOut carries out one job from where the journal report it stands; false means
 // that the plugin stops first.
 func (p *Plugin) carryOut(ctx context.Context, j *job) bool {
 	for {
@@ -78,7 +78,7 @@ func (p *Plugin) carryOut(ctx context.Context, j *job) bool {
 			return false
 		case err == nil:
 			return true
-		case errors.Is(err, errGone):
+		case errors.Is(err, errNodeDeleted):
 			err = p.advance(j, NodeGone)
 			if err == nil {
 				return true
@@ -95,11 +95,11 @@ func (p *Plugin) carryOut(ctx context.Context, j *job) bool {
 // line behind a termination finds no machine.
 func (p *Plugin) course(ctx context.Context, j *job) error {
 	p.mu.Lock()
-	gone := p.gone[j.UID]
+	gone := p.terminated[j.UID]
 	p.mu.Unlock()
 	switch {
 	case gone:
-		return errGone
+		return errNodeDeleted
 	case j.Verb == verbTerminate:
 		return p.terminate(ctx, j)
 	}
@@ -169,7 +169,7 @@ func (p *Plugin) stalled(ctx context.Context, j *job) error {
 	}
 }
 
-// advance writes the next effect of a job into the books.
+// advance writes the next effect of a job into the journal.
 func (p *Plugin) advance(j *job, effect Effect) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

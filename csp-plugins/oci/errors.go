@@ -11,7 +11,7 @@ import (
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
 )
 
-// retryAfter is how long OCI is left alone that says it was asked too often.
+// retryAfter is how long OCI is left alone that reports it was asked too often.
 const retryAfter = 30 * time.Second
 
 // notAuthorizedOrNotFound is OCI's word for both.
@@ -25,7 +25,7 @@ var meanings = map[string]codes.Code{
 
 	"NotAuthenticated": codes.Unauthenticated,
 
-	// The two can not be told apart: not NotFound, which would say for certain that
+	// The two can not be distinguished: not NotFound, which would report for certain that
 	// there is no such machine.
 	notAuthorizedOrNotFound: codes.PermissionDenied, "NotAuthorized": codes.PermissionDenied, "SignUpRequired": codes.PermissionDenied,
 	"RelatedResourceNotAuthorizedOrNotFound": codes.PermissionDenied,
@@ -44,14 +44,14 @@ var meanings = map[string]codes.Code{
 
 // code is OCI's error code; empty if OCI gave none.
 func code(err error) string {
-	if said, ok := said(err); ok {
-		return said.GetCode()
+	if apiErr, ok := serviceError(err); ok {
+		return apiErr.GetCode()
 	}
 	return ""
 }
 
-// said is OCI's error, if it gave one.
-func said(err error) (what common.ServiceError, ok bool) {
+// serviceError is OCI's error, if it gave one.
+func serviceError(err error) (what common.ServiceError, ok bool) {
 	ok = errors.As(err, &what)
 	return what, ok
 }
@@ -71,10 +71,10 @@ func meaning(what common.ServiceError) codes.Code {
 	return byStatus
 }
 
-// answered translates what OCI said, or that it said nothing, into an answer to the
-// janitor. Only what certainly was not done is said not to be.
+// answered translates what OCI reported, or that it reported nothing, into an answer to the
+// janitor. Only what certainly was not done is reported not to be.
 func answered(err error) error {
-	what, ok := said(err)
+	what, ok := serviceError(err)
 	if !ok {
 		return cloud.Answer(err, codes.OK, 0)
 	}

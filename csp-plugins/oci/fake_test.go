@@ -18,8 +18,8 @@ import (
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloudtest"
 )
 
-// oracle is a stand-in of OCI's Core Services and Work Requests APIs that keeps
-// books. It was written from their published descriptions
+// oracle is a stand-in of OCI's Core Services and Work Requests APIs that records its
+// calls. It was written from their published descriptions
 // (https://docs.oracle.com/iaas/api/#/en/iaas/20160918/Instance/InstanceAction,
 // .../GetInstance, .../TerminateInstance, .../VnicAttachment/ListVnicAttachments,
 // .../Vnic/GetVnic and https://docs.oracle.com/iaas/api/#/en/workrequests/20160918/WorkRequest/GetWorkRequest)
@@ -36,7 +36,7 @@ type oracle struct {
 	work      map[string]*workRequest
 	tokens    map[string]*workRequest // of retries
 	faults    []fault
-	books     []string // actions
+	requests  []string // actions
 	pace      cloudtest.Pace
 	noWork    bool // power actions have no work request
 }
@@ -45,7 +45,7 @@ type instance struct {
 	id, name, ip, state   string
 	tags                  map[string]string
 	reboots, terminations int
-	seen                  int // while it was going
+	polls                 int // while it was going
 }
 
 type workRequest struct {
@@ -88,7 +88,7 @@ func (o *oracle) Tag(machine, key, value string) {
 	o.change(func() { o.instances[machine].tags[key] = value })
 }
 
-func (o *oracle) Told(machine string) (reboots, terminations int) {
+func (o *oracle) OperationCounts(machine string) (reboots, terminations int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	i := o.instances[machine]
@@ -110,19 +110,19 @@ func (o *oracle) verify(r *http.Request, body []byte) error {
 	if !ok || o.revoked {
 		return errors.New("the required information to complete authentication was not provided")
 	}
-	said := map[string]string{}
+	apiErr := map[string]string{}
 	for field := range strings.SplitSeq(fields, ",") {
 		key, value, _ := strings.Cut(field, "=")
-		said[key] = strings.Trim(value, `"`)
+		apiErr[key] = strings.Trim(value, `"`)
 	}
-	if said["keyId"] != tenancy+"/"+user+"/"+fingerprint || said["algorithm"] != "rsa-sha256" {
-		return fmt.Errorf("the key is %q, by %q", said["keyId"], said["algorithm"])
+	if apiErr["keyId"] != tenancy+"/"+user+"/"+fingerprint || apiErr["algorithm"] != "rsa-sha256" {
+		return fmt.Errorf("the key is %q, by %q", apiErr["keyId"], apiErr["algorithm"])
 	}
-	if r.Method == http.MethodPost && !strings.Contains(said["headers"], "x-content-sha256") {
+	if r.Method == http.MethodPost && !strings.Contains(apiErr["headers"], "x-content-sha256") {
 		return errors.New("the body is not signed")
 	}
 	var lines []string
-	for name := range strings.FieldsSeq(said["headers"]) {
+	for name := range strings.FieldsSeq(apiErr["headers"]) {
 		value := r.Header.Get(name)
 		switch name {
 		case "(request-target)":
@@ -138,7 +138,7 @@ func (o *oracle) verify(r *http.Request, body []byte) error {
 		lines = append(lines, name+": "+value)
 	}
 	sum := sha256.Sum256([]byte(strings.Join(lines, "\n")))
-	signature, err := base64.StdEncoding.DecodeString(said["signature"])
+	signature, err := base64.StdEncoding.DecodeString(apiErr["signature"])
 	if err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ func (o *oracle) handle(r *http.Request, body []byte) answer {
 	case !ok:
 		return answer{status: http.StatusNotFound, body: "<html>Not Found</html>"}
 	case kind == "workRequests" && r.Method == http.MethodGet:
-		return o.asked(id)
+		return o.serveWorkRequest(id)
 	case kind == "vnicAttachments" && r.URL.Query().Get("compartmentId") == compartment:
 		id := r.URL.Query().Get("instanceId")
 		attached := func(state, vnic string) map[string]string {
@@ -239,7 +239,7 @@ func card(id, ip, hostname string, primary bool) any {
 // shown is an instance as it is described. One that is going is gone a while later.
 func (o *oracle) shown(i *instance) any {
 	if i.state == "TERMINATING" {
-		if i.seen++; i.seen > 2 {
+		if i.polls++; i.polls > 2 {
 			i.state = "TERMINATED"
 		}
 	}
@@ -252,7 +252,7 @@ func (o *oracle) shown(i *instance) any {
 
 // act carries out an action, unless its retry token is known.
 func (o *oracle) act(i *instance, action, token string) answer {
-	o.books = append(o.books, action)
+	o.requests = append(o.requests, action)
 	if known := o.tokens[token]; known != nil {
 		return o.taken(i, action, known, nil)
 	}
@@ -261,7 +261,7 @@ func (o *oracle) act(i *instance, action, token string) answer {
 		f, o.faults = o.faults[0], o.faults[1:]
 	}
 	if f != (fault{}) && !f.after {
-		return wrong(f)
+		return errorAnswer(f)
 	}
 	reset := action == "SOFTRESET" || action == "RESET"
 	switch {
@@ -285,7 +285,7 @@ func (o *oracle) act(i *instance, action, token string) answer {
 		w.then = func() { i.state = "TERMINATED" }
 	}
 	if f.after {
-		a := wrong(f)
+		a := errorAnswer(f)
 		a.then = then
 		return a
 	}
@@ -304,7 +304,7 @@ func (o *oracle) taken(i *instance, action string, w *workRequest, then func()) 
 	return a
 }
 
-func wrong(f fault) answer {
+func errorAnswer(f fault) answer {
 	switch {
 	case f.cut, f.hang:
 		return answer{body: f}
@@ -314,8 +314,8 @@ func wrong(f fault) answer {
 	return refuse(f.status, f.code, "so it is")
 }
 
-// asked answers about a work request, which goes on with it, and about its errors.
-func (o *oracle) asked(id string) answer {
+// serveWorkRequest answers about a work request, which goes on with it, and about its errors.
+func (o *oracle) serveWorkRequest(id string) answer {
 	id, errors := strings.CutSuffix(id, "/errors")
 	w := o.work[id]
 	switch {

@@ -80,10 +80,10 @@ func TestProofs(t *testing.T)           { cloudtest.Proofs(t, tested) }
 func TestOperations(t *testing.T)       { cloudtest.Operations(t, tested) }
 func TestReadiness(t *testing.T)        { cloudtest.Readiness(t, tested) }
 
-// OCI does not tell an instance that is gone from one that may not be seen: with a few
+// OCI does not distinguish an instance that is gone from one that may not be seen: with a few
 // of them, left over from machines that are gone for long, the plugin is ready.
-func TestLooks(t *testing.T) {
-	cloudtest.Looks(t, tested, func(n int) string { return fmt.Sprintf("%sgone%d", ocids, n) })
+func TestVerifyReadiness(t *testing.T) {
+	cloudtest.VerifyReadiness(t, tested, func(n int) string { return fmt.Sprintf("%sgone%d", ocids, n) })
 }
 
 func TestKills(t *testing.T) {
@@ -104,7 +104,7 @@ func connect(t *testing.T) (*Provider, *oracle) {
 	return p, o
 }
 
-// What goes wrong at OCI becomes the answer that says what was done. A signal is never
+// What goes wrong at OCI becomes the answer that states what was done. A signal is never
 // repeated by the plugin itself; sent again under its token, it is carried out once.
 func TestAnswers(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -155,14 +155,14 @@ func TestAnswers(t *testing.T) {
 				t.Errorf("%v after %s, want %s after %s", err, cloudtest.RetryAfter(err), tt.want, tt.wait)
 			}
 			o.change(func() {
-				if len(o.books) != 1 {
-					t.Errorf("requests: %v, want one", o.books)
+				if len(o.requests) != 1 {
+					t.Errorf("requests: %v, want one", o.requests)
 				}
 			})
 			if _, err := p.Begin(t.Context(), signal); err != nil {
 				t.Errorf("sent again: %v", err)
 			}
-			if reboots, _ := o.Told(machine); reboots != 1 {
+			if reboots, _ := o.OperationCounts(machine); reboots != 1 {
 				t.Errorf("%d reboots, want 1", reboots)
 			}
 		})
@@ -247,7 +247,7 @@ func TestResets(t *testing.T) {
 	if operation, err := p.Begin(t.Context(), cloud.Signal{Machine: machine, ID: uuid.New()}); err != nil || operation != "" {
 		t.Errorf("without a work request: %q, %v", operation, err)
 	}
-	if want := []string{"SOFTRESET", "RESET", "SOFTRESET"}; !slices.Equal(o.books, want) {
-		t.Errorf("actions %v, want %v", o.books, want)
+	if want := []string{"SOFTRESET", "RESET", "SOFTRESET"}; !slices.Equal(o.requests, want) {
+		t.Errorf("actions %v, want %v", o.requests, want)
 	}
 }

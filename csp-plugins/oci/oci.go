@@ -19,7 +19,7 @@ import (
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
 )
 
-// Provider tells OCI about instances.
+// Provider answers questions about instances of OCI.
 type Provider struct {
 	compute core.ComputeClient
 	network core.VirtualNetworkClient
@@ -98,7 +98,7 @@ func (p *Provider) get(ctx context.Context, machine string) (core.Instance, erro
 }
 
 // State asks for the lifecycle state of the instance. Only TERMINATED is gone: OCI
-// does not tell an instance that is not there from one that the plugin may not see.
+// does not distinguish an instance that is not there from one that the plugin may not see.
 func (p *Provider) State(ctx context.Context, machine string) (cloud.State, error) {
 	found, err := p.get(ctx, machine)
 	switch {
@@ -216,7 +216,7 @@ func (p *Provider) Begin(ctx context.Context, s cloud.Signal) (string, error) {
 }
 
 // workRequestID is the name of the operation, if OCI made one: for power actions of
-// some shapes it does not, and the lifecycle state alone tells.
+// some shapes it does not, and the lifecycle state alone reports.
 func workRequestID(r *http.Response) string {
 	if r == nil {
 		return ""
@@ -228,7 +228,7 @@ func workRequestID(r *http.Response) string {
 func (p *Provider) Progress(ctx context.Context, _, operation string) (cloud.Progress, error) {
 	found, err := p.work.GetWorkRequest(shown(ctx), workrequests.GetWorkRequestRequest{WorkRequestId: &operation})
 	if code(err) == notAuthorizedOrNotFound {
-		return cloud.Untold, nil
+		return cloud.UnknownOperation, nil
 	}
 	if err != nil {
 		return "", answered(err)
@@ -243,7 +243,7 @@ func (p *Provider) Progress(ctx context.Context, _, operation string) (cloud.Pro
 	return cloud.Running, nil
 }
 
-// why is what OCI says of a work request that failed.
+// why is what OCI reports about a work request that failed.
 func (p *Provider) why(ctx context.Context, operation string) (words string) {
 	list, err := p.work.ListWorkRequestErrors(shown(ctx), workrequests.ListWorkRequestErrorsRequest{WorkRequestId: &operation})
 	if err != nil {

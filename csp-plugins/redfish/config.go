@@ -14,7 +14,7 @@ import (
 // Config is the configuration of the plugin.
 type Config struct {
 	bmc.Config
-	// Defaults hold for each BMC that does not say otherwise.
+	// Defaults hold for each BMC that does not state otherwise.
 	Defaults BMC `toml:"defaults"`
 	// BMCs are the machines.
 	BMCs []BMC `toml:"bmc"`
@@ -43,7 +43,7 @@ func Default() Config {
 	return Config{Config: bmc.DefaultConfig(), Defaults: BMC{Entry: bmc.Entry{Reset: []string{ForceRestart, PowerCycle, GracefulRestart}}}}
 }
 
-// All are the BMCs with what the defaults say.
+// All are the BMCs with what the defaults report.
 func (c Config) All() []BMC {
 	all := make([]BMC, 0, len(c.BMCs))
 	for _, b := range c.BMCs {
@@ -73,7 +73,7 @@ var (
 
 // Validate joins everything that is wrong.
 func (c Config) Validate() error {
-	problems := []error{c.Config.Validate(), bmc.ValidateDefaults(c.Defaults.Entry), bmc.ValidateEntries(c.Entries(), ways)}
+	problems := []error{c.Config.Validate(), bmc.ValidateDefaults(c.Defaults.Entry), bmc.ValidateEntries(c.Entries(), resetTypes)}
 	if c.Defaults.System != "" || c.Defaults.Pin != "" || c.Defaults.ServerName != "" {
 		problems = append(problems, errors.New("[defaults]: system, pin and serverName are set only in a [[bmc]]"))
 	}

@@ -19,8 +19,8 @@ import (
 // retryAfter is how long a BMC is left alone that has too much to do.
 const retryAfter = 15 * time.Second
 
-// answered translates what a BMC said, or that it said nothing, into an answer to
-// the janitor. Only what certainly was not done is said not to be. sent says
+// answered translates what a BMC reported, or that it reported nothing, into an answer to
+// the janitor. Only what certainly was not done is reported not to be. sent reports
 // whether there was a connection for the request.
 func answered(err error, sent bool) error {
 	if err == nil {
@@ -30,7 +30,7 @@ func answered(err error, sent bool) error {
 	refused, arrived := errors.AsType[*schemas.Error](err)
 	switch {
 	case arrived && refused.HTTPReturnedStatusCode != 0:
-		text = bmc.Shorten(words(refused))
+		text = bmc.Shorten(errorText(refused))
 		if code := meaning(refused); code != codes.ResourceExhausted {
 			return status.Error(code, text)
 		}
@@ -53,15 +53,15 @@ func named(what string, err error) error {
 	return status.ErrorProto(s)
 }
 
-// meaning is what a BMC's refusal says about what was done: of several messages the
-// one that promises least, else what its HTTP status says.
+// meaning is what a BMC's refusal reports about what was done: of several messages the
+// one that promises least, else what its HTTP status reports.
 func meaning(refused *schemas.Error) codes.Code {
 	least := -1
 	for _, info := range refused.ExtendedInfos {
-		least = max(least, promise(said(info.MessageID)))
+		least = max(least, promise(messageCode(info.MessageID)))
 	}
 	if least < 0 {
-		least = promise(said(refused.Code))
+		least = promise(messageCode(refused.Code))
 	}
 	switch byStatus := cloud.Unlisted(refused.HTTPReturnedStatusCode); {
 	case least < 0, byStatus == codes.Unauthenticated, byStatus == codes.ResourceExhausted:
@@ -87,8 +87,8 @@ func promise(code codes.Code) int {
 	return -1
 }
 
-// words are what a BMC said, for people: its messages, or else its whole answer.
-func words(refused *schemas.Error) string {
+// errorText are what a BMC reported, for people: its messages, or else its whole answer.
+func errorText(refused *schemas.Error) string {
 	var list []string
 	for _, info := range refused.ExtendedInfos {
 		list = append(list, strings.TrimSpace(info.MessageID+" "+info.Message))
@@ -103,7 +103,7 @@ func words(refused *schemas.Error) string {
 }
 
 // nothingSent turns a doubtful answer to a question before the signal into one
-// that says so.
+// that reports it.
 func nothingSent(err error) error {
 	switch status.Code(err) { //nolint:exhaustive // the others say it themselves
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Unknown, codes.Internal:
@@ -112,8 +112,8 @@ func nothingSent(err error) error {
 	return err
 }
 
-// said is what the message of an id says was done; OK is nothing.
-func said(id string) codes.Code {
+// messageCode is what the message of an id reports was done; OK is nothing.
+func messageCode(id string) codes.Code {
 	registry, key := split(id)
 	if code, known := anywhere[key]; known {
 		return code
@@ -141,7 +141,7 @@ func split(id string) (registry, key string) {
 	return registry, id[strings.LastIndex(id, ".")+1:]
 }
 
-// anywhere are messages that say "not now" or leave open what was done, in whichever
+// anywhere are messages that report "not now" or leave open what was done, in whichever
 // registry: vendors have their own of the same names (sources: the Base registry of
 // DMTF DSP8011; the registries of HPE iLO 5 to 7, "Response message definitions" of
 // https://servermanagementportal.ext.hpe.com). One that is missing here costs nothing:
@@ -162,7 +162,7 @@ var anywhere = map[string]codes.Code{
 var registries = map[string]map[string]codes.Code{
 	base: {
 		"NoValidSession": codes.Unauthenticated, "ResourceAtUriUnauthorized": codes.Unauthenticated, "PasswordChangeRequired": codes.Unauthenticated,
-		// It speaks of credentials; Lenovo's XCC says it of wrong ones.
+		// It speaks of credentials; Lenovo's XCC reports it of wrong ones.
 		"AccessDenied": codes.Unauthenticated, "AccountForSessionNoLongerExists": codes.Unauthenticated,
 
 		"InsufficientPrivilege": codes.PermissionDenied,

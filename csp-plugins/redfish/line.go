@@ -37,7 +37,7 @@ func (d *Driver) with(ctx context.Context, machine string, do func(*gofish.APICl
 	if !known {
 		return status.Errorf(codes.FailedPrecondition, "the plugin configuration has no [[bmc]] of %s", machine)
 	}
-	who, err := bmc.ReadCredentials(b.Credentials)
+	creds, err := bmc.ReadCredentials(b.Credentials)
 	if err != nil {
 		return status.Error(codes.Unauthenticated, err.Error())
 	}
@@ -47,7 +47,7 @@ func (d *Driver) with(ctx context.Context, machine string, do func(*gofish.APICl
 	}
 	defer l.transport.CloseIdleConnections()
 	client, err := gofish.ConnectContext(ctx, gofish.ClientConfig{
-		Endpoint: strings.TrimSuffix(b.Address, "/"), Username: who.Username, Password: who.Password, BasicAuth: !b.Session,
+		Endpoint: strings.TrimSuffix(b.Address, "/"), Username: creds.Username, Password: creds.Password, BasicAuth: !b.Session,
 		HTTPClient: &http.Client{Transport: l, CheckRedirect: redirect}, NoModifyTransport: true, ReuseConnections: true,
 	})
 	if err != nil {
@@ -88,7 +88,7 @@ func newLine(b BMC) (*line, error) {
 	conf := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: b.ServerName}
 	switch {
 	case b.Pin != "":
-		conf.InsecureSkipVerify = true // the pin says it all
+		conf.InsecureSkipVerify = true // the pin reports it all
 		conf.VerifyConnection = func(s tls.ConnectionState) error { return pinned(s, b.Pin) }
 	case b.CAFile != "":
 		authorities, err := config.ReadAuthorities(b.CAFile)

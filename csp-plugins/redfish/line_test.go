@@ -9,9 +9,9 @@ import (
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/redfishfake"
 )
 
-// TestNobodyElseIsAsked: a BMC, or who stands in its place, names another host. That is not
+// TestRequestsGoToConfiguredBMCOnly: a BMC, or who stands in its place, names another host. That is not
 // asked, not even under a certificate that would be believed, so that it sees no password.
-func TestNobodyElseIsAsked(t *testing.T) {
+func TestRequestsGoToConfiguredBMCOnly(t *testing.T) {
 	var asked atomic.Int32
 	elsewhere := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
 	t.Cleanup(elsewhere.Close)
@@ -21,8 +21,8 @@ func TestNobodyElseIsAsked(t *testing.T) {
 		for what, signals := range map[string]int{"look": 0, "reset": 1} {
 			d, fake := connect(t, nil)
 			fake.Fail(what, redfishfake.Fault{Status: http.StatusTemporaryRedirect, Location: to + "/steal"})
-			if err := d.Reset(t.Context(), machine, false); err == nil || fake.Asked("reset") != signals {
-				t.Errorf("%s goes to %s: %v, %d signals", what, to, err, fake.Asked("reset"))
+			if err := d.Reset(t.Context(), machine, false); err == nil || fake.RequestCount("reset") != signals {
+				t.Errorf("%s goes to %s: %v, %d signals", what, to, err, fake.RequestCount("reset"))
 			}
 		}
 	}

@@ -52,7 +52,7 @@ type world struct {
 	dir       string
 	config    strings.Builder
 	cmd       *exec.Cmd
-	said      testkit.Output
+	output    testkit.Output
 	reboots   sync.WaitGroup
 }
 
@@ -117,7 +117,7 @@ func (w *world) start(t *testing.T) grpc.ClientConnInterface {
 	w.cmd = exec.Command(os.Args[0], "--config", filepath.Join(w.dir, "config.toml"), "--kubeconfig", w.cluster.AdminKubeconfig(), "--metrics-address", "off",
 		"--listen", socket, "--plaintext", "--allow-unauthenticated", "--namespace", w.namespace)
 	w.cmd.Env = append(os.Environ(), asPlugin+"=1")
-	w.cmd.Stdout, w.cmd.Stderr = &w.said, &w.said
+	w.cmd.Stdout, w.cmd.Stderr = &w.output, &w.output
 	if err := testkit.StartChild(w.cmd); err != nil {
 		t.Fatal(err)
 	}
@@ -139,18 +139,18 @@ func (w *world) kill(t *testing.T) {
 	_ = w.cmd.Wait()
 	w.cmd = nil
 	if t.Failed() {
-		t.Logf("the plugin said:\n%s", &w.said)
+		t.Logf("the plugin said:\n%s", &w.output)
 	}
 }
 
 func (w *world) bench(t *testing.T, reboots func(node string) int) *plugintest.Bench {
 	return &plugintest.Bench{
 		Conn: w.start(t), Node: w.namespace + "-a", Other: w.namespace + "-b", Missing: w.namespace + "-c",
-		BootID:   w.bootID,
-		Claim:    func(t *testing.T, node string) string { return w.claim(t, "claimant", node) },
-		Reboots:  func(_ *testing.T, node string) int { return reboots(node) },
-		Restart:  func(t *testing.T) grpc.ClientConnInterface { w.kill(t); return w.start(t) },
-		Patience: 2 * time.Minute,
+		BootID:        w.bootID,
+		Claim:         func(t *testing.T, node string) string { return w.claim(t, "claimant", node) },
+		Reboots:       func(_ *testing.T, node string) int { return reboots(node) },
+		Restart:       func(t *testing.T) grpc.ClientConnInterface { w.kill(t); return w.start(t) },
+		RebootTimeout: 2 * time.Minute,
 	}
 }
 
@@ -214,9 +214,9 @@ func signal(t *testing.T, conn grpc.ClientConnInterface, node, key string) error
 	return err
 }
 
-// A machine that is not certainly the node's is told nothing, and a machine whose
-// last reset came after the key was first heard is not told again.
-func TestWhatIsTold(t *testing.T) {
+// A machine that is not certainly the node's is not signaled, and a machine whose
+// last reset came after the key was first heard is not reported again.
+func TestErrorMessages(t *testing.T) {
 	cluster := localcluster.ForTest(t, localcluster.Options{})
 	w := newWorld(t, cluster)
 	fakes := w.fakes(t)
@@ -302,7 +302,7 @@ func TestClaims(t *testing.T) {
 		t.Errorf("its machine: resets %v, want one", got)
 	}
 	testkit.Until(t, time.Minute, func() bool { // logged of both who claim it
-		return strings.Count(w.said.String(), "machine claimed by another node") == 2
+		return strings.Count(w.output.String(), "machine claimed by another node") == 2
 	})
 	// Somebody wrote two lines for one machine.
 	fakes[b].Change(system, func(s *redfishfake.System) { s.UUID = w.uuids[a] })
@@ -314,7 +314,7 @@ func TestClaims(t *testing.T) {
 }
 
 // A plugin that can reset machines does not start in clear text or for anybody
-// unless it is told so.
+// unless it is configured to.
 func TestSafeByDefault(t *testing.T) {
 	err := Default().Validate()
 	for _, want := range []string{"--tls-cert-file", "[[bmc]] is missing"} {

@@ -37,8 +37,8 @@ func New(c Config, clk clock.Clock) *Driver {
 	return d
 }
 
-// Look reads the ComputerSystem, for which the BMC wants the credentials.
-func (d *Driver) Look(ctx context.Context, machine string) (facts bmc.Facts, err error) {
+// Inspect reads the ComputerSystem, for which the BMC wants the credentials.
+func (d *Driver) Inspect(ctx context.Context, machine string) (facts bmc.Facts, err error) {
 	err = d.with(ctx, machine, func(client *gofish.APIClient, _ *line) error {
 		system, err := find(client, d.bmcs[machine])
 		if err != nil {
@@ -90,8 +90,8 @@ func send(l *line, system *schemas.ComputerSystem, way schemas.ResetType) (*sche
 	return task, named(string(way), answered(err, l.sent.Load()))
 }
 
-// offers are the reset types that a machine offers; none says nothing of them, as do a
-// link to them that leads nowhere and a list of something else. A BMC that can not say
+// offers are the reset types that a machine offers; none reports nothing of them, as do a
+// link to them that leads nowhere and a list of something else. A BMC that can not report
 // it now is an error.
 func offers(system *schemas.ComputerSystem) ([]schemas.ResetType, error) {
 	offered, err := system.GetSupportedResetTypes()

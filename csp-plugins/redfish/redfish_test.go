@@ -63,7 +63,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// What goes wrong at a BMC becomes the answer that says what was done; a signal
+// What goes wrong at a BMC becomes the answer that states what was done; a signal
 // is never repeated by the plugin itself.
 func TestAnswers(t *testing.T) {
 	for _, tt := range []struct {
@@ -121,7 +121,7 @@ func TestAnswers(t *testing.T) {
 			if (wait == retryAfter) != (tt.want == codes.ResourceExhausted) {
 				t.Errorf("retry after %s", wait)
 			}
-			if got := fake.Asked("reset"); got != tt.signal {
+			if got := fake.RequestCount("reset"); got != tt.signal {
 				t.Errorf("%d signals, want %d", got, tt.signal)
 			}
 			if got := fake.System(id).Resets; (len(got) == 1) != tt.effect {
@@ -142,25 +142,25 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-func TestLook(t *testing.T) {
+func TestInspect(t *testing.T) {
 	d, fake := connect(t, nil)
-	got, err := d.Look(t.Context(), machine)
+	got, err := d.Inspect(t.Context(), machine)
 	want := bmc.Facts{UUID: "4c4c4544-0042-3010-8051-b7c04f4e4e32", Power: bmc.On, LastReset: "2026-11-20T09:00:00Z"}
 	if err != nil || got != want {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
 	for text, power := range map[string]bmc.Power{"Off": bmc.Off, "PoweringOn": bmc.Changing, "PoweringOff": bmc.Changing, "Paused": bmc.Changing, "Reset": bmc.Changing, "Unknown": bmc.Unknown, "": bmc.Unknown} {
 		fake.Change(id, func(s *redfishfake.System) { s.Power, s.LastReset = text, "0001-01-01T00:00:00Z" })
-		if got, err := d.Look(t.Context(), machine); err != nil || got.Power != power || got.LastReset != "" {
+		if got, err := d.Inspect(t.Context(), machine); err != nil || got.Power != power || got.LastReset != "" {
 			t.Errorf("power %q: %+v, %v; want %q and no time", text, got, err, power)
 		}
 	}
-	if _, err := d.Look(t.Context(), "node://other"); status.Code(err) != codes.FailedPrecondition {
+	if _, err := d.Inspect(t.Context(), "node://other"); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("an unknown machine: %v, want FailedPrecondition", err)
 	}
 }
 
-// Which ComputerSystem is the machine is said where a BMC has several.
+// Which ComputerSystem is the machine is reported where a BMC has several.
 func TestSeveralSystems(t *testing.T) {
 	fake := redfishfake.New(map[string]*redfishfake.System{"System_0": {Power: "On"}, "HGX_Baseboard_0": {Power: "On"}})
 	server := httptest.NewTLSServer(fake)
@@ -238,12 +238,12 @@ func TestTasks(t *testing.T) {
 		looks  int
 	}{
 		{"completed", []string{"Running", "Completed"}, nil, codes.OK, 2},
-		{"still running", []string{"Running"}, nil, codes.OK, looks},
+		{"still running", []string{"Running"}, nil, codes.OK, maxTaskPolls},
 		{"failed", []string{"Running", "Exception"}, nil, codes.Unavailable, 2},
 		{"refused in the end", []string{"Running"}, &redfishfake.Fault{Status: 400, Message: "Base.1.8.ActionParameterNotSupported"}, codes.Unavailable, 1},
 		{"a monitor that may not be read", []string{"Running"}, &redfishfake.Fault{Status: 403, Message: "Base.1.8.InsufficientPrivilege"}, codes.Unavailable, 1},
 		{"a monitor that wants other credentials", []string{"Running"}, &redfishfake.Fault{Status: 401}, codes.Unavailable, 1},
-		{"a monitor that breaks", []string{"Running"}, &redfishfake.Fault{}, codes.OK, looks + 1}, // the HTTP client repeats a question
+		{"a monitor that breaks", []string{"Running"}, &redfishfake.Fault{}, codes.OK, maxTaskPolls + 1}, // the HTTP client repeats a question
 		{"a monitor that is gone", []string{"Running"}, &redfishfake.Fault{Status: 404}, codes.OK, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -255,7 +255,7 @@ func TestTasks(t *testing.T) {
 			if err := d.Reset(t.Context(), machine, false); status.Code(err) != tt.want {
 				t.Errorf("%v, want %s", err, tt.want)
 			}
-			if got := fake.Asked("task"); got != tt.looks {
+			if got := fake.RequestCount("task"); got != tt.looks {
 				t.Errorf("%d looks at the task, want %d", got, tt.looks)
 			}
 			if got := fake.System(id).Resets; !slices.Equal(got, []string{ForceRestart}) {
@@ -271,14 +271,14 @@ func TestCredentials(t *testing.T) {
 	dir := d.bmcs[machine].Credentials
 	ask := func(what string, want codes.Code) {
 		t.Helper()
-		if _, err := d.Look(t.Context(), machine); status.Code(err) != want || strings.Contains(fmt.Sprint(err), "secret") {
+		if _, err := d.Inspect(t.Context(), machine); status.Code(err) != want || strings.Contains(fmt.Sprint(err), "secret") {
 			t.Errorf("%s: %v, want %s", what, err, want)
 		}
 	}
 	ask("right", codes.OK)
 	write(t, filepath.Join(dir, "password"), "another secret")
 	ask("wrong", codes.Unauthenticated)
-	if err := d.Reset(t.Context(), machine, false); status.Code(err) != codes.Unauthenticated || fake.Asked("reset") != 0 {
+	if err := d.Reset(t.Context(), machine, false); status.Code(err) != codes.Unauthenticated || fake.RequestCount("reset") != 0 {
 		t.Errorf("a signal with a wrong password: %v", err)
 	}
 	if err := os.Remove(filepath.Join(dir, "password")); err != nil {
@@ -296,14 +296,14 @@ func TestSessions(t *testing.T) {
 		t.Fatal(err)
 	}
 	fake.Fail("look", redfishfake.Fault{Status: http.StatusInternalServerError})
-	if _, err := d.Look(t.Context(), machine); err == nil {
+	if _, err := d.Inspect(t.Context(), machine); err == nil {
 		t.Error("no error")
 	}
 	if logins, open := fake.Sessions(); logins != 2 || open != 0 {
 		t.Errorf("%d logins and %d open sessions, want 2 and 0", logins, open)
 	}
 	write(t, filepath.Join(d.bmcs[machine].Credentials, "password"), "wrong")
-	if _, err := d.Look(t.Context(), machine); status.Code(err) != codes.Unauthenticated {
+	if _, err := d.Inspect(t.Context(), machine); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("wrong password: %v, want Unauthenticated", err)
 	}
 }
@@ -316,7 +316,7 @@ func TestCertificates(t *testing.T) {
 		if err := d.Reset(t.Context(), machine, false); status.Code(err) != want {
 			t.Errorf("%s: %v, want %s", what, err, want)
 		}
-		if asked := fake.Asked("look") + fake.Asked("reset"); (asked > 0) != (want == codes.OK) {
+		if asked := fake.RequestCount("look") + fake.RequestCount("reset"); (asked > 0) != (want == codes.OK) {
 			t.Errorf("%s: %d requests", what, asked)
 		}
 	}
@@ -329,7 +329,7 @@ func TestCertificates(t *testing.T) {
 }
 
 // What a BMC answers is the BMC's: nothing of it may end the plugin.
-func FuzzLook(f *testing.F) {
+func FuzzInspect(f *testing.F) {
 	f.Add([]byte(`{"Id":"1","UUID":"x","PowerState":"On","LastResetTime":"2026-11-20T10:00:00Z","Actions":{"#ComputerSystem.Reset":{"target":"@evil/x","ResetType@Redfish.AllowableValues":["ForceRestart"]}}}`))
 	f.Add([]byte(`{"error":{"@Message.ExtendedInfo":[{"MessageId":"Base.1.0."}]}}`))
 	f.Add([]byte(`null`))
@@ -337,7 +337,7 @@ func FuzzLook(f *testing.F) {
 		var system schemas.ComputerSystem
 		if system.UnmarshalJSON(body) == nil {
 			offered, _ := system.GetSupportedResetTypes()
-			if ways, err := choose(target{order: ways}, system.PowerState, offered); err == nil && powerOf(system.PowerState) == bmc.Off {
+			if ways, err := choose(target{order: resetTypes}, system.PowerState, offered); err == nil && powerOf(system.PowerState) == bmc.Off {
 				t.Errorf("%s of a machine that is off", ways)
 			}
 			if at := instant(system.LastResetTime); at != "" && instant(at) != at {

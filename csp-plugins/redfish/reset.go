@@ -24,9 +24,9 @@ const (
 	FullPowerCycle  = string(schemas.FullPowerCycleResetType)
 )
 
-// ways are all that a configuration may name. A shutdown is none: nobody would
+// resetTypes are all that a configuration may name. A shutdown is none: nobody would
 // switch the machine on again.
-var ways = []string{GracefulRestart, ForceRestart, PowerCycle, FullPowerCycle}
+var resetTypes = []string{GracefulRestart, ForceRestart, PowerCycle, FullPowerCycle}
 
 // target is what is wanted of a machine.
 type target struct {
@@ -39,7 +39,7 @@ type target struct {
 }
 
 // choose names the ways to reset a machine that offers some, the best first; one that
-// does not say what it offers may take any. Nothing was done when there is none.
+// does not report what it offers may take any. Nothing was done when there is none.
 func choose(w target, state schemas.PowerState, offered []schemas.ResetType) ([]schemas.ResetType, error) {
 	wanted := make([]schemas.ResetType, 0, len(w.order))
 	switch power := powerOf(state); {
@@ -64,7 +64,7 @@ func choose(w target, state schemas.PowerState, offered []schemas.ResetType) ([]
 		return found, nil
 	}
 	advice := ""
-	if slices.Contains(offered, schemas.ForceOffResetType) && !slices.ContainsFunc(ways, func(way string) bool { return slices.Contains(offered, schemas.ResetType(way)) }) {
+	if slices.Contains(offered, schemas.ForceOffResetType) && !slices.ContainsFunc(resetTypes, func(way string) bool { return slices.Contains(offered, schemas.ResetType(way)) }) {
 		advice = ". The machine supports only power off and power on, which can fail in between: reset it through csp-plugin-ipmi, whose power cycle is a single request"
 	}
 	return nil, status.Errorf(codes.FailedPrecondition, "the machine supports the reset types %s, and the plugin is configured for %s (resetTypes in its [[bmc]])%s", texts(offered), texts(wanted), advice)
@@ -81,9 +81,9 @@ func texts(types []schemas.ResetType) string {
 	return strings.Join(names, ", ")
 }
 
-// looks is how often a task is looked at: an error of the BMC shows at once, and
+// maxTaskPolls is how often a task is looked at: an error of the BMC shows at once, and
 // the boot of the machine is not waited for.
-const looks = 6
+const maxTaskPolls = 6
 
 // follow looks at the task of a reset that a BMC took. It fails if the task did.
 func (d *Driver) follow(client *gofish.APIClient, info *schemas.TaskMonitorInfo) error {
@@ -95,22 +95,22 @@ func (d *Driver) follow(client *gofish.APIClient, info *schemas.TaskMonitorInfo)
 	if over || bad != nil || monitor.Path == "" {
 		return err
 	}
-	for range looks {
+	for range maxTaskPolls {
 		<-d.clock.After(d.pause)
-		if over, err := ask(client, monitor.Path); over {
+		if over, err := pollTask(client, monitor.Path); over {
 			return err
 		}
 	}
 	return nil
 }
 
-// ask looks at a task once. A monitor that can not be read tells nothing: the
+// pollTask looks at a task once. A monitor that can not be read reports nothing: the
 // reset was taken.
-func ask(client *gofish.APIClient, path string) (over bool, err error) {
+func pollTask(client *gofish.APIClient, path string) (over bool, err error) {
 	answer, err := client.Get(path)
 	if refused, ok := errors.AsType[*schemas.Error](err); ok && refused.HTTPReturnedStatusCode != http.StatusNotFound {
 		// A monitor answers as the request itself would have. But the BMC took that one.
-		return true, status.Error(codes.Unavailable, bmc.Shorten("the BMC accepted the reset, and its task was rejected: "+words(refused)))
+		return true, status.Error(codes.Unavailable, bmc.Shorten("the BMC accepted the reset, and its task was rejected: "+errorText(refused)))
 	}
 	if err != nil {
 		return true, nil
@@ -123,7 +123,7 @@ func ask(client *gofish.APIClient, path string) (over bool, err error) {
 	return verdict(&task)
 }
 
-// verdict says of a task whether it is over, and whether it failed.
+// verdict reports about a task whether it is over, and whether it failed.
 func verdict(task *schemas.Task) (over bool, err error) {
 	if task == nil {
 		return false, nil

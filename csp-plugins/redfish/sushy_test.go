@@ -76,7 +76,7 @@ func emulate(t *testing.T, w *world) *emulator {
 }
 
 // forward lets a request through, and a machine that was reset show another boot
-// id once the emulator says that it is on again.
+// id once the emulator reports that it is on again.
 func (e *emulator) forward(t *testing.T, w *world, proxy http.Handler, rw http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		proxy.ServeHTTP(rw, r)
@@ -119,7 +119,7 @@ func (e *emulator) await(t *testing.T, w *world, node, boot string) {
 	w.came(t, node, boot)
 }
 
-// power is what the emulator says of a machine.
+// power is what the emulator reports about a machine.
 func (e *emulator) power(t *testing.T, id string) string {
 	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, e.url+"/redfish/v1/Systems/"+id, nil)
 	if err != nil {
@@ -152,7 +152,7 @@ func TestConformanceOnSushyTools(t *testing.T) {
 	})
 }
 
-// What the emulator of sushy-tools says is understood: systems, power, resets,
+// What the emulator of sushy-tools reports is understood: systems, power, resets,
 // a reset type that it lacks, a wrong password, an unknown system, a lost answer.
 func TestSushyTools(t *testing.T) {
 	cluster := localcluster.ForTest(t, localcluster.Options{})

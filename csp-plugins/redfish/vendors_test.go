@@ -70,7 +70,7 @@ func answers(t *testing.T) map[string][]recorded {
 	return all
 }
 
-// An answer ends a repair only if its message says that it is for good; the message
+// An answer ends a repair only if its message reports that it is for good; the message
 // stands in what the janitor hears.
 func TestAnswersOfVendors(t *testing.T) {
 	for vendor, list := range answers(t) {
@@ -120,7 +120,7 @@ func busy(status int, id string) redfishfake.Fault {
 	return redfishfake.Fault{Status: status, Message: id}
 }
 
-// Boards as vendors make them: what they offer, what they say of their power, and how
+// Boards as vendors make them: what they offer, what they report about their power, and how
 // they answer a signal (sources: quadsproject/badfish#118 for iDRAC 9,
 // ibm-openbmc/bmcweb#157 and openbmc/bmcweb#266 for OpenBMC, system_lenovo.json of the
 // crate libredfish for XCC; the DMTF's schema ComputerSystem for the others).
@@ -192,7 +192,7 @@ func TestBoardsOfVendors(t *testing.T) {
 	}
 }
 
-// The versions of registries do not matter, and what is not known says nothing.
+// The versions of registries do not matter, and what is not known reports nothing.
 func TestMessages(t *testing.T) {
 	for id, want := range map[string]codes.Code{
 		"Base.1.8.ActionNotSupported": codes.FailedPrecondition, "Base.1.8.1.ActionNotSupported": codes.FailedPrecondition,
@@ -202,7 +202,7 @@ func TestMessages(t *testing.T) {
 		"iLO.2.14.InvalidOperationForSystemState": codes.Aborted, "Oem.1.0.ResourceInUse": codes.Aborted, "Base.1.8.ServiceTemporarilyUnavailable": codes.ResourceExhausted,
 		"iLO.2.14.ResetInProgress": codes.Unavailable, "Oem.1.0.FirmwareUpdateInProgress": codes.Unavailable, "Base.1.8.Success": codes.Unavailable,
 	} {
-		if got := said(id); got != want {
+		if got := messageCode(id); got != want {
 			t.Errorf("%q says %s, want %s", id, got, want)
 		}
 	}

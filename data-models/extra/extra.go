@@ -29,7 +29,7 @@ type Extra struct {
 
 // Item is the Extra of one element of a list.
 type Item struct {
-	// Identity tells the element from others of the list; see identityOf.
+	// Identity distinguishes the element from others of the list; see identityOf.
 	Identity string
 	Extra    *Extra
 }
@@ -54,7 +54,7 @@ func Decode[T any](doc []byte, into *T, known func(T) ([]byte, error)) (*Extra, 
 	return PruneJSON(doc, text)
 }
 
-// ended says that nothing follows what was decoded.
+// ended reports that nothing follows what was decoded.
 func ended(dec *json.Decoder) bool {
 	_, err := dec.Token()
 	return errors.Is(err, io.EOF)
@@ -73,8 +73,8 @@ func PruneJSON(stored, known []byte) (*Extra, error) {
 	return Prune(s, k), nil
 }
 
-// PutJSON is Put for a document of package json that begins at a place of b.
-func (e *Extra) PutJSON(b []byte, at int) ([]byte, error) {
+// MergeJSON is Merge for a document of package json that begins at a place of b.
+func (e *Extra) MergeJSON(b []byte, at int) ([]byte, error) {
 	if e == nil {
 		return b, nil
 	}
@@ -82,7 +82,7 @@ func (e *Extra) PutJSON(b []byte, at int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	doc, err := json.Marshal(e.Put(known))
+	doc, err := json.Marshal(e.Merge(known))
 	if err != nil {
 		return nil, fmt.Errorf("encoding the unknown fields: %w", err)
 	}
@@ -122,10 +122,10 @@ func pruneObject(stored, known map[string]any) *Extra {
 	for name, value := range stored {
 		if of, ok := known[name]; ok {
 			if in := Prune(value, of); in != nil {
-				out.In = put(out.In, name, in)
+				out.In = setKey(out.In, name, in)
 			}
 		} else if !names[fold(name)] {
-			out.Fields = put(out.Fields, name, value)
+			out.Fields = setKey(out.Fields, name, value)
 		}
 	}
 	return out.OrNil()
@@ -141,9 +141,9 @@ func pruneList(stored, known []any) *Extra {
 	return out.OrNil()
 }
 
-// Put adds what was pruned to a tree of the same kind, which it may change. What the
-// tree says itself is never replaced; an element that is gone takes its Extra along.
-func (e *Extra) Put(tree any) any {
+// Merge adds what was pruned to a tree of the same kind, which it may change. What the
+// tree reports itself is never replaced; an element that is gone takes its Extra along.
+func (e *Extra) Merge(tree any) any {
 	if e == nil {
 		return tree
 	}
@@ -157,7 +157,7 @@ func (e *Extra) Put(tree any) any {
 		}
 		for name, in := range e.In {
 			if value, ok := t[name]; ok {
-				t[name] = in.Put(value)
+				t[name] = in.Merge(value)
 			}
 		}
 	case []any:
@@ -166,7 +166,7 @@ func (e *Extra) Put(tree any) any {
 			identity := identityOf(i, element)
 			at := slices.IndexFunc(left, func(item Item) bool { return item.Identity == identity })
 			if at >= 0 {
-				t[i], left = left[at].Extra.Put(element), slices.Delete(left, at, at+1)
+				t[i], left = left[at].Extra.Merge(element), slices.Delete(left, at, at+1)
 			}
 		}
 	}
@@ -252,7 +252,7 @@ func digits(number string) int {
 	return len(mantissa) + max(e, -e)
 }
 
-// identities are the members that tell the elements of lists apart: those of a record,
+// identities are the members that distinguishes the elements of lists: those of a record,
 // and conditions.
 var identities = []string{"ordinal", "key", "name", "effect", "type", "entitytype", "entityvalue"}
 
@@ -293,7 +293,7 @@ func fold(name string) string {
 	}, name)
 }
 
-func put[V any](m map[string]V, name string, value V) map[string]V {
+func setKey[V any](m map[string]V, name string, value V) map[string]V {
 	if m == nil {
 		m = map[string]V{}
 	}

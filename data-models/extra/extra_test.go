@@ -9,9 +9,9 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/extra"
 )
 
-// TestKept: what is stored and not known is put back, each case with the stored
+// TestUnknownFieldsRoundTrip: what is stored and not known is put back, each case with the stored
 // document, what this version knows of it, what it makes of that, and what follows.
-func TestKept(t *testing.T) {
+func TestUnknownFieldsRoundTrip(t *testing.T) {
 	for name, tt := range map[string]struct{ stored, known, after, want string }{
 		"nothing":                       {`{"a":1}`, `{"a":1}`, `{"a":2}`, `{"a":2}`},
 		"a member":                      {`{"a":1,"x":[1,{"y":null}]}`, `{"a":1}`, `{"a":2}`, `{"a":2,"x":[1,{"y":null}]}`},
@@ -40,7 +40,7 @@ func TestKept(t *testing.T) {
 			if name == "nothing" && x != nil {
 				t.Errorf("the Extra is %+v", x)
 			}
-			got, err := x.PutJSON([]byte("prefix"+tt.after), len("prefix"))
+			got, err := x.MergeJSON([]byte("prefix"+tt.after), len("prefix"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -84,7 +84,7 @@ func TestDecode(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		rest, err := x.PutJSON([]byte(`{}`), 0)
+		rest, err := x.MergeJSON([]byte(`{}`), 0)
 		if err != nil {
 			t.Fatal(err)
 		}

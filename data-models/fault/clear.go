@@ -8,14 +8,14 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// Metadata of a recovery by hand: who cleared which record.
+// Metadata of a manual recovery: who cleared which record.
 const (
 	MetadataClearedBy = "clearedBy"
 	MetadataClears    = "clears"
 )
 
-// maxSaid bounds what a person says of a clearing, in bytes.
-const maxSaid = 512
+// maxReasonBytes bounds what a person reports about a clearing, in bytes.
+const maxReasonBytes = 512
 
 // ClearingID is the id of the recovery by which a person clears a record: the
 // same for every try, so that it is stored once.
@@ -23,15 +23,15 @@ func ClearingID(cleared string) string {
 	return record.DerivedID("nvsentinel clearing of " + cleared)
 }
 
-// ClearedByHand is the recovery by which a person, given by the name of the
+// ManualClearance is the recovery by which a person, given by the name of the
 // user, clears a fault: it names all that the fault names, and nothing else. It
 // has no place in the publisher's own order, so that it comes after what was
 // stored before it.
-func ClearedByHand(r record.Record, by, reason string, machine record.NodeIdentity, now time.Time) record.Record {
+func ManualClearance(r record.Record, by, reason string, machine record.NodeIdentity, now time.Time) record.Record {
 	e := r.Event
-	by = said(by)
+	by = singleLine(by)
 	message := "cleared by " + by
-	if reason = said(reason); reason != "" {
+	if reason = singleLine(reason); reason != "" {
 		message += ": " + reason
 	}
 	id := ClearingID(r.ID)
@@ -43,21 +43,21 @@ func ClearedByHand(r record.Record, by, reason string, machine record.NodeIdenti
 	}}
 }
 
-// said is one line of text.
-func said(text string) string {
+// singleLine is one line of text.
+func singleLine(text string) string {
 	out := []rune{}
 	for _, r := range text {
 		if r == '\u2028' || r == '\u2029' || unicode.IsControl(r) || r == unicode.ReplacementChar {
 			r = ' '
 		}
-		if out = append(out, r); len(string(out)) > maxSaid {
+		if out = append(out, r); len(string(out)) > maxReasonBytes {
 			return string(out[:len(out)-1])
 		}
 	}
 	return string(out)
 }
 
-// Clears says whether a recovery names the given entry of a fault: the same
+// Clears reports whether a recovery names the given entry of a fault: the same
 // agent, class, check and node; a listed code or no code; the entry's thing and
 // sub-units, or no entity at all. A listed name of a device is enough; of
 // another thing all names are needed, or the widest ones, as they were listed.
@@ -84,15 +84,15 @@ func Clears(recovery record.Event, faulty record.Event, entry Entry) bool {
 	if len(things) == 0 {
 		return len(entry.Names) == 0 && len(sub) > 0
 	}
-	// Names that stand for themselves although their types differ do not say
-	// which belong together; none of them speaks for a thing of several names.
+	// Names that stand for themselves although their types differ do not report
+	// which belong together; none of them publishes events about a thing of several names.
 	mixed := slices.ContainsFunc(things, func(t []string) bool {
 		return len(t) == 1 && !isDevice(t) && typeOf(t[0]) != typeOf(things[len(things)-1][0])
 	})
 	return slices.ContainsFunc(things, func(names []string) bool { return covers(names, entry.Names, mixed) })
 }
 
-// covers says whether the names of a recovery's thing stand for the fault's.
+// covers reports whether the names of a recovery's thing stand for the fault's.
 func covers(names, fault []string, mixed bool) bool {
 	if isDevice(fault) {
 		return slices.ContainsFunc(names, func(n string) bool { return slices.Contains(fault, n) })
@@ -103,7 +103,7 @@ func covers(names, fault []string, mixed bool) bool {
 	return !mixed && len(names) < len(fault) && slices.Equal(names, fault[:len(names)])
 }
 
-// coversUnits says whether a recovery's sub-units take in those of a fault: it
+// coversUnits reports whether a recovery's sub-units take in those of a fault: it
 // lists none that the fault does not, and of each type that it lists it lists
 // all that the fault does.
 func coversUnits(units, fault []string) bool {
@@ -117,7 +117,7 @@ func coversUnits(units, fault []string) bool {
 	return !slices.ContainsFunc(fault, func(u string) bool { return types[typeOf(u)] && !slices.Contains(units, u) })
 }
 
-// mentions says, without making names, whether any entity is one of the names;
+// mentions reports, without making names, whether any entity is one of the names;
 // without names, any is.
 func mentions(entities []record.Entity, names []string) bool {
 	if len(names) == 0 {

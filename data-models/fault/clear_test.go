@@ -9,9 +9,9 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// TestClearedByHandNamesTheFaultAndNothingElse: the recovery of a person clears
+// TestManualClearanceNamesOnlyTheFault: the recovery of a person clears
 // every entry of the record it is about, comes after it, and clears no other.
-func TestClearedByHandNamesTheFaultAndNothingElse(t *testing.T) {
+func TestManualClearanceNamesOnlyTheFault(t *testing.T) {
 	event := func(gpu, code string) record.Event {
 		return record.Event{
 			Agent: "health-events-analyzer", CheckName: "RepeatedXIDErrorOnSameGPU", ComponentClass: "GPU", NodeName: "n", IsFatal: true,
@@ -21,7 +21,7 @@ func TestClearedByHandNamesTheFaultAndNothingElse(t *testing.T) {
 	}
 	r := record.Record{ID: "r1", Append: 7, Seq: 9, SeqEpoch: "e", Event: event("GPU-1", "63")}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	c := fault.ClearedByHand(r, "alice\n", "replaced\u2028 "+strings.Repeat("x", 1000), record.NodeIdentity{UID: "u"}, now)
+	c := fault.ManualClearance(r, "alice\n", "replaced\u2028 "+strings.Repeat("x", 1000), record.NodeIdentity{UID: "u"}, now)
 	c.Append = 8 // what the store gives it
 	for _, entry := range fault.Entries(r.Event) {
 		if !fault.Clears(c.Event, r.Event, entry) || !fault.Before(r, c) {
@@ -42,7 +42,7 @@ func TestClearedByHandNamesTheFaultAndNothingElse(t *testing.T) {
 	if len(e.Message) > 600 || c.SeqEpoch != "" || e.BootID() != "" || !e.IsHealthy || e.IsFatal || c.ID != fault.ClearingID("r1") || len(c.ID) != 36 {
 		t.Errorf("recovery %+v", c)
 	}
-	if again := fault.ClearedByHand(r, "bob", "", record.NodeIdentity{}, now); again.ID != c.ID || fault.ClearingID("r2") == c.ID {
+	if again := fault.ManualClearance(r, "bob", "", record.NodeIdentity{}, now); again.ID != c.ID || fault.ClearingID("r2") == c.ID {
 		t.Error("its id does not follow from the record's")
 	}
 }

@@ -29,7 +29,7 @@ func group(entities []record.Entity) (things [][]string, sub []string) {
 	return append(split(devices), split(others)...), slices.Compact(sub)
 }
 
-// IsSubUnit says whether entities of the type narrow a device.
+// IsSubUnit reports whether entities of the type narrow a device.
 func IsSubUnit(entityType string) bool { return slices.Contains(subTypes, entityType) }
 
 // split cuts a listing into things.
@@ -80,7 +80,7 @@ func typeOf(name string) string {
 	return t
 }
 
-// isDevice says whether the names are those of one device.
+// isDevice reports whether the names are those of one device.
 func isDevice(names []string) bool {
 	return len(names) > 0 && slices.Contains(deviceTypes, typeOf(names[0]))
 }

@@ -70,7 +70,7 @@ func Entries(e record.Event) []Entry {
 }
 
 // EntriesOf are the entries of a stored record: as many as it has faults, in
-// their order. A record that was judged when its entities made other entries has
+// their order. A record that was evaluated when its entities made other entries has
 // keys that no entry has now; each stands for the entry that has its thing and
 // code, so that what was one fault in several parts is cleared as a whole.
 func EntriesOf(r record.Record) []Entry {
@@ -111,7 +111,7 @@ func former(key string, place int, now []Entry) Entry {
 }
 
 // Size is how many bytes the names of all entries of an event take, without
-// making them: what it costs whoever works with the entries.
+// making them: what it costs anyone who works with the entries.
 func Size(e record.Event) int64 {
 	things, sub := group(e.EntitiesImpacted)
 	identity := int64(len(e.Agent) + len(e.ComponentClass) + len(e.CheckName) + len(e.NodeName) + keyParts)
@@ -195,12 +195,12 @@ func Rank(a record.Action) int {
 	}
 }
 
-// NeedsHuman says whether the action is a person's by its kind.
+// NeedsHuman reports whether the action is a person's by its kind.
 func NeedsHuman(a record.Action) bool {
 	return a != record.ActionNone && Rank(a) == 0
 }
 
-// CuredByReboot says whether a reboot undoes the cause of a fault with this action.
+// CuredByReboot reports whether a reboot undoes the cause of a fault with this action.
 func CuredByReboot(a record.Action) bool {
 	return Rank(a) == 1 || Rank(a) == 2
 }

@@ -46,7 +46,7 @@ func Compare(a, b record.NodeIdentity) Sameness {
 }
 
 // Of is the machine a record is about: the one its connector saw, else the one
-// it was judged to be about, else nothing.
+// it was evaluated to be about, else nothing.
 func Of(r record.Record) record.NodeIdentity {
 	if v := r.Status.QuarantineVerdict; Machine(r.Node) == "" && v != nil && v.Machine != nil {
 		return *v.Machine
@@ -91,16 +91,16 @@ type Boots struct {
 	Reported map[string]bool
 	// Current is the boot the Node reports now; empty when unknown.
 	Current string
-	// known are records whose publisher order proves later boots, and that say
+	// proven are records whose publisher order proves later boots, and that report
 	// what the Node reported when they were accepted.
-	known []record.Record
+	proven []record.Record
 }
 
 // BootsOf gathers the proofs from a node's records (any that are known) and
 // the Node's present report, which must have been read after the records.
 // session restricts verdict sightings.
 func BootsOf(records []record.Record, session, current string) Boots {
-	b := Boots{Replaced: map[string]bool{}, Reported: map[string]bool{}, Current: current, known: records}
+	b := Boots{Replaced: map[string]bool{}, Reported: map[string]bool{}, Current: current, proven: records}
 	for _, r := range records {
 		if v := r.Status.QuarantineVerdict; v != nil && v.NodeBootID != "" && session != "" && r.Status.Session == session {
 			b.Reported[v.NodeBootID] = true
@@ -116,7 +116,7 @@ func BootsOf(records []record.Record, session, current string) Boots {
 	return b
 }
 
-// Past says whether the boot under which r was observed is proven to be over.
+// Past reports whether the boot under which r was observed is proven to be over.
 // A mere difference proves nothing.
 func (b Boots) Past(r record.Record) bool {
 	boot := r.Event.BootID()
@@ -126,11 +126,11 @@ func (b Boots) Past(r record.Record) bool {
 	if b.Replaced[boot] || (b.Reported[boot] && b.Current != "" && b.Current != boot) {
 		return true
 	}
-	if b.seen(r, r) {
+	if b.superseded(r, r) {
 		return true
 	}
-	for _, k := range b.known {
-		if b.seen(r, k) {
+	for _, k := range b.proven {
+		if b.superseded(r, k) {
 			return true
 		}
 		if other := k.Event.BootID(); other != "" && other != boot && Follows(r, k) {
@@ -140,9 +140,9 @@ func (b Boots) Past(r record.Record) bool {
 	return false
 }
 
-// seen says that the Node reported the boot of r when k was accepted, about the
+// superseded reports that the Node reported the boot of r when k was accepted, about the
 // same machine, and reports another one now: boot ids do not come back.
-func (b Boots) seen(r, k record.Record) bool {
+func (b Boots) superseded(r, k record.Record) bool {
 	boot := r.Event.BootID()
 	return k.Node.BootID == boot && b.Current != "" && b.Current != boot && Compare(Of(k), Of(r)) == SameMachine
 }

@@ -8,15 +8,15 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// Before says whether a comes before b in the order that counts for faults and
-// recoveries: their publisher's counting where it tells, else the store's append
+// Before reports whether a comes before b in the order that counts for faults and
+// recoveries: their publisher's counting where it reports, else the store's append
 // order. Wall time is never an order.
 //
-// The counting tells of one machine, publisher and epoch: within one run of the
+// The counting reports one machine, publisher and epoch: within one run of the
 // counter by the number, across runs if the later one names the earlier one as
-// before it. It does not tell of two runs of which neither led to the other: the
+// before it. It does not report two runs of which neither led to the other: the
 // counter's disk was restored from an image between them, and its numbers were
-// given twice. Nor does it tell of the numbers of a publisher that names no runs.
+// given twice. Nor does it report the numbers of a publisher that names no runs.
 func Before(a, b record.Record) bool {
 	if earlier, known := counted(a, b); known {
 		return earlier
@@ -24,7 +24,7 @@ func Before(a, b record.Record) bool {
 	return a.Append < b.Append
 }
 
-// Follows says whether b comes after a in the counting of their publisher.
+// Follows reports whether b comes after a in the counting of their publisher.
 func Follows(a, b record.Record) bool {
 	earlier, known := counted(a, b)
 	return known && earlier
@@ -38,7 +38,7 @@ func counted(a, b record.Record) (earlier, known bool) {
 	runB, beforeB := b.Event.Runs()
 	switch {
 	case runA == runB && !a.Event.NamesRuns() && !b.Event.NamesRuns():
-		return false, false // nobody knows whether the counter began anew
+		return false, false // nobody knows whether the counter began again
 	case runA == runB:
 		return a.Seq < b.Seq, true
 	case names(beforeB, runA):
@@ -49,7 +49,7 @@ func counted(a, b record.Record) (earlier, known bool) {
 	return false, false
 }
 
-// names says whether a run is one of a list.
+// names reports whether a run is one of a list.
 func names(runs, run string) bool {
 	for r := range strings.SplitSeq(runs, " ") {
 		if r == run {
@@ -62,7 +62,7 @@ func names(runs, run string) bool {
 // publisher is who counts in one order, run by run.
 type publisher struct{ agent, epoch, machine string }
 
-// InOrder sorts records for judging: by append order, with the members of each
+// InOrder sorts records for evaluating: by append order, with the members of each
 // publisher put into their own order within the places they hold.
 func InOrder(records []record.Record) []record.Record {
 	out := slices.Clone(records)

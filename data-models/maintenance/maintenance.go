@@ -1,5 +1,5 @@
 // Package maintenance is the stored document of a maintenance that a cloud provider
-// announced for a machine: its names, its stages, and what is told of it. It does no
+// announced for a machine: its names, its stages, and what is reported about it. It does no
 // I/O and reads no clock.
 package maintenance
 
@@ -18,19 +18,19 @@ type Status string
 const (
 	// Detected: announced, and nothing has been done.
 	Detected Status = "DETECTED"
-	// QuarantineTriggered: the fault was told, the maintenance has not begun.
+	// QuarantineTriggered: the fault was reported, the maintenance has not begun.
 	QuarantineTriggered Status = "QUARANTINE_TRIGGERED"
 	// Ongoing: the provider is at work.
 	Ongoing Status = "MAINTENANCE_ONGOING"
-	// Complete: the provider has ended it; the recovery has not been told, or there is
-	// none to tell.
+	// Complete: the provider has ended it; the recovery has not been reported, or there is
+	// none to report.
 	Complete Status = "MAINTENANCE_COMPLETE"
 	// Canceled: the provider has called it off.
 	Canceled Status = "CANCELLED"
 	// ReadinessTimeout: the provider has ended it and the node did not get ready in
-	// time. The recovery is still told when it does.
+	// time. The recovery is still reported when it does.
 	ReadinessTimeout Status = "NODE_READINESS_TIMEOUT"
-	// HealthyTriggered: the recovery was told.
+	// HealthyTriggered: the recovery was reported.
 	HealthyTriggered Status = "HEALTHY_TRIGGERED"
 	// NodeGone: the node has another machine now, or is gone for good.
 	NodeGone Status = "NODE_GONE"
@@ -38,7 +38,7 @@ const (
 	Failed Status = "ERROR"
 )
 
-// Kind says whether the provider planned the maintenance.
+// Kind reports whether the provider planned the maintenance.
 type Kind string
 
 // Kinds.
@@ -47,7 +47,7 @@ const (
 	Unscheduled Kind = "UNSCHEDULED"
 )
 
-// CSPStatus is how far the provider says that it has come.
+// CSPStatus is how far the provider reports that it has come.
 type CSPStatus string
 
 // States of the provider, in their order.
@@ -58,10 +58,10 @@ const (
 	Called    CSPStatus = "CANCELLED"
 )
 
-// Ended says that the provider has nothing more to do.
+// Ended reports that the provider has nothing more to do.
 func (c CSPStatus) Ended() bool { return c == Completed || c == Called }
 
-// Stage is one thing that is told of a maintenance.
+// Stage is one thing that is reported about a maintenance.
 type Stage string
 
 // Stages.
@@ -71,8 +71,8 @@ const (
 	Healthy    Stage = "healthy"
 )
 
-// Telling is a health event that was acknowledged.
-type Telling struct {
+// Report is a health event that was acknowledged.
+type Report struct {
 	ID       string          `json:"id"`
 	Strategy record.Strategy `json:"strategy"`
 	At       time.Time       `json:"at"`
@@ -105,7 +105,7 @@ type Event struct {
 	CSPStatus CSPStatus `json:"cspStatus"`
 	// Emergency asks for the quarantine whatever the window.
 	Emergency bool `json:"emergency"`
-	// Vanished says that the provider ended it by not listing it any more.
+	// Vanished reports that the provider ended it by not listing it any more.
 	Vanished bool `json:"vanished"`
 	// ScheduledStart and ScheduledEnd are the announced window, ActualStart and
 	// ActualEnd what has happened; null where that is not known.
@@ -114,7 +114,7 @@ type Event struct {
 	ActualStart    *time.Time `json:"actualStartTime"`
 	ActualEnd      *time.Time `json:"actualEndTime"`
 	// Received is when it was first read, LastUpdated when this document last changed,
-	// ProviderUpdated when the provider says to have touched it.
+	// ProviderUpdated when the provider reports to have touched it.
 	Received        time.Time  `json:"eventReceivedTimestamp"`
 	LastUpdated     time.Time  `json:"lastUpdatedTimestamp"`
 	ProviderUpdated *time.Time `json:"providerLastUpdated"`
@@ -128,14 +128,14 @@ type Event struct {
 	Occurrence int `json:"occurrence"`
 	// Tellings counts the events that were decided, over all occurrences.
 	Tellings int `json:"tellings"`
-	// Quarantined, TimedOut and Healed are what was told in this occurrence.
-	Quarantined *Telling `json:"quarantined"`
-	TimedOut    *Telling `json:"timedOut"`
-	Healed      *Telling `json:"healed"`
-	// Waiting is what is to be told next.
+	// Quarantined, TimedOut and Healed are what was reported in this occurrence.
+	Quarantined *Report `json:"quarantined"`
+	TimedOut    *Report `json:"timedOut"`
+	Healed      *Report `json:"healed"`
+	// Waiting is what is to be reported next.
 	Waiting *Waiting `json:"waiting"`
-	// Finished says that nothing is left to be done; then ExpireAt is when the store
-	// may forget it. Outcome says why.
+	// Finished reports that nothing is left to be done; then ExpireAt is when the store
+	// may forget it. Outcome reports why.
 	Finished bool       `json:"finished"`
 	Outcome  string     `json:"outcome"`
 	ExpireAt *time.Time `json:"expireAt"`
@@ -164,9 +164,9 @@ type Provider struct {
 
 // Unreachable is the fault of a provider that cannot be read.
 type Unreachable struct {
-	// NodeName is the node of the monitor that told it.
+	// NodeName is the node of the monitor that reported it.
 	NodeName string    `json:"nodeName"`
 	Since    time.Time `json:"since"`
-	Told     *Telling  `json:"told"`
+	Reported *Report   `json:"told"`
 	Waiting  *Waiting  `json:"waiting"`
 }

@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// MaxCleared bounds the records that a connector tells its node's monitors as
+// MaxCleared bounds the records that a connector informs its node's monitors as
 // cleared; the oldest go first.
 const MaxCleared = 1000
 
-// ClearedList is what a node's connector tells the monitors beside it: the records
+// ClearedList is what a node's connector informs the monitors beside it: the records
 // of this node that people cleared, oldest first. It lies next to the
 // connector's socket, where only root of the node writes.
 type ClearedList struct {
 	Records []string `json:"records"`
 }
 
-// ClearedPath is where the connector with this socket tells it; empty for an
+// ClearedPath is where the connector with this socket reports it; empty for an
 // address that is no Unix socket.
 func ClearedPath(socket string) string {
 	path, isUnix := strings.CutPrefix(socket, "unix://")
@@ -40,7 +40,7 @@ func ParseCleared(data []byte) (ClearedList, error) {
 	return c, nil
 }
 
-// With adds records and says whether any is new.
+// With adds records and reports whether any is new.
 func (c ClearedList) With(records []string) (ClearedList, bool) {
 	out := slices.Clone(c.Records)
 	for _, id := range records {

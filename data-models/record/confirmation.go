@@ -9,13 +9,13 @@ import (
 )
 
 // Metadata of a fault that its connector made PERSIST_ONLY because a rule wants
-// it confirmed first, and of the event that says that it was.
+// it confirmed first, and of the event that reports that it was.
 const (
 	// MetadataStrategyReason is why a connector made an event PERSIST_ONLY.
 	MetadataStrategyReason = "strategyReason"
 	// MetadataUnconfirmedRule is the rule that holds an unconfirmed fault.
 	MetadataUnconfirmedRule = "unconfirmedRule"
-	// MetadataWaitsFor says in words what would confirm it.
+	// MetadataWaitsFor reports in words what would confirm it.
 	MetadataWaitsFor = "waitsFor"
 	// MetadataWaitsWithin is for how long after the event, as a duration. It is no
 	// time, so that the repeats of an event are equal.
@@ -25,7 +25,7 @@ const (
 	// MetadataConfirmedBy is the id of the event that confirmed it; of a fault that
 	// stood for long enough, that of the fault itself.
 	MetadataConfirmedBy = "confirmedBy"
-	// MetadataConfirmedRule is the rule, and MetadataConfirmedHow says in words how
+	// MetadataConfirmedRule is the rule, and MetadataConfirmedHow reports in words how
 	// it was met.
 	MetadataConfirmedRule = "confirmedRule"
 	MetadataConfirmedHow  = "confirmedHow"
@@ -36,7 +36,7 @@ const (
 // until when.
 const Unconfirmed = "Unconfirmed"
 
-// Waits says whether an event is a fault that waits to be confirmed, what would
+// Waits reports whether an event is a fault that waits to be confirmed, what would
 // confirm it, and for how long after it was accepted; 0 is not known.
 func (e Event) Waits() (what string, within time.Duration, ok bool) {
 	if e.ProcessingStrategy != PersistOnly || e.Metadata[MetadataStrategyReason] != Unconfirmed {
@@ -70,7 +70,7 @@ func ConfirmationID(waiting string) (string, error) {
 }
 
 // ConfirmationContent is the content (see Content) of a confirmation: whatever it
-// says, two with one id are the same.
+// reports, two with one id are the same.
 func ConfirmationContent(id string) string {
 	sum := sha256.Sum256([]byte("nvsentinel confirmation " + id))
 	return hex.EncodeToString(sum[:])
@@ -95,12 +95,12 @@ func DerivedID(of string) string {
 
 // Alias is the id under which a store keeps a record of a node whose own id a record of
 // another node has. A store that was emptied or restored has lost ids that Nodes
-// display, and whoever appends first may take them.
+// display, and regardless of who appends first may take them.
 func Alias(node, id string) string {
 	return DerivedID("nvsentinel record " + id + " of node " + node)
 }
 
-// SameID says whether two ids name one record of a node: they are equal, or one is the
+// SameID reports whether two ids name one record of a node: they are equal, or one is the
 // alias of the other.
 func SameID(node, a, b string) bool {
 	return a == b || a == Alias(node, b) || Alias(node, a) == b

@@ -18,18 +18,18 @@ import (
 // is in it. Fails where json does, on a year outside 0..9999.
 func AppendJSON(b []byte, r Record) ([]byte, error) {
 	at := len(b)
-	b, err := appendKnown(b, r)
+	b, err := appendFields(b, r)
 	if err != nil {
 		return nil, err
 	}
-	return r.wholeExtra().PutJSON(b, at)
+	return r.documentExtra().MergeJSON(b, at)
 }
 
 // MarshalJSON is AppendJSON.
 func (r Record) MarshalJSON() ([]byte, error) { return AppendJSON(nil, r) }
 
-// appendKnown adds what this version knows of the record.
-func appendKnown(b []byte, r Record) (_ []byte, err error) {
+// appendFields adds what this version knows of the record.
+func appendFields(b []byte, r Record) (_ []byte, err error) {
 	b = appendText(append(b, `{"id":`...), r.ID)
 	if b, err = appendTime(append(b, `,"createdAt":`...), &r.CreatedAt); err != nil {
 		return nil, err
@@ -64,10 +64,10 @@ func appendKnown(b []byte, r Record) (_ []byte, err error) {
 	return append(b, '}'), nil
 }
 
-// blankStatus is the document of a status that no service has stamped.
+// blankStatus is the document of a status that no service has updated.
 var blankStatus, _ = json.Marshal(Status{}) // which encodes, as the tests see
 
-// Blank says that no service has stamped the record yet.
+// Blank reports that no service has updated the record yet.
 func (s Status) Blank() bool {
 	return s.NodeQuarantined == NotQuarantined && s.QuarantineFinishTimestamp == nil &&
 		s.UserPodsEvictionStatus == (EvictionStatus{}) && s.DrainFinishTimestamp == nil &&
@@ -82,7 +82,7 @@ func AppendEvent(b []byte, e Event) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return e.Extra.PutJSON(b, at)
+	return e.Extra.MergeJSON(b, at)
 }
 
 // appendEvent adds what this version knows of the event.
@@ -217,7 +217,7 @@ type plain Record
 // the Extra of the record, of its event and of its status.
 func Decode(doc []byte) (Record, error) {
 	var p plain
-	x, err := extra.Decode(doc, &p, func(p plain) ([]byte, error) { return appendKnown(nil, Record(p)) })
+	x, err := extra.Decode(doc, &p, func(p plain) ([]byte, error) { return appendFields(nil, Record(p)) })
 	if err != nil {
 		return Record{}, err //nolint:wrapcheck // the caller says what it was decoding
 	}
@@ -239,13 +239,13 @@ const (
 	inStatus = "healtheventstatus"
 )
 
-// HasExtra says whether the record has anything that this version does not know.
+// HasExtra reports whether the record has anything that this version does not know.
 func (r Record) HasExtra() bool {
 	return r.Extra != nil || r.Event.Extra != nil || r.Status.Extra != nil
 }
 
-// wholeExtra is the Extra of the whole document; nil is nothing.
-func (r Record) wholeExtra() *extra.Extra {
+// documentExtra is the Extra of the whole document; nil is nothing.
+func (r Record) documentExtra() *extra.Extra {
 	if !r.HasExtra() {
 		return nil
 	}

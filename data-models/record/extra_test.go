@@ -87,9 +87,9 @@ func lookup(t *testing.T, in any, path string) any {
 	return in
 }
 
-// TestWhatIsUnknownIsKept: a document of a newer version is encoded with everything
+// TestUnknownFieldsArePreserved: a document of a newer version is encoded with everything
 // that it had, by whatever way.
-func TestWhatIsUnknownIsKept(t *testing.T) {
+func TestUnknownFieldsArePreserved(t *testing.T) {
 	r := decoded(t, newer)
 	want := tree(t, []byte(newer))
 	for _, path := range []string{"node.uid", "healthevent.severity", "healtheventstatus.remediation.attempts[0].steps[1].retries"} {
@@ -133,9 +133,9 @@ func TestWhatIsUnknownIsKept(t *testing.T) {
 	}
 }
 
-// TestWhatIsUnknownFollowsItsElement: an element takes along what this version does
+// TestUnknownFieldsFollowTheirElement: an element takes along what this version does
 // not know of it, however the list around it changes.
-func TestWhatIsUnknownFollowsItsElement(t *testing.T) {
+func TestUnknownFieldsFollowTheirElement(t *testing.T) {
 	r := decoded(t, newer)
 	rem := r.Status.Remediation
 	rem.Attempts[0].State, rem.Attempts[0].Steps = "Succeeded", rem.Attempts[0].Steps[1:]
@@ -202,8 +202,8 @@ func TestNothingKnownIsTakenForUnknown(t *testing.T) {
 	}
 }
 
-// TestNoExtraOfWhatIsKnown: the documents of this version have no Extra.
-func TestNoExtraOfWhatIsKnown(t *testing.T) {
+// TestKnownFieldsMakeNoExtra: the documents of this version have no Extra.
+func TestKnownFieldsMakeNoExtra(t *testing.T) {
 	r := decoded(t, newer)
 	r.Extra, r.Event.Extra, r.Status.Extra = nil, nil, nil
 	again := decoded(t, string(encoded(t, r)))

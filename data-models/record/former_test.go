@@ -16,7 +16,7 @@ func TestFormerNamesAreRead(t *testing.T) {
 	for name, tt := range map[string]struct{ stored, want record.Remediation }{
 		"repeat offender": {
 			record.Remediation{Outcome: former, Reason: "Lemon"},
-			record.Remediation{Outcome: present, Reason: record.Lemon},
+			record.Remediation{Outcome: present, Reason: record.RepeatOffender},
 		},
 		"manual action": {
 			record.Remediation{Outcome: former, Reason: "HumanAction"},
@@ -35,8 +35,8 @@ func TestFormerNamesAreRead(t *testing.T) {
 			record.Remediation{Waiting: &record.Wait{Reason: "AwaitingClaim", Message: "WaitClaim"}},
 		},
 		"present names": {
-			record.Remediation{Outcome: present, Reason: record.Lemon, Waiting: &record.Wait{Reason: "BackingOff"}},
-			record.Remediation{Outcome: present, Reason: record.Lemon, Waiting: &record.Wait{Reason: "BackingOff"}},
+			record.Remediation{Outcome: present, Reason: record.RepeatOffender, Waiting: &record.Wait{Reason: "BackingOff"}},
+			record.Remediation{Outcome: present, Reason: record.RepeatOffender, Waiting: &record.Wait{Reason: "BackingOff"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 // give the records concerned a MinVersion of it: see docs/tasks/upgrade.md.
 const Version = 1
 
-// NeedsNewer says why this version must not change a record, or is empty: the record
-// says so, or a status has a value that this version does not know. Such a record is
+// NeedsNewer reports why this version must not change a record, or is empty: the record
+// reports it, or a status has a value that this version does not know. Such a record is
 // read as far as it can be, and waits for a newer program to go on with it.
 func NeedsNewer(r Record) string {
 	if r.MinVersion > Version {
@@ -52,7 +52,7 @@ func outcomeOf(s Status) Outcome {
 	return s.Remediation.Outcome
 }
 
-// Metadata keys that keep the text of a value that whoever took the event did not know.
+// Metadata keys that keep the text of a value that anyone who took the event did not know.
 const (
 	// MetadataUnknownAction is the name, or the number on the wire, of an action that
 	// became UNKNOWN.
@@ -68,21 +68,21 @@ const (
 func (e Event) Action() Action {
 	switch a := e.RecommendedAction; {
 	case a == ActionUnknown:
-		return kept(e.Metadata[MetadataUnknownAction])
+		return parseAction(e.Metadata[MetadataUnknownAction])
 	case a.Known():
 		return a
 	}
 	return ActionUnknown
 }
 
-// Known says whether an action is one of the wire's.
+// Known reports whether an action is one of the wire's.
 func (a Action) Known() bool {
 	_, known := protos.RecommendedAction_value[string(a)]
 	return known
 }
 
-// kept is the action that a text names.
-func kept(text string) Action {
+// parseAction is the action that a text names.
+func parseAction(text string) Action {
 	if n, err := strconv.ParseInt(text, 10, 32); err == nil {
 		return actionOf(protos.RecommendedAction(n))
 	}

@@ -79,9 +79,9 @@ func TestAnUnknownVerdictFinishesNothing(t *testing.T) {
 	}
 }
 
-// TestTheWireKeepsWhatItDoesNotKnow: a field of a newer publisher goes through an event
+// TestWirePreservesUnknownFields: a field of a newer publisher goes through an event
 // and back, and an action without a number keeps its name.
-func TestTheWireKeepsWhatItDoesNotKnow(t *testing.T) {
+func TestWirePreservesUnknownFields(t *testing.T) {
 	newer := protowire.AppendString(protowire.AppendTag(nil, 99, protowire.BytesType), "x")
 	wire, err := proto.Marshal(&protos.HealthEvent{Agent: "a", RecommendedAction: protos.RecommendedAction_NONE})
 	if err != nil {

@@ -56,7 +56,7 @@ const (
 	QuarantineCanceled Quarantine = "Cancelled"
 )
 
-// MarshalJSON writes null while fault-quarantine has said nothing, as those who
+// MarshalJSON writes null while fault-quarantine has reported nothing, as those who
 // query the stored documents expect. An empty text, which earlier versions wrote,
 // and null are read alike.
 func (q Quarantine) MarshalJSON() ([]byte, error) {
@@ -79,7 +79,7 @@ const (
 	EvictionCanceled   Eviction = "Cancelled"
 )
 
-// Final says whether nothing follows this value.
+// Final reports whether nothing follows this value.
 func (e Eviction) Final() bool {
 	switch e {
 	case EvictionSucceeded, AlreadyDrained, EvictionFailed, EvictionCanceled:
@@ -89,7 +89,7 @@ func (e Eviction) Final() bool {
 	return false
 }
 
-// Reason is why fault-quarantine judged a record as it did.
+// Reason is why fault-quarantine evaluated a record as it did.
 type Reason string
 
 // Verdict reasons.
@@ -158,17 +158,17 @@ type Effects struct {
 	Labels []Label `json:"labels,omitempty"`
 }
 
-// Verdict is fault-quarantine's judgement of a record.
+// Verdict is fault-quarantine's evaluation of a record.
 type Verdict struct {
 	Reason   Reason   `json:"reason"`
 	RuleSets []string `json:"rulesets,omitempty"`
 	Effects  Effects  `json:"effects"`
-	// NodeBootID is the boot the Node reported when it was judged.
+	// NodeBootID is the boot the Node reported when it was evaluated.
 	NodeBootID string `json:"nodebootid,omitempty"`
-	// Machine is the machine the record was judged to be about, given when the
+	// Machine is the machine the record was evaluated to be about, given when the
 	// record bears no identity itself: its connector never saw the Node.
 	Machine *NodeIdentity `json:"machine,omitempty"`
-	// Detail says in words what a Held fault waits for, or which rules could not
+	// Detail reports in words what a Held fault waits for, or which rules could not
 	// be evaluated.
 	Detail string    `json:"detail,omitempty"`
 	At     time.Time `json:"at"`
@@ -203,7 +203,7 @@ const (
 	OutcomeNeedsHuman Outcome = "ManualInterventionRequired"
 )
 
-// Attempt is one repair object of a slot, from its stamped name to its end.
+// Attempt is one repair object of a slot, from its recorded name to its end.
 type Attempt struct {
 	// Ordinal counts every object of the slot and never falls.
 	Ordinal   int    `json:"ordinal"`
@@ -275,7 +275,7 @@ type RepairValue struct {
 
 // Remediation is the trace of a record's repair.
 type Remediation struct {
-	// Cause is the id of the record that stamped the objects.
+	// Cause is the id of the record that has the objects.
 	Cause string `json:"cause"`
 	// Action is the repair that is made instead of the event's own, after an
 	// escalation; empty without one.
@@ -284,7 +284,7 @@ type Remediation struct {
 	Outcome  Outcome   `json:"outcome"`
 	Reason   string    `json:"reason"`
 	Message  string    `json:"message"`
-	// Forgiven is set when a person took the lemon mark off the Node: what was sent up
+	// Forgiven is set when a person took the repeat offender mark off the Node: what was sent up
 	// to then counts for no other mark.
 	Forgiven *time.Time `json:"forgiven,omitempty"`
 	// Waiting is what the repair waits for before it does something; nil when it
@@ -301,7 +301,7 @@ type Wait struct {
 	Until *time.Time `json:"until,omitempty"`
 }
 
-// Status is what the services stamp; each field has one writer (see CheckWrite).
+// Status is what the services write; each field has one writer (see CheckWrite).
 type Status struct {
 	NodeQuarantined           Quarantine     `json:"nodequarantined"`
 	QuarantineFinishTimestamp *time.Time     `json:"quarantinefinishtimestamp"`
@@ -314,14 +314,14 @@ type Status struct {
 	Session                   string         `json:"session"`
 	Faults                    []Fault        `json:"faults"`
 	// Extra is what the document has that this version does not know. Stores keep it
-	// whatever a change says.
+	// whatever a change reports.
 	Extra *extra.Extra `json:"-"`
 }
 
-// Judged says whether fault-quarantine has given a verdict.
-func (r Record) Judged() bool { return r.Status.QuarantineVerdict != nil }
+// Evaluated reports whether fault-quarantine has given a verdict.
+func (r Record) Evaluated() bool { return r.Status.QuarantineVerdict != nil }
 
-// Reason is the verdict's reason, or empty when unjudged.
+// Reason is the verdict's reason, or empty when unevaluated.
 func (r Record) Reason() Reason {
 	if v := r.Status.QuarantineVerdict; v != nil {
 		return v.Reason
@@ -339,7 +339,7 @@ func (r *Record) Expire(now time.Time) {
 	}
 }
 
-// Acts says whether the record may change the cluster at all.
+// Acts reports whether the record may change the cluster at all.
 func (r Record) Acts() bool { return r.Event.ProcessingStrategy == Process }
 
 // Acting are the records that may change the cluster, in their order. Every
@@ -352,10 +352,10 @@ func Acting(records []Record) []Record {
 	return slices.DeleteFunc(slices.Clone(records), func(r Record) bool { return !r.Acts() })
 }
 
-// IsFault says whether the record reports a fault (an unhealthy event).
+// IsFault reports whether the record reports a fault (an unhealthy event).
 func (r Record) IsFault() bool { return !r.Event.IsHealthy }
 
-// AllCleared says whether every entry of faults[] is cleared; false without entries.
+// AllCleared reports whether every entry of faults[] is cleared; false without entries.
 func (s Status) AllCleared() bool {
 	for _, f := range s.Faults {
 		if f.ClearedTimestamp == nil {
@@ -365,24 +365,24 @@ func (s Status) AllCleared() bool {
 	return len(s.Faults) > 0
 }
 
-// Open says whether the record is a fault in quarantine: Matched, PROCESS, and
+// Open reports whether the record is a fault in quarantine: Matched, PROCESS, and
 // with an entry that is not cleared. Only open records hold a session.
 func Open(r Record) bool {
 	return r.Acts() && r.IsFault() && r.Reason() == Matched && !r.Status.AllCleared()
 }
 
-// InQuarantine says whether the record is a fault for which its node was taken out of
+// InQuarantine reports whether the record is a fault for which its node was taken out of
 // service, whether it is open or cleared since.
 func InQuarantine(r Record) bool {
 	q := r.Status.NodeQuarantined
 	return r.IsFault() && (q == Quarantined || q == AlreadyQuarantined)
 }
 
-// DrainFinal says whether the record's drain is over, in whatever way: nothing
+// DrainFinal reports whether the record's drain is over, in whatever way: nothing
 // follows.
 func DrainFinal(r Record) bool { return r.Status.UserPodsEvictionStatus.Status.Final() }
 
-// DrainSucceeded says whether the pods that had to go for the record are gone.
+// DrainSucceeded reports whether the pods that had to go for the record are gone.
 func DrainSucceeded(r Record) bool {
 	e := r.Status.UserPodsEvictionStatus.Status
 	return e == EvictionSucceeded || e == AlreadyDrained
@@ -405,20 +405,20 @@ func Attempts(r Record) []Attempt {
 	return r.Status.Remediation.Attempts
 }
 
-// Pending says whether fault-quarantine still owes the record a final verdict.
+// Pending reports whether fault-quarantine still owes the record a final verdict.
 func Pending(r Record) bool {
-	return r.Acts() && (!r.Judged() || r.Reason() == Held)
+	return r.Acts() && (!r.Evaluated() || r.Reason() == Held)
 }
 
-// Finished says whether nothing can happen to the record any more, so that it
-// may be given an expiry: PERSIST_ONLY, a judged recovery, a verdict other than
+// Finished reports whether nothing can happen to the record any more, so that it
+// may be given an expiry: PERSIST_ONLY, an evaluated recovery, a verdict other than
 // Matched and Held, or every entry cleared. A verdict that this version does not know
 // finishes nothing.
 func Finished(r Record) bool {
 	switch {
 	case !r.Acts():
 		return true
-	case !r.Judged():
+	case !r.Evaluated():
 		return false
 	case r.Event.IsHealthy && slices.Contains(reasons, r.Reason()):
 		return true

@@ -142,7 +142,7 @@ func TestTransitionsAreListedOnce(t *testing.T) {
 	}
 }
 
-func TestLifeOfARecord(t *testing.T) {
+func TestRecordLifecycle(t *testing.T) {
 	now := time.Unix(1, 0)
 	base := func(strategy record.Strategy, healthy bool, reason record.Reason, cleared bool) record.Record {
 		r := record.Record{Event: record.Event{ProcessingStrategy: strategy, IsHealthy: healthy}}

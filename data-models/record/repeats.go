@@ -16,7 +16,7 @@ const (
 	MetadataRepeats = "repeats"
 	// MetadataRepeatsSince is when the first of them happened, RFC 3339.
 	MetadataRepeatsSince = "repeatsSince"
-	// MetadataRepeatTimes tells when they happened, as bursts: each is
+	// MetadataRepeatTimes reports when they happened, as bursts: each is
 	// "<ms before the record's event>+<ms that it lasted>x<events>".
 	MetadataRepeatTimes = "repeatTimes"
 )
@@ -56,7 +56,7 @@ func Repeated(e Event, bursts []Burst) Event {
 }
 
 // Repeats is how many identical events the event stands for, and since when they
-// came: 1, and its own time, unless it says otherwise.
+// came: 1, and its own time, unless it states otherwise.
 func (e Event) Repeats() (n int, since time.Time) {
 	n, err := strconv.Atoi(e.Metadata[MetadataRepeats])
 	if err != nil || n < 2 {
@@ -70,7 +70,7 @@ func (e Event) Repeats() (n int, since time.Time) {
 }
 
 // Bursts are when the events happened for which the event stands; none if it stands
-// for itself, or says it in a way that cannot be read.
+// for itself, or reports it in a way that cannot be read.
 func (e Event) Bursts() []Burst {
 	text := e.Metadata[MetadataRepeatTimes]
 	if text == "" {

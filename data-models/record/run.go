@@ -9,7 +9,7 @@ import (
 // run of an event that names none.
 const FirstRun = "-"
 
-// Bounds of what an event says of the runs of its counter.
+// Bounds of what an event reports about the runs of its counter.
 const (
 	// maxRuns counts the run that gave the seq and those before it.
 	maxRuns = 9
@@ -19,11 +19,11 @@ const (
 
 // NextRun names the run that begins when a durable counter is taken up, behind
 // the runs before it, latest first: the value of MetadataSeqRuns. runs is what the
-// run before it said, empty if that knew no runs; gave says whether that one gave
+// run before it reported, empty if that knew no runs; gave reports whether that one gave
 // any number.
 //
 // A counter is as old as its disk. One that was restored from an image counts
-// again what was given meanwhile, and its numbers say nothing about those. A run
+// again what was given meanwhile, and its numbers report nothing about those. A run
 // has a name that no other has, and its events name the runs that led to it, so
 // that they are known to be later than those, and not taken for earlier than what
 // a lost future of the disk gave. Of older runs than the list holds the order of
@@ -40,7 +40,7 @@ func NextRun(runs string, gave bool) string {
 	return strings.Join(append([]string{rand.Text()[:runName]}, before...), " ")
 }
 
-// NamesRuns says whether an event names the run of its publisher's counter.
+// NamesRuns reports whether an event names the run of its publisher's counter.
 func (e Event) NamesRuns() bool { return e.Metadata[MetadataSeqRuns] != "" }
 
 // Runs are the run of its counter under which an event got its seq, and those
@@ -53,13 +53,13 @@ func (e Event) Runs() (run, before string) {
 	return run, before
 }
 
-// Lemon means that the machine needed too many repairs within the window of `[repeatOffender]`, or its Node has the repeat offender label, and
+// RepeatOffender means that the machine needed too many repairs within the window of `[repeatOffender]`, or its Node has the repeat offender label, and
 // `requireManualIntervention = true` prevents a further repair. The node stays in quarantine, and no recovery of a monitor ends the
 // session. Action: find the cause or replace the machine, then run `nvsentinel release <node>`. Remove the label
 // `dgxc.nvidia.com/nvsentinel-repeat-offender` if the repairs must not count.
-const Lemon = "RepeatOffender"
+const RepeatOffender = "RepeatOffender"
 
-// KeptLemon says whether a record keeps its session for a person.
-func KeptLemon(s Status) bool {
-	return s.Remediation != nil && s.Remediation.Outcome == OutcomeNeedsHuman && s.Remediation.Reason == Lemon
+// RequiresRelease reports whether a record keeps its session for a person.
+func RequiresRelease(s Status) bool {
+	return s.Remediation != nil && s.Remediation.Outcome == OutcomeNeedsHuman && s.Remediation.Reason == RepeatOffender
 }

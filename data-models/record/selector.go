@@ -20,7 +20,7 @@ type Selector struct {
 	Session     string
 	Quarantined []Quarantine
 	Evictions   []Eviction
-	// Verdicts restricts to these reasons; "" stands for unjudged.
+	// Verdicts restricts to these reasons; "" stands for unevaluated.
 	Verdicts []Reason
 	// Remediated is one of "", "null", "true", "false".
 	Remediated string
@@ -61,7 +61,7 @@ func (s Selector) matchesStatus(r Record) bool {
 		(s.Open == nil || Open(r) == *s.Open)
 }
 
-// in says whether an empty list, which does not restrict, or a set one allows v.
+// in reports whether an empty list, which does not restrict, or a set one allows v.
 func in[T comparable](allowed []T, v T) bool {
 	return len(allowed) == 0 || slices.Contains(allowed, v)
 }
@@ -143,7 +143,7 @@ func AllHealthEventInserts() Selector {
 	return Selector{Name: "AllHealthEventInserts", InsertsOnly: true}
 }
 
-// BacklogOfNode is what fault-quarantine judges together: the unjudged and
+// BacklogOfNode is what fault-quarantine evaluates together: the unevaluated and
 // Held PROCESS records of a node, or of all nodes when node is empty.
 func BacklogOfNode(node string) Selector {
 	return Selector{Name: "Backlog", Node: node, Strategy: Process, Verdicts: []Reason{"", Held}}

@@ -43,8 +43,8 @@ func TestSelectorsRestrict(t *testing.T) {
 	}
 }
 
-// TestWhatARecordSays: the predicates of records, in their corners.
-func TestWhatARecordSays(t *testing.T) {
+// TestSelectorMatchesRecord: the predicates of records, in their corners.
+func TestSelectorMatchesRecord(t *testing.T) {
 	event := record.Event{RecommendedAction: record.ActionRestartVM, CustomRecommendedAction: "MINE", ProcessingStrategy: record.Process}
 	own := event
 	own.RecommendedAction = record.ActionCustom
@@ -63,11 +63,11 @@ func TestWhatARecordSays(t *testing.T) {
 		}
 	}
 	for outcome, want := range map[record.Outcome]bool{record.OutcomeNeedsHuman: true, record.OutcomeSucceeded: false} {
-		if got := record.KeptLemon(record.Status{Remediation: &record.Remediation{Outcome: outcome, Reason: record.Lemon}}); got != want {
+		if got := record.RequiresRelease(record.Status{Remediation: &record.Remediation{Outcome: outcome, Reason: record.RepeatOffender}}); got != want {
 			t.Errorf("%s: kept %t", outcome, got)
 		}
 	}
-	if record.KeptLemon(record.Status{}) || record.KeptLemon(record.Status{Remediation: &record.Remediation{Outcome: record.OutcomeNeedsHuman, Reason: "x"}}) {
+	if record.RequiresRelease(record.Status{}) || record.RequiresRelease(record.Status{Remediation: &record.Remediation{Outcome: record.OutcomeNeedsHuman, Reason: "x"}}) {
 		t.Error("what is no lemon is kept")
 	}
 	for _, q := range []record.Quarantine{record.Quarantined, record.AlreadyQuarantined} {

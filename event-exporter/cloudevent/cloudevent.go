@@ -114,7 +114,7 @@ func (h healthEvent) MarshalJSON() ([]byte, error) {
 	if err != nil || h.extra == nil {
 		return body, err
 	}
-	return (&extra.Extra{Fields: h.extra.Fields}).PutJSON(body, 0)
+	return (&extra.Extra{Fields: h.extra.Fields}).MergeJSON(body, 0)
 }
 
 func healthEventOf(e record.Event) healthEvent {

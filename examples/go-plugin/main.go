@@ -85,29 +85,29 @@ type rack struct {
 }
 
 func (r rack) SendRebootSignal(ctx context.Context, q *v1.SendRebootSignalRequest) (*v1.SendRebootSignalResponse, error) {
-	a, err := r.ask(ctx, http.MethodPost, q.GetNodeName(), q.GetIdempotencyKey())
+	a, err := r.call(ctx, http.MethodPost, q.GetNodeName(), q.GetIdempotencyKey())
 	return &v1.SendRebootSignalResponse{RequestId: a.Request}, err
 }
 
 func (r rack) IsNodeReady(ctx context.Context, q *v1.IsNodeReadyRequest) (*v1.IsNodeReadyResponse, error) {
-	a, err := r.ask(ctx, http.MethodGet, q.GetNodeName(), "")
+	a, err := r.call(ctx, http.MethodGet, q.GetNodeName(), "")
 	return &v1.IsNodeReadyResponse{IsReady: a.On}, err
 }
 
 func (r rack) SendTerminateSignal(ctx context.Context, q *v1.SendTerminateSignalRequest) (*v1.SendTerminateSignalResponse, error) {
-	a, err := r.ask(ctx, http.MethodDelete, q.GetNodeName(), q.GetIdempotencyKey())
+	a, err := r.call(ctx, http.MethodDelete, q.GetNodeName(), q.GetIdempotencyKey())
 	return &v1.SendTerminateSignalResponse{RequestId: a.Request}, err
 }
 
-// answer is what the rack controller says about a machine.
+// answer is what the rack controller reports about a machine.
 type answer struct {
 	Request string `json:"request"`
 	On      bool   `json:"on"`
 	Error   string `json:"error"`
 }
 
-// ask calls the rack controller; its error is the answer to the janitor.
-func (r rack) ask(ctx context.Context, method, machine, id string) (a answer, _ error) {
+// call calls the rack controller; its error is the answer to the janitor.
+func (r rack) call(ctx context.Context, method, machine, id string) (a answer, _ error) {
 	if machine == "" {
 		return a, status.Error(codes.InvalidArgument, "node_name is empty")
 	}
@@ -128,7 +128,7 @@ func (r rack) ask(ctx context.Context, method, machine, id string) (a answer, _ 
 	case err == nil && resp.StatusCode == http.StatusOK:
 		return a, nil
 	// The controller's own words alone are for good. A status may be that of a proxy,
-	// or of an address that is wrong, and says nothing of the machine.
+	// or of an address that is wrong, and reports nothing of the machine.
 	case err == nil && a.Error == "no-such-machine":
 		return a, status.Errorf(codes.NotFound, "the rack has no machine %q", machine)
 	case err == nil && a.Error == "id-of-another-machine":

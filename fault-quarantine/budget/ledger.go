@@ -60,7 +60,7 @@ func (l *Ledger) Remove(name string) {
 	}
 }
 
-// Refuses says which limit has no room for a candidate alone, or nothing.
+// Refuses reports which limit has no capacity for a candidate alone, or nothing.
 func (l *Ledger) Refuses(c Candidate, now time.Time) string {
 	return l.refuses(c, l.open(now))
 }
@@ -87,7 +87,7 @@ func (l *Ledger) Admit(waiting []Candidate, now time.Time) Decision {
 	return d
 }
 
-// Fullest is, for each limit, the use of the group with the least room left, of several
+// Fullest is, for each limit, the use of the group with the least capacity left, of several
 // that of the one with the most use, as a candidate finds it: a group without a node is
 // one node, the candidate.
 func (l *Ledger) Fullest(now time.Time) []Use {
@@ -149,7 +149,7 @@ func (r round) take(i int, group string, c Candidate) {
 	}
 }
 
-// refuses says why the candidate does not fit, or nothing. The candidate counts
+// refuses reports why the candidate does not fit, or nothing. The candidate counts
 // in the population, so that a percentage of no GPU nodes is one of the nodes
 // that have faults.
 func (l *Ledger) refuses(c Candidate, r round) string {

@@ -145,8 +145,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestARefusalNamesWhoHoldsThePlaces, by name and not too many.
-func TestARefusalNamesWhoHoldsThePlaces(t *testing.T) {
+// TestRefusalNamesQuarantinedNodes: a refusal names a limited number of quarantined nodes.
+func TestRefusalNamesQuarantinedNodes(t *testing.T) {
 	var nodes []budget.Node
 	for i := range 10 {
 		nodes = append(nodes, budget.Node{Name: fmt.Sprintf("gpu-%d", 9-i), InSession: i != 4})
@@ -164,8 +164,8 @@ func TestARefusalNamesWhoHoldsThePlaces(t *testing.T) {
 	}
 }
 
-// TestALedgerKeepsUp: after whatever changes, it says what one made of the same nodes
-// says, and nothing of a node is left once it is removed.
+// TestALedgerKeepsUp: after whatever changes, it reports what one made of the same nodes
+// reports, and nothing of a node is left once it is removed.
 func TestALedgerKeepsUp(t *testing.T) {
 	rolled := rand.New(rand.NewPCG(1, 2))
 	half, five := 50, 5

@@ -63,7 +63,7 @@ func (l Limit) allowed(population int) int {
 	return n
 }
 
-// counts says whether a session that began at this time uses the budget; the
+// counts reports whether a session that began at this time uses the budget; the
 // zero time is unknown and counts.
 func (l Limit) counts(began, now time.Time) bool {
 	if began.IsZero() {
@@ -72,7 +72,7 @@ func (l Limit) counts(began, now time.Time) bool {
 	return !began.Before(l.ResetAt) && (l.Duration == 0 || now.Sub(began) < l.Duration)
 }
 
-// refusal says why a limit has no room.
+// refusal reports why a limit has no capacity.
 func (l Limit) refusal(group string, u Use, holders []string) string {
 	where, when := "", " are in quarantine"
 	if l.Label != "" {

@@ -37,7 +37,7 @@ func history() []record.Record {
 }
 
 // TestEveryOrderOfArrival: whatever order the store sees the records in,
-// judged one by one or together, with clocks stepped back one hour between
+// evaluated one by one or together, with clocks stepped back one hour between
 // them, the same faults are open at the end.
 func TestEveryOrderOfArrival(t *testing.T) {
 	const want = "syslog-health-monitor|GPU|SysLogsXIDError|n1|GPU_UUID:GPU-2||79"
@@ -48,10 +48,10 @@ func TestEveryOrderOfArrival(t *testing.T) {
 				w.now = w.now.Add(-time.Hour)
 				w.append(history()[at])
 				if (i+1)%batch == 0 {
-					w.judge()
+					w.evaluate()
 				}
 			}
-			w.judge()
+			w.evaluate()
 			if got := strings.Join(slices.Sorted(maps.Keys(w.openKeys())), " "); got != want {
 				t.Errorf("order %v in batches of %d: open %q, want %q", order, batch, got, want)
 			}

@@ -10,32 +10,32 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// fold is the state of one judgement.
+// fold is the state of one evaluation.
 type fold struct {
 	View
 	policy  Policy
 	now     time.Time
 	session string
 	boots   fault.Boots
-	// recoveries are all known recoveries of the node, judged or not.
-	recoveries []record.Record
-	open       []record.Record
-	closed     []record.Record // open records that ended here
-	judged     []record.Record
-	cleared    map[string]int // recovery id -> entries it cleared or superseded
-	opens      *record.Record
-	held       *record.Record
-	waiting    string
-	detail     string
-	doubted    map[string]bool // open records of which the Node says otherwise
-	newer      bool            // a fault waits that only a newer version can judge
-	sealed     bool            // the session ends, and only a newer version can end it
+	// recoveries are all known recoveries of the node, evaluated or not.
+	recoveries  []record.Record
+	open        []record.Record
+	closed      []record.Record // open records that ended here
+	evaluated   []record.Record
+	cleared     map[string]int // recovery id -> entries it cleared or superseded
+	opens       *record.Record
+	held        *record.Record
+	waiting     string
+	detail      string
+	unconfirmed map[string]bool // open records of which the Node states otherwise
+	newer       bool            // a fault waits that only a newer version can evaluate
+	sealed      bool            // the session ends, and only a newer version can end it
 }
 
 func newFold(v View, p Policy, now time.Time) *fold {
-	f := &fold{View: v, policy: p, now: now, session: Session(v.Open), cleared: map[string]int{}, doubted: map[string]bool{}}
+	f := &fold{View: v, policy: p, now: now, session: Session(v.Open), cleared: map[string]int{}, unconfirmed: map[string]bool{}}
 	f.Past, f.Named = ofNode(v.Name, v.Past), ofNode(v.Name, v.Named)
-	f.setAside()
+	f.excludeNewer()
 	v = f.View
 	current := ""
 	if v.Node != nil {
@@ -72,7 +72,7 @@ func (f *fold) endForeignSession() {
 	}
 	switch {
 	case f.Node == nil:
-		if f.goneForGood() {
+		if f.deletedPermanently() {
 			f.closeAll(record.ClearedNodeGone)
 		} else {
 			f.waiting = WaitNodeMissing
@@ -84,9 +84,9 @@ func (f *fold) endForeignSession() {
 	}
 }
 
-// goneForGood says whether a missing Node will not come back: it was
+// deletedPermanently reports whether a missing Node will not come back: it was
 // terminated on purpose, or has been away for too long.
-func (f *fold) goneForGood() bool {
+func (f *fold) deletedPermanently() bool {
 	newest := time.Time{}
 	for _, r := range f.open {
 		if v := r.Status.QuarantineVerdict; v != nil && v.At.After(newest) {
@@ -100,11 +100,11 @@ func (f *fold) goneForGood() bool {
 			}
 		}
 	}
-	return f.now.Sub(newest) > gonePatience
+	return f.now.Sub(newest) > deletedNodeTimeout
 }
 
 func (f *fold) closeAll(by string) {
-	if theirs := f.theirs(); theirs != nil {
+	if theirs := f.newerOpen(); theirs != nil {
 		f.sealed = true
 		f.waitForNewer(*theirs)
 		return
@@ -157,7 +157,7 @@ func (f *fold) fault(r record.Record) {
 	}
 	f.supersede(&r, entries)
 	if r.Status.AllCleared() {
-		f.judged = append(f.judged, f.verdict(r, record.Superseded))
+		f.evaluated = append(f.evaluated, f.verdict(r, record.Superseded))
 		return
 	}
 	if f.Node == nil {
@@ -178,21 +178,21 @@ func (f *fold) fault(r record.Record) {
 	}
 }
 
-// letGo says whether a fault that is not judged is one that a person has ended,
-// or ends now: the store had forgotten it, and is told of it again.
+// letGo reports whether a fault that is not evaluated is one that a person has ended,
+// or ends now: the store had forgotten it, and is reported about it again.
 func (f *fold) letGo(r record.Record) bool {
 	n := f.Node
 	named := func(id string) bool { return record.SameID(f.Name, id, r.ID) }
 	listed := func(a record.Record) bool { return named(a.ID) }
-	return slices.ContainsFunc(n.Ended, named) || n.Released && (slices.ContainsFunc(n.Doubted, named) || slices.ContainsFunc(n.Active, listed))
+	return slices.ContainsFunc(n.Ended, named) || n.Released && (slices.ContainsFunc(n.Unconfirmed, named) || slices.ContainsFunc(n.Active, listed))
 }
 
-// end closes a fault that is not judged yet: it is over already.
+// end closes a fault that is not evaluated yet: it is over already.
 func (f *fold) end(r record.Record, by string) {
 	for i := range r.Status.Faults {
 		f.clear(&r.Status.Faults[i], by)
 	}
-	f.judged = append(f.judged, f.verdict(r, record.Superseded))
+	f.evaluated = append(f.evaluated, f.verdict(r, record.Superseded))
 }
 
 // supersede clears the entries that a later recovery already named.
@@ -208,7 +208,7 @@ func (f *fold) supersede(r *record.Record, entries []fault.Entry) {
 
 // recovery clears what it names among the open records.
 func (f *fold) recovery(r record.Record) {
-	if wait, why := f.holding(); wait != "" && f.clears(r) {
+	if wait, why := f.blockedBy(); wait != "" && f.clears(r) {
 		f.waiting, f.detail = wait, why
 		return
 	}
@@ -239,18 +239,18 @@ func (f *fold) recovery(r record.Record) {
 			f.session = ""
 		}
 	}
-	f.judged = append(f.judged, f.verdict(r, reason))
+	f.evaluated = append(f.evaluated, f.verdict(r, reason))
 }
 
-// holding says what keeps recoveries waiting, and why; empty when nothing does.
-func (f *fold) holding() (wait, why string) {
+// blockedBy reports what keeps recoveries waiting, and why; empty when nothing does.
+func (f *fold) blockedBy() (wait, why string) {
 	for _, r := range f.open {
-		if record.KeptLemon(r.Status) {
-			return WaitLemon, r.Status.Remediation.Message
+		if record.RequiresRelease(r.Status) {
+			return WaitRepeatOffender, r.Status.Remediation.Message
 		}
 	}
-	if f.Node != nil && f.Node.Kept {
-		return WaitLemon, "recorded in the annotation of the Node"
+	if f.Node != nil && f.Node.RequiresRelease {
+		return WaitRepeatOffender, "recorded in the annotation of the Node"
 	}
 	if why := f.repairing(); why != "" {
 		return WaitRepair, why
@@ -258,7 +258,7 @@ func (f *fold) holding() (wait, why string) {
 	return "", ""
 }
 
-// repairing says which repair of the session keeps recoveries waiting: its newest one,
+// repairing reports which repair of the session keeps recoveries waiting: its newest one,
 // if one of them was a chain and the newest has not succeeded. Nothing was done by one
 // whose object is not known to exist, or whose signal was not sent: a fault that ends
 // before its repair begins needs none.
@@ -285,10 +285,10 @@ func (f *fold) repairing() string {
 	return fmt.Sprintf("%s %s: %s %s", newest.Kind, newest.Name, newest.State, newest.Reason)
 }
 
-// clears says whether a recovery would clear an open fault, and is a monitor's: what a
-// person says counts at once.
+// clears reports whether a recovery would clear an open fault, and is a monitor's: what a
+// person reports counts at once.
 func (f *fold) clears(r record.Record) bool {
-	return !clearedByHand(r) && slices.ContainsFunc(f.open, func(o record.Record) bool {
+	return !clearedManually(r) && slices.ContainsFunc(f.open, func(o record.Record) bool {
 		o = clone(o)
 		return f.clearFrom(&o, r) > 0
 	})
@@ -299,7 +299,7 @@ func (f *fold) clearFrom(o *record.Record, recovery record.Record) int {
 	if !fault.Before(*o, recovery) {
 		return 0
 	}
-	if f.Brief[o.ID] {
+	if f.Condensed[o.ID] {
 		for i := range o.Status.Faults {
 			by := strings.Split(o.Status.Faults[i].Key, idsApart)
 			if slices.Contains(by, recovery.ID) && f.clear(&o.Status.Faults[i], recovery.ID) {
@@ -316,15 +316,15 @@ func (f *fold) clearFrom(o *record.Record, recovery record.Record) int {
 	return n
 }
 
-// judgement collects what changed, each finished record with its expiry.
-func (f *fold) judgement() Judgement {
+// evaluation collects what changed, each finished record with its expiry.
+func (f *fold) evaluation() Evaluation {
 	before := map[string]record.Record{}
 	for _, r := range slices.Concat(f.Open, f.Pending) {
 		before[r.ID] = r
 	}
-	j := Judgement{Open: slices.Clone(f.open), Brief: f.Brief, Opens: f.opens, Held: f.held, Waiting: f.waiting, Detail: f.detail}
+	j := Evaluation{Open: slices.Clone(f.open), Condensed: f.Condensed, Opens: f.opens, Held: f.held, Waiting: f.waiting, Detail: f.detail}
 	changes := writing{before: before, session: Session(f.Open)}
-	for _, r := range slices.Concat(f.open, f.closed, f.judged) {
+	for _, r := range slices.Concat(f.open, f.closed, f.evaluated) {
 		if record.Finished(r) && r.ExpireAt == nil {
 			at := f.now.Add(f.policy.Retention)
 			r.ExpireAt = &at
@@ -345,7 +345,7 @@ func equal(a, b record.Record) bool {
 	}) && (a.ExpireAt == nil) == (b.ExpireAt == nil)
 }
 
-// clone copies what a judgement may change.
+// clone copies what an evaluation may change.
 func clone(r record.Record) record.Record {
 	r.Status.Faults = slices.Clone(r.Status.Faults)
 	return r

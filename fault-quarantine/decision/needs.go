@@ -7,7 +7,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// Source says where a Node is read.
+// Source reports where a Node is read.
 type Source string
 
 // Sources.
@@ -21,12 +21,12 @@ const (
 )
 
 // Reads is what has to be read of a node, besides its pending and open records, before
-// it is judged.
+// it is evaluated.
 type Reads struct {
-	// Node says where the Node is read.
+	// Node reports where the Node is read.
 	Node Source
-	// Fresh are the faults that are not judged yet: the recoveries that are later are
-	// read. A held fault met every recovery when that was judged.
+	// Fresh are the faults that are not evaluated yet: the recoveries that are later are
+	// read. A held fault met every recovery when that was evaluated.
 	Fresh []record.Record
 	// Boots: what proves that a boot is over is read too. A fault of the present boot
 	// needs no proof.
@@ -38,8 +38,8 @@ type Reads struct {
 	Session bool
 }
 
-// Needs says what has to be read of a node. cached is the Node that a cache has, or nil;
-// marked says that it bears marks of ours there. It is asked with the records alone for
+// Needs reports what has to be read of a node. cached is the Node that a cache has, or nil;
+// marked reports that it bears marks of the project there. It is asked with the records alone for
 // where to read the Node, and once more with the Node for the rest.
 func Needs(v View, cached *Node, marked bool) Reads {
 	r := Reads{Node: source(v, cached, marked), Fresh: fresh(v.Pending)}
@@ -78,19 +78,19 @@ func source(v View, cached *Node, marked bool) Source {
 
 func fresh(pending []record.Record) (out []record.Record) {
 	for _, r := range pending {
-		if !r.Judged() && r.IsFault() {
+		if !r.Evaluated() && r.IsFault() {
 			out = append(out, r)
 		}
 	}
 	return out
 }
 
-// Suffices says whether a Node as a cache shows it is enough to judge on: it bears nothing
-// of ours, no fault of its is open, and what waits was reported of the very machine, in
+// Suffices reports whether a Node as a cache shows it is enough to evaluate on: it bears nothing of the
+// project, no fault of its is open, and what waits was reported of the very machine, in
 // the very boot, that it shows. What is written to the Node then holds only while it is
 // in every fact as it was seen. A Node that bears marks is read from the API server: by
 // a cache that is behind, what a person has just done would be undone.
 func (n *Node) Suffices(pending, open []record.Record) bool {
-	bare := n.Session == "" && !n.Kept && !n.LetGo && !n.OptedOut && len(n.Active)+len(n.Doubted)+len(n.Ended) == 0
+	bare := n.Session == "" && !n.RequiresRelease && !n.LetGo && !n.OptedOut && len(n.Active)+len(n.Unconfirmed)+len(n.Ended) == 0
 	return bare && len(open) == 0 && !slices.ContainsFunc(pending, func(r record.Record) bool { return r.Node != n.Identity })
 }

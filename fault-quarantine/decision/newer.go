@@ -7,11 +7,11 @@ import (
 )
 
 // Records that only a newer version may change stand beside the others: what they are
-// known to say counts, nothing is written to them, and no release goes past them.
+// known to report counts, nothing is written to them, and no release goes past them.
 
-// setAside takes the pending records out that are for a newer version to judge. All
-// others are judged as ever.
-func (f *fold) setAside() {
+// excludeNewer takes the pending records out that are for a newer version to evaluate. All
+// others are evaluated as before.
+func (f *fold) excludeNewer() {
 	ours := func(r record.Record) bool { return record.NeedsNewer(r) == "" }
 	if !slices.ContainsFunc(f.Pending, func(r record.Record) bool { return !ours(r) }) {
 		return
@@ -28,13 +28,13 @@ func (f *fold) setAside() {
 	}
 }
 
-// waitForNewer says that something of the node waits for a newer version.
+// waitForNewer reports that something of the node waits for a newer version.
 func (f *fold) waitForNewer(r record.Record) {
 	f.waiting, f.detail = WaitNewer, "record "+r.ID+": "+record.NeedsNewer(r)
 }
 
-// theirs is an open record that is for a newer version to change; nil if there is none.
-func (f *fold) theirs() *record.Record {
+// newerOpen is an open record that is for a newer version to change; nil if there is none.
+func (f *fold) newerOpen() *record.Record {
 	i := slices.IndexFunc(f.open, func(r record.Record) bool { return record.NeedsNewer(r) != "" })
 	if i < 0 {
 		return nil
@@ -42,10 +42,10 @@ func (f *fold) theirs() *record.Record {
 	return &f.open[i]
 }
 
-// beyond says whether a recovery has to wait for a newer version: it ends a fault that is
-// for one to end, or the session while a fault waits that only one can judge.
+// beyond reports whether a recovery has to wait for a newer version: it ends a fault that is
+// for one to end, or the session while a fault waits that only one can evaluate.
 func (f *fold) beyond(recovery record.Record) bool {
-	theirs := f.theirs()
+	theirs := f.newerOpen()
 	if theirs == nil && !f.newer {
 		return false
 	}

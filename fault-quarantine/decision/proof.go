@@ -11,14 +11,14 @@ import (
 )
 
 // A store that was emptied, restored to an older state, or exchanged knows less
-// than the Nodes do. Its silence proves nothing: what the Node says and the
-// store cannot tell of is unknown until a record, the node's own checks or a
-// person tells.
+// than the Nodes do. Its silence proves nothing: what the Node reports and the
+// store cannot report is unknown until a record, the node's own checks or a
+// person reports.
 
-// doubt looks at open faults for which the Node was marked once and bears no
+// checkMarks looks at open faults for which the Node was marked once and bears no
 // marks now: the store may not know of their end. What the Node itself proves is
 // taken over; the rest is unknown.
-func (f *fold) doubt() {
+func (f *fold) checkMarks() {
 	if f.Node == nil || len(f.open) == 0 {
 		return
 	}
@@ -26,18 +26,18 @@ func (f *fold) doubt() {
 	var still []record.Record
 	for _, r := range f.open {
 		again := bare && !f.recreated(r)
-		listed := slices.ContainsFunc(f.Node.Doubted, func(id string) bool { return record.SameID(f.Name, id, r.ID) })
+		listed := slices.ContainsFunc(f.Node.Unconfirmed, func(id string) bool { return record.SameID(f.Name, id, r.ID) })
 		if record.NeedsNewer(r) != "" || marked(r) == nil || !again && !listed {
 			still = append(still, r)
 			continue
 		}
-		switch f.says(r) {
+		switch f.reportOf(r) {
 		case over:
 			f.cancel(r, record.ClearedNodeReleased)
-		case byHand:
+		case releasedManually:
 			f.cancel(r, record.ClearedManual)
 		case silent:
-			f.doubted[r.ID] = true
+			f.unconfirmed[r.ID] = true
 			still = append(still, r)
 		case stands:
 			still = append(still, r)
@@ -49,7 +49,7 @@ func (f *fold) doubt() {
 }
 
 // marked is from when on the Node bore the marks of a fault, at the earliest; nil if no
-// record tells that it ever did. Where a store forgot the stamp, the drainer's tells: it
+// record shows that it ever did. Where a store forgot the status update, the drainer's shows it: it
 // begins with a Node that bears the session.
 func marked(r record.Record) *time.Time {
 	if at := r.Status.QuarantineFinishTimestamp; at != nil {
@@ -61,22 +61,22 @@ func marked(r record.Record) *time.Time {
 	return nil
 }
 
-// word is what a Node tells of a fault for which it bears no marks any more.
-type word int
+// nodeReport is what a Node reports a fault for which it bears no marks any more.
+type nodeReport int
 
 const (
-	silent word = iota
+	silent nodeReport = iota
 	stands
 	over
-	byHand
+	releasedManually
 )
 
-func (f *fold) says(r record.Record) word {
-	check, told := f.Node.Checks[r.Event.CheckName]
+func (f *fold) reportOf(r record.Record) nodeReport {
+	check, reported := f.Node.Checks[r.Event.CheckName]
 	switch {
 	case f.Node.LetGo:
-		return byHand
-	case !told || r.Event.BootID() == "": // no check of the node's own
+		return releasedManually
+	case !reported || r.Event.BootID() == "": // no check of the node's own
 		return silent
 	case check.Faulty:
 		return stands
@@ -86,7 +86,7 @@ func (f *fold) says(r record.Record) word {
 	return silent
 }
 
-// bare says whether the Node lacks all that keeps pods away and that the open
+// bare reports whether the Node lacks all that keeps pods away and that the open
 // faults ask for.
 func (f *fold) bare() bool {
 	for _, r := range f.open {
@@ -103,7 +103,7 @@ func (f *fold) bare() bool {
 	return true
 }
 
-// recreated says whether the Node object came to be after it was marked: it is
+// recreated reports whether the Node object came to be after it was marked: it is
 // marked again then.
 func (f *fold) recreated(r record.Record) bool {
 	at := marked(r)
@@ -112,7 +112,7 @@ func (f *fold) recreated(r record.Record) bool {
 
 // prove looks for the end of every fault that the Node names. Without a proof a
 // release has to wait.
-func (f *fold) prove(j *Judgement) {
+func (f *fold) prove(j *Evaluation) {
 	if f.sealed { // the Node stays as it is
 		j.Leave = true
 		for _, r := range f.open {
@@ -123,8 +123,8 @@ func (f *fold) prove(j *Judgement) {
 	if f.Node == nil || f.Node.Released {
 		return
 	}
-	all := slices.Concat(f.Named, f.Pending, f.open, f.closed, f.judged)
-	if !f.sessionKnown(all) {
+	all := slices.Concat(f.Named, f.Pending, f.open, f.closed, f.evaluated)
+	if !f.sessionRecorded(all) {
 		j.Unknown = append(j.Unknown, f.Node.Session)
 	}
 	for _, a := range f.Node.Active {
@@ -133,18 +133,18 @@ func (f *fold) prove(j *Judgement) {
 		}
 	}
 	for _, r := range f.open {
-		if f.doubted[r.ID] && !slices.Contains(j.Unknown, r.ID) {
+		if f.unconfirmed[r.ID] && !slices.Contains(j.Unknown, r.ID) {
 			j.Unknown = append(j.Unknown, r.ID)
 		}
 	}
 	if len(j.Unknown) > 0 && j.Waiting == "" {
 		j.Waiting = WaitUnknown
 	}
-	j.Leave = f.Node.Session == "" && len(f.open) > 0 && len(f.doubted) == len(f.open)
+	j.Leave = f.Node.Session == "" && len(f.open) > 0 && len(f.unconfirmed) == len(f.open)
 }
 
-// sessionKnown says whether a record, or the Node's list of faults, names the Node's session.
-func (f *fold) sessionKnown(all []record.Record) bool {
+// sessionRecorded reports whether a record, or the Node's list of faults, names the Node's session.
+func (f *fold) sessionRecorded(all []record.Record) bool {
 	s := f.Node.Session
 	return s == "" ||
 		slices.ContainsFunc(all, func(r record.Record) bool {
@@ -153,12 +153,12 @@ func (f *fold) sessionKnown(all []record.Record) bool {
 		slices.ContainsFunc(f.Node.Active, func(r record.Record) bool { return r.ID == s })
 }
 
-// proven says whether it is known what became of a fault that the Node names: its record
-// is open, or is proven to be over, or, where there is none, later records tell.
+// proven reports whether it is known what became of a fault that the Node names: its record
+// is open, or is proven to be over, or, where there is none, later records report.
 func (f *fold) proven(a record.Record, all []record.Record) bool {
 	r, ok := f.recordOf(a.ID, all)
 	if !ok {
-		return !f.Node.Kept && f.overtaken(a)
+		return !f.Node.RequiresRelease && f.overtaken(a)
 	}
 	return record.Open(r) || ended(r) && record.NeedsNewer(r) == ""
 }
@@ -178,12 +178,12 @@ func (f *fold) recordOf(id string, all []record.Record) (record.Record, bool) {
 	return record.Record{}, false
 }
 
-// overtaken says whether later records of its publisher tell what became of a
+// overtaken reports whether later records of its publisher report what became of a
 // fault that only the Node knows: for each entry a recovery that names it, or
 // the same fault, open, whose recovery will be its own.
 func (f *fold) overtaken(lost record.Record) bool {
 	entries := fault.Entries(lost.Event)
-	told := func(e fault.Entry) bool {
+	reported := func(e fault.Entry) bool {
 		for _, r := range f.recoveries {
 			if fault.Follows(lost, r) && fault.Clears(r.Event, lost.Event, e) {
 				return true
@@ -193,10 +193,10 @@ func (f *fold) overtaken(lost record.Record) bool {
 			return fault.Follows(lost, r) && slices.ContainsFunc(r.Status.Faults, func(x record.Fault) bool { return x.Key == e.Key })
 		})
 	}
-	return len(entries) > 0 && !slices.ContainsFunc(entries, func(e fault.Entry) bool { return !told(e) })
+	return len(entries) > 0 && !slices.ContainsFunc(entries, func(e fault.Entry) bool { return !reported(e) })
 }
 
-// ended says whether a fault is proven to be over.
+// ended reports whether a fault is proven to be over.
 func ended(r record.Record) bool {
 	return r.Status.AllCleared() || r.Reason() == record.CoveredByReboot
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/nvidia/nvsentinel/fault-quarantine/decision"
 )
 
-// TestWhoseSessionIsKnown: a Node whose list of faults is empty is released once a record
+// TestSessionIsRecorded: a Node whose list of faults is empty is released once a record
 // of its session is there, under whichever of its two ids. Until then it stays in quarantine.
-func TestWhoseSessionIsKnown(t *testing.T) {
+func TestSessionIsRecorded(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	of := func(node, session string) record.Record {
 		return record.Record{
@@ -41,7 +41,7 @@ func TestWhoseSessionIsKnown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := decision.View{Name: "n1", Node: &decision.Node{Session: tt.session}, Named: tt.there}
-			j := decision.Judge(v, decision.Policy{Match: match}, now)
+			j := decision.Evaluate(v, decision.Policy{Match: match}, now)
 			if !slices.Equal(j.Unknown, tt.unknown) || (j.Waiting == decision.WaitUnknown) != (len(tt.unknown) > 0) {
 				t.Errorf("unknown %q, waiting %q; want %q", j.Unknown, j.Waiting, tt.unknown)
 			}
@@ -50,29 +50,29 @@ func TestWhoseSessionIsKnown(t *testing.T) {
 }
 
 // TestAnOpenRecordWithoutFaults: a record that was stored without the list of its faults
-// stops no judgement of its node. It stays open, for a person to end.
+// stops no evaluation of its node. It stays open, for a person to end.
 func TestAnOpenRecordWithoutFaults(t *testing.T) {
 	w := newWorld(t)
 	w.append(record.Record{ID: "f1", Seq: 1, SeqEpoch: "e1", Node: w.node.Identity, Event: event("f1", false)})
-	w.judge()
+	w.evaluate()
 	r := w.records["f1"]
 	r.Status.Faults = nil
 	w.records["f1"] = r
 	w.append(record.Record{ID: "r1", Seq: 2, SeqEpoch: "e1", Node: w.node.Identity, Event: event("r1", true)})
-	j := w.judge()
+	j := w.evaluate()
 	if got := w.records["r1"].Reason(); got != record.NoOpenFault || decision.Session(j.Open) != "f1" {
 		t.Errorf("the recovery is %s, session %q", got, decision.Session(j.Open))
 	}
 }
 
-// TestStoppedTwice: the judge stops behind the first of two faults that a recovery clears,
+// TestStoppedTwice: the evaluator stops behind the first of two faults that a recovery clears,
 // and again while a second recovery clears the rest of it. Wherever it stops, both count.
 func TestStoppedTwice(t *testing.T) {
 	stopped := func(parts int) (*world, int) {
 		w := newWorld(t)
 		w.append(record.Record{ID: "f1", Seq: 1, SeqEpoch: "e1", Node: w.node.Identity, Event: event("f1", false, "GPU-1", "GPU-2")})
 		w.append(record.Record{ID: "f2", Seq: 2, SeqEpoch: "e1", Node: w.node.Identity, Event: event("f2", false, "GPU-3")})
-		w.judge()
+		w.evaluate()
 		w.append(record.Record{ID: "r1", Seq: 3, SeqEpoch: "e1", Node: w.node.Identity, Event: event("r1", true, "GPU-1", "GPU-3")})
 		for _, r := range w.decide().Batches(1)[0] {
 			w.write(r)
@@ -84,7 +84,7 @@ func TestStoppedTwice(t *testing.T) {
 				w.write(r)
 			}
 		}
-		w.judge()
+		w.evaluate()
 		return w, len(all)
 	}
 	w, parts := stopped(0)

@@ -60,7 +60,7 @@ func list(s string) []string {
 }
 
 // show prints the changed records and the node's session.
-func (w *world) show(j decision.Judgement) string {
+func (w *world) show(j decision.Evaluation) string {
 	var b strings.Builder
 	for _, r := range j.Changed {
 		fmt.Fprintf(&b, "%s: %s", r.ID, r.Reason())
@@ -109,14 +109,14 @@ func (w *world) command(d *datadriven.TestData) string {
 		r.Event.ID, r.Event.Metadata[fault.MetadataClears] = r.ID, of
 		w.append(r)
 	case "judge":
-		return w.show(w.judge())
-	case "kept": // fault-remediation leaves a fault of a lemon to a person
+		return w.show(w.evaluate())
+	case "kept": // fault-remediation leaves a fault of a repeat offender to a person
 		r := w.records[d.CmdArgs[0].Key]
 		rem := record.Remediation{}
 		if r.Status.Remediation != nil {
 			rem = *r.Status.Remediation
 		}
-		rem.Outcome, rem.Reason = record.OutcomeNeedsHuman, record.Lemon
+		rem.Outcome, rem.Reason = record.OutcomeNeedsHuman, record.RepeatOffender
 		if d.HasArg("forgiven") {
 			rem.Reason = "Forgiven"
 		}
@@ -134,8 +134,8 @@ func (w *world) command(d *datadriven.TestData) string {
 			r.Status.QuarantineVerdict, r.MinVersion = &v, 0
 		}
 		w.records[r.ID] = r
-	case "kept-node": // the Node's mark says so, or no more
-		w.node.Kept = len(d.CmdArgs) == 0
+	case "kept-node": // the Node's mark reports it, or no more
+		w.node.RequiresRelease = len(d.CmdArgs) == 0
 	case "reboot":
 		w.node.Identity.BootID = d.CmdArgs[0].Key
 	case "repaired": // the repair of a record replaced a boot
@@ -159,7 +159,7 @@ func (w *world) command(d *datadriven.TestData) string {
 			r.Status.UserPodsEvictionStatus.Status = record.EvictionInProgress
 		}
 		w.records[r.ID] = r
-	case "check": // what the node's own condition says
+	case "check": // what the node's own condition reports
 		w.node.Checks = map[string]decision.Check{"SysLogsXIDError": {Faulty: d.CmdArgs[0].Key == "faulty", Since: w.now}}
 	case "node-restored": // to what it was before all
 		w.node.Session, w.node.Active, w.node.Unschedulable = "", nil, d.HasArg("cordoned")
@@ -167,7 +167,7 @@ func (w *world) command(d *datadriven.TestData) string {
 		w.node.LetGo = true
 	case "release":
 		w.node.Released, w.node.Unschedulable = true, false
-	case "uncordon": // as the API server notes it: by=USER, and what else the Node says
+	case "uncordon": // as the API server notes it: by=USER, and what else the Node reports
 		w.uncordon(d)
 	case "dry-run":
 		w.dryRun = d.CmdArgs[0].Key == "on"
@@ -180,11 +180,11 @@ func (w *world) command(d *datadriven.TestData) string {
 	case "opt-out":
 		w.node.OptedOut = len(d.CmdArgs) == 0
 	case "budget": // full or free
-		w.hold = ""
+		w.holdReason = ""
 		if d.CmdArgs[0].Key == "full" {
-			w.hold = "no room"
+			w.holdReason = "no room"
 		}
-	case "why": // what the verdict says
+	case "why": // what the verdict reports
 		v := w.records[d.CmdArgs[0].Key].Status.QuarantineVerdict
 		return fmt.Sprintf("%s by %q: cordon %t, %q\n", v.Reason, v.RuleSets, v.Effects.Cordon, v.Detail)
 	case "open":
@@ -211,10 +211,10 @@ func (w *world) uncordon(d *datadriven.TestData) {
 	if d.HasArg("repairing") {
 		nodemark.SetState(n, nodemark.Remediating)
 	}
-	w.node.Released, w.node.Unschedulable = nodemark.Read(n).Released != nodemark.ByNobody, false
+	w.node.Released, w.node.Unschedulable = nodemark.Read(n).Released != nodemark.NotReleased, false
 }
 
-// attempt is what fault-remediation stamps: attempt RECORD kind=RepairRun state=Healthy.
+// attempt is what fault-remediation records: attempt RECORD kind=RepairRun state=Healthy.
 func (w *world) attempt(d *datadriven.TestData) {
 	r := w.records[d.CmdArgs[0].Key]
 	kind, state := "RebootNode", "Unknown"
@@ -245,7 +245,7 @@ func (w *world) attempt(d *datadriven.TestData) {
 	w.records[r.ID] = r
 }
 
-// lists says whether the Node lists a fault as active.
+// lists reports whether the Node lists a fault as active.
 func (w *world) lists(id string) bool {
 	return slices.ContainsFunc(w.node.Active, func(r record.Record) bool { return r.ID == id })
 }
@@ -284,7 +284,7 @@ func TestScripts(t *testing.T) {
 }
 
 // TestScriptsStoppedBetweenParts plays every script again for every part of a
-// write in it, with the judge stopped right after that part: it comes to the
+// write in it, with the evaluator stopped right after that part: it comes to the
 // same end.
 func TestScriptsStoppedBetweenParts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
@@ -298,13 +298,13 @@ func TestScriptsStoppedBetweenParts(t *testing.T) {
 			})
 			return w
 		}
-		told := play(1 << 30) // in parts, and never stopped
-		if got, want := told.end(), play(0).end(); got != want {
+		reported := play(1 << 30) // in parts, and never stopped
+		if got, want := reported.end(), play(0).end(); got != want {
 			t.Errorf("in parts:\n%s\nin one:\n%s", got, want)
 		}
-		for at := 1; at <= told.parts; at++ {
-			if got, want := play(at).end(), told.end(); got != want {
-				t.Fatalf("stopped after part %d of %d:\n%s\nnot stopped:\n%s", at, told.parts, got, want)
+		for at := 1; at <= reported.parts; at++ {
+			if got, want := play(at).end(), reported.end(); got != want {
+				t.Fatalf("stopped after part %d of %d:\n%s\nnot stopped:\n%s", at, reported.parts, got, want)
 			}
 		}
 	})
@@ -315,7 +315,7 @@ func TestBatches(t *testing.T) {
 	for changed, want := range map[string]string{
 		"": "", "f": "f", "ff": "ff", "fff": "ff f", "ffr": "ffr", "ffrf": "ffr f", "ffff": "ff ff", "frrrf": "frrr f",
 	} {
-		var j decision.Judgement
+		var j decision.Evaluation
 		for _, kind := range changed {
 			reason := map[rune]record.Reason{'f': record.Matched, 'r': record.Cleared}[kind]
 			j.Changed = append(j.Changed, record.Record{ID: string(kind), Status: record.Status{QuarantineVerdict: &record.Verdict{Reason: reason}}})

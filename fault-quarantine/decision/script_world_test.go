@@ -10,22 +10,22 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-quarantine/decision"
-	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
+	"github.com/nvidia/nvsentinel/fault-quarantine/rulematch"
 )
 
 // world is a node's records and its Node, without a store or a cluster.
 type world struct {
-	t       *testing.T
-	records map[string]record.Record
-	appends int64
-	node    *decision.Node
-	dryRun  bool
-	hold    string
-	now     time.Time
+	t          *testing.T
+	records    map[string]record.Record
+	appends    int64
+	node       *decision.Node
+	dryRun     bool
+	holdReason string
+	now        time.Time
 	// backup are the records of an older state of the store.
 	backup map[string]record.Record
 
-	// stopAt is the write in parts after which the judge is stopped, once; parts
+	// stopAt is the write in parts after which the evaluator is stopped, once; parts
 	// counts them.
 	stopAt, parts int
 }
@@ -60,22 +60,22 @@ func (w *world) list(keep func(record.Record) bool) []record.Record {
 	return out
 }
 
-func match(e record.Event) ruling.Ruling {
+func match(e record.Event) rulematch.Ruling {
 	if slices.Contains(e.ErrorCode, "unreadable") {
-		return ruling.Ruling{Errors: []error{errors.New("no such key: driver")}}
+		return rulematch.Ruling{Errors: []error{errors.New("no such key: driver")}}
 	}
 	if slices.Contains(e.ErrorCode, "soft") {
-		return ruling.Ruling{Names: []string{"soft"}, Effects: record.Effects{Taints: []record.Taint{{Key: "k", Effect: "PreferNoSchedule"}}}}
+		return rulematch.Ruling{Names: []string{"soft"}, Effects: record.Effects{Taints: []record.Taint{{Key: "k", Effect: "PreferNoSchedule"}}}}
 	}
 	if !e.IsFatal {
-		return ruling.Ruling{}
+		return rulematch.Ruling{}
 	}
-	return ruling.Ruling{Names: []string{"fatal"}, Effects: record.Effects{Cordon: true}}
+	return rulematch.Ruling{Names: []string{"fatal"}, Effects: record.Effects{Cordon: true}}
 }
 
-// judge runs one pass and writes it back in parts, as a store would, checking
+// evaluate runs one pass and writes it back in parts, as a store would, checking
 // every write. If it is stopped between two parts, it runs again.
-func (w *world) judge() decision.Judgement {
+func (w *world) evaluate() decision.Evaluation {
 	j := w.decide()
 	size := len(j.Changed)
 	if w.stopAt > 0 {
@@ -86,7 +86,7 @@ func (w *world) judge() decision.Judgement {
 			w.write(r)
 		}
 		if w.parts++; w.parts == w.stopAt {
-			return w.judge()
+			return w.evaluate()
 		}
 	}
 	w.mark(j)
@@ -94,19 +94,19 @@ func (w *world) judge() decision.Judgement {
 }
 
 // mark is what becomes of the Node, without the details of package marks.
-func (w *world) mark(j decision.Judgement) {
+func (w *world) mark(j decision.Evaluation) {
 	if w.node == nil || j.Leave {
 		return
 	}
 	n := w.node
 	if n.Released {
-		n.Ended = n.Doubted
+		n.Ended = n.Unconfirmed
 		for _, r := range n.Active {
 			n.Ended = append(n.Ended, r.ID)
 		}
 	}
 	n.Active = slices.DeleteFunc(n.Active, func(r record.Record) bool { return !slices.Contains(j.Unknown, r.ID) })
-	n.Doubted = j.Unknown
+	n.Unconfirmed = j.Unknown
 	if session := decision.Session(j.Open); session != "" || len(j.Unknown) == 0 {
 		n.Released = n.Released && session == n.Session
 		if session != "" && session != n.Session {
@@ -143,46 +143,46 @@ func (w *world) write(r record.Record) {
 	w.records[r.ID] = r
 }
 
-func (w *world) decide() decision.Judgement {
+func (w *world) decide() decision.Evaluation {
 	view := decision.View{
 		Name:    "n1",
 		Node:    w.node,
 		Pending: w.list(record.BacklogOfNode("n1").Matches),
 		Open:    w.list(record.OpenOfNode("n1").Matches),
 		Past: w.list(func(r record.Record) bool {
-			return r.Judged() && (r.Event.IsHealthy || r.Status.Remediation != nil) && !record.Open(r)
+			return r.Evaluated() && (r.Event.IsHealthy || r.Status.Remediation != nil) && !record.Open(r)
 		}),
 	}
 	if w.node != nil && w.node.Session != "" {
 		view.Named = w.list(func(r record.Record) bool {
-			settled := r.Judged() && r.Reason() != record.Held && !record.Open(r)
+			settled := r.Evaluated() && r.Reason() != record.Held && !record.Open(r)
 			return settled && (w.lists(r.ID) || r.Status.Session == w.node.Session)
 		})
 	}
-	policy := decision.Policy{Match: match, DryRun: w.dryRun, Hold: w.hold, Retention: time.Hour}
-	j := decision.Judge(view, policy, w.now)
-	w.inBrief(view, policy, j)
+	policy := decision.Policy{Match: match, DryRun: w.dryRun, HoldReason: w.holdReason, Retention: time.Hour}
+	j := decision.Evaluate(view, policy, w.now)
+	w.checkCondensed(view, policy, j)
 	return j
 }
 
-// inBrief checks that a judgement that has the open records in brief is the same. A
+// checkCondensed checks that an evaluation that has the open records condensed is the same. A
 // recovery that clears nothing an earlier one does not need not wait with that one.
-func (w *world) inBrief(view decision.View, policy decision.Policy, want decision.Judgement) {
+func (w *world) checkCondensed(view decision.View, policy decision.Policy, want decision.Evaluation) {
 	recoveries := decision.Recoveries(view.Pending)
-	view.Open, view.Brief = slices.Clone(view.Open), map[string]bool{}
+	view.Open, view.Condensed = slices.Clone(view.Open), map[string]bool{}
 	for i, r := range view.Open {
-		view.Open[i], view.Brief[r.ID] = decision.Brief(r, recoveries), true
+		view.Open[i], view.Condensed[r.ID] = decision.Condense(r, recoveries), true
 		if n := len(view.Open[i].Status.Faults); n > 1+len(recoveries) {
 			w.t.Errorf("%s in brief has %d faults for %d recoveries", r.ID, n, len(recoveries))
 		}
 	}
-	got := decision.Judge(view, policy, w.now)
-	statuses := func(j decision.Judgement) map[string]record.Status {
+	got := decision.Evaluate(view, policy, w.now)
+	statuses := func(j decision.Evaluation) map[string]record.Status {
 		out := map[string]record.Status{}
 		for _, r := range j.Changed {
 			switch {
-			case j.Brief[r.ID]:
-				out[r.ID] = decision.Whole(w.records[r.ID], r, recoveries)
+			case j.Condensed[r.ID]:
+				out[r.ID] = decision.Expand(w.records[r.ID], r, recoveries)
 			case r.Reason() != record.NoOpenFault:
 				out[r.ID] = r.Status
 			}

@@ -13,8 +13,8 @@ import (
 	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
 )
 
-// unfiltered judges as if every selector had forgotten the strategy.
-func (w *world) unfiltered() decision.Judgement {
+// unfiltered evaluates as if every selector had forgotten the strategy.
+func (w *world) unfiltered() decision.Evaluation {
 	reason := func(want ...record.Reason) func(record.Record) bool {
 		return func(r record.Record) bool {
 			for _, x := range want {
@@ -33,7 +33,7 @@ func (w *world) unfiltered() decision.Judgement {
 			v.Past = append(v.Past, r)
 		}
 	}
-	j := decision.Judge(v, decision.Policy{Match: match, Retention: time.Hour}, w.now)
+	j := decision.Evaluate(v, decision.Policy{Match: match, Retention: time.Hour}, w.now)
 	for _, r := range j.Changed {
 		r.Revision++
 		w.records[r.ID] = r
@@ -81,12 +81,12 @@ func forge(rng *rand.Rand, r record.Record) record.Record {
 	return r
 }
 
-// TestPersistOnlyInAnyNumberChangesNoJudgement: a history with any number of
+// TestPersistOnlyRecordsChangeNoEvaluation: a history with any number of
 // PERSIST_ONLY faults and recoveries among its PROCESS events leads to the same
 // verdicts, open faults and marks as the PROCESS events alone, even if every
 // selector let them through and some bear a status: none lifts a PROCESS fault,
 // none keeps a node quarantined.
-func TestPersistOnlyInAnyNumberChangesNoJudgement(t *testing.T) {
+func TestPersistOnlyRecordsChangeNoEvaluation(t *testing.T) {
 	lifted, kept := 0, 0
 	for seed := range uint64(400) {
 		rng := rand.New(rand.NewPCG(seed, 5))
@@ -135,7 +135,7 @@ func TestPersistOnlyInAnyNumberChangesNoJudgement(t *testing.T) {
 	}
 }
 
-// TestRecoveriesAct: a record in brief has its faults apart by the recoveries that
+// TestRecoveriesAct: a record condensed has its faults apart by the recoveries that
 // will clear them, and an observed recovery clears none.
 func TestRecoveriesAct(t *testing.T) {
 	healthy := func(id string, strategy record.Strategy) record.Record {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/fault"
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
+	"github.com/nvidia/nvsentinel/fault-quarantine/rulematch"
 )
 
 // Forced stands in a verdict in place of a rule set's name when the event
@@ -16,7 +16,7 @@ const Forced = "quarantineOverrides.force"
 // maxDetail bounds the text of a verdict, in bytes.
 const maxDetail = 1 << 10
 
-// rule judges a fault of this machine that nothing has cleared.
+// rule evaluates a fault of this machine that nothing has cleared.
 func (f *fold) rule(r record.Record) {
 	asks := f.policy.Match(r.Event)
 	if o := r.Event.QuarantineOverrides; o != nil && o.Force {
@@ -39,12 +39,12 @@ func (f *fold) rule(r record.Record) {
 		}
 	default:
 	}
-	f.judged = append(f.judged, r)
+	f.evaluated = append(f.evaluated, r)
 }
 
 // reason decides. What is over, or not ours to act on, comes before what is
 // asked for; a force stands in for the rules and for nothing else.
-func (f *fold) reason(r record.Record, asks ruling.Ruling) record.Reason {
+func (f *fold) reason(r record.Record, asks rulematch.Ruling) record.Reason {
 	switch {
 	case fault.CuredByReboot(r.Event.EffectiveAction()) && f.boots.Past(r):
 		return record.CoveredByReboot
@@ -56,14 +56,14 @@ func (f *fold) reason(r record.Record, asks ruling.Ruling) record.Reason {
 		return record.NoRuleMatched
 	case f.policy.DryRun:
 		return record.DryRun
-	case f.session == "" && f.policy.Hold != "":
+	case f.session == "" && f.policy.HoldReason != "":
 		return record.Held
 	}
 	return record.Matched
 }
 
 // sentence writes the verdict on a fault with what it asks for.
-func (f *fold) sentence(r record.Record, reason record.Reason, asks ruling.Ruling) record.Record {
+func (f *fold) sentence(r record.Record, reason record.Reason, asks rulematch.Ruling) record.Record {
 	machine := fault.Of(r)
 	r = f.verdict(r, reason)
 	v := r.Status.QuarantineVerdict
@@ -83,7 +83,7 @@ func (f *fold) sentence(r record.Record, reason record.Reason, asks ruling.Rulin
 	}
 	switch reason {
 	case record.Held:
-		v.Detail = f.policy.Hold
+		v.Detail = f.policy.HoldReason
 	case record.Matched:
 		f.enter(&r)
 	default:

@@ -6,12 +6,12 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// writing puts what a judgement changed into an order in which it may be
-// written in part: whoever judges again what is left comes to the same end.
+// writing puts what an evaluation changed into an order in which it may be
+// written in part: anyone who evaluates again what is left comes to the same end.
 //
 //   - What joins the session that was there comes first, so that the session is
 //     not over before it.
-//   - A recovery comes right after the last open fault it cleared: it is judged
+//   - A recovery comes right after the last open fault it cleared: it is evaluated
 //     again as long as one of them is not written, and never without one.
 //   - What opens a new session comes last, so that no record of the former one
 //     is open beside it, and before the faults that join it.
@@ -83,11 +83,11 @@ func (w *writing) complete() {
 
 // Ranks of faults.
 const (
-	joins  = iota // the session that was there
-	rests         // neither was open nor is
-	closes        // was open, and is closed or changed
-	opens         // a session
-	follow        // the opening of a session
+	joins    = iota // the session that was there
+	inactive        // neither was open nor is
+	closes          // was open, and is closed or changed
+	opens           // a session
+	follow          // the opening of a session
 )
 
 func (w *writing) rank(r record.Record) int {
@@ -96,7 +96,7 @@ func (w *writing) rank(r record.Record) int {
 	case known && record.Open(w.before[r.ID]):
 		return closes
 	case r.Reason() != record.Matched:
-		return rests
+		return inactive
 	case r.Status.Session == w.session:
 		return joins
 	case r.Status.Session == r.ID:
@@ -119,19 +119,19 @@ func (w *writing) newlyClearedBy(r record.Record) []string {
 }
 
 // Batches cuts Changed into parts of about n records, each to be written whole,
-// in their order. Whoever is stopped between two of them judges again and comes
+// in their order. Anyone who is stopped between two of them evaluates again and comes
 // to the same end. A recovery is written together with the last fault it
 // cleared, so that a part may be a little longer.
-func (j Judgement) Batches(n int) [][]record.Record {
+func (e Evaluation) Batches(n int) [][]record.Record {
 	var out [][]record.Record
 	begin := 0
-	for i, r := range j.Changed {
+	for i, r := range e.Changed {
 		if i-begin >= n && r.Reason() != record.Cleared {
-			out, begin = append(out, j.Changed[begin:i]), i
+			out, begin = append(out, e.Changed[begin:i]), i
 		}
 	}
-	if begin < len(j.Changed) {
-		out = append(out, j.Changed[begin:])
+	if begin < len(e.Changed) {
+		out = append(out, e.Changed[begin:])
 	}
 	return out
 }

@@ -30,9 +30,11 @@ func TestCleanLeavesTheNodeAsItWas(t *testing.T) {
 	for name, before := range map[string]corev1.Node{"untouched": bare, "cordoned, tainted and labelled by others": held} {
 		for _, prefix := range []string{nodemark.DefaultLabelPrefix, "", "example.com/"} {
 			for change, mutate := range map[string]func(*corev1.Node){
-				"in session":             func(*corev1.Node) {},
-				"claimed":                func(n *corev1.Node) { nodemark.SetClaim(n, "uid") },
-				"marked as a lemon":      func(n *corev1.Node) { nodemark.SetLemon(n, nodemark.LemonMark{Label: true, Note: "{}"}) },
+				"in session": func(*corev1.Node) {},
+				"claimed":    func(n *corev1.Node) { nodemark.SetClaim(n, "uid") },
+				"marked as a lemon": func(n *corev1.Node) {
+					nodemark.SetRepeatOffender(n, nodemark.RepeatOffenderMark{Label: true, Note: "{}"})
+				},
 				"released":               func(n *corev1.Node) { marks.Mutator{LabelPrefix: prefix}.Apply(n, marks.Desired{}, time.Now()) },
 				"uncordoned by a person": func(n *corev1.Node) { n.Spec.Unschedulable = before.Spec.Unschedulable },
 				"released, but claimed": func(n *corev1.Node) {
@@ -61,12 +63,12 @@ func TestCleanLeavesTheNodeAsItWas(t *testing.T) {
 	}
 }
 
-// TestCleanTouchesNothingOfOthers: without a mark of ours there is no change, whatever
+// TestCleanTouchesNothingOfOthers: without a mark of the project there is no change, whatever
 // the node has.
 func TestCleanTouchesNothingOfOthers(t *testing.T) {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
-			Labels:      map[string]string{"nvidia.com/gpu.deploy.dcgm": "false", nodemark.ManagedLabel: "false", nodemark.LemonLabel: "true", "k8saas.nvidia.com/cordon-by": "ann"},
+			Labels:      map[string]string{"nvidia.com/gpu.deploy.dcgm": "false", nodemark.ManagedLabel: "false", nodemark.RepeatOffenderLabel: "true", "k8saas.nvidia.com/cordon-by": "ann"},
 			Annotations: map[string]string{"theirs": "x", nodemark.ResetAnnotation: "uid"},
 		},
 		Spec: corev1.NodeSpec{Unschedulable: true, Taints: []corev1.Taint{{Key: "gpu", Effect: "NoSchedule"}}},

@@ -21,7 +21,7 @@ const maxEnded = 2 * maxUnknown
 func Active(node *corev1.Node) (out []record.Record) {
 	for _, f := range nodemark.ListedFaults(node) {
 		r := record.Record{ID: f.Event.ID}
-		if f.Whole {
+		if f.Complete {
 			r.Event = f.Event
 			r.Seq, r.SeqEpoch, _ = r.Event.Seq()
 		}
@@ -31,7 +31,7 @@ func Active(node *corev1.Node) (out []record.Record) {
 }
 
 // ending are the ids of the faults that a person who releases a Node ends: those
-// that it lists as active or unknown, and those that were judged to end.
+// that it lists as active or unknown, and those that were evaluated to end.
 func ending(node *corev1.Node, unknown, judged []string) string {
 	ids := slices.Clone(unknown)
 	for _, f := range nodemark.ListedFaults(node) {
@@ -47,8 +47,8 @@ func ending(node *corev1.Node, unknown, judged []string) string {
 	return strings.Join(ids[:min(len(ids), maxEnded)], ",")
 }
 
-// Keep adds everything that a Node bears of ours to what is desired, because
-// the store cannot tell of the unknown faults: it knows too little to take
+// Keep adds everything that a Node bears of the project to what is desired, because
+// the store cannot report the unknown faults: it knows too little to take
 // anything away.
 func (d Desired) Keep(node *corev1.Node, unknown []string) Desired {
 	m := nodemark.Read(node)

@@ -125,9 +125,9 @@ func TestLabelsGoWithTheirFault(t *testing.T) {
 // byAPerson has the API server note that a person lifted a mark of a Node.
 func byAPerson(node *corev1.Node) { nodemark.Annotate(node, nodemark.LiftedByAnnotation, "alice") }
 
-// TestNoTaintIsPutBack: one that a person took away is the person's release, which the
-// next judgement sees.
-func TestNoTaintIsPutBack(t *testing.T) {
+// TestTaintIsNotRestored: one that a person took away is the person's release, which the
+// next evaluation sees.
+func TestTaintIsNotRestored(t *testing.T) {
 	node := marked(bare(), everything())
 	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(x corev1.Taint) bool { return x.Key == gpu.Key })
 	byAPerson(node)

@@ -26,11 +26,11 @@ type Desired struct {
 	RuleSets []string
 	// Faults are the events of the open records, oldest first.
 	Faults []record.Event
-	// Unknown are the ids of faults of which the store cannot tell; see Keep.
+	// Unknown are the ids of faults of which the store cannot determine; see Keep.
 	Unknown []string
 	// Lost are the faults among them that only the Node lists, as it does.
 	Lost []json.RawMessage
-	// Ended are the ids of the faults that this judgement ended by a person's hand:
+	// Ended are the ids of the faults that this evaluation ended by a person's hand:
 	// the Node need not list the newest of them yet.
 	Ended []string
 }
@@ -75,11 +75,11 @@ func (d Desired) Without(ids map[string]bool) Desired {
 type Mutator struct {
 	// LabelPrefix is put before cordon-by and its like.
 	LabelPrefix string
-	// AnyoneReleases: whoever lifts a mark of a session releases the Node.
+	// AnyoneReleases: anyone who lifts a mark of a session releases the Node.
 	AnyoneReleases bool
 }
 
-// Apply changes node so that it bears exactly the desired marks of ours; it is
+// Apply changes node so that it bears exactly the desired marks of the project; it is
 // idempotent. A mark that somebody lifted without releasing the Node is restored,
 // at most once within RestoreEvery. While a repair object claims the Node, a release
 // keeps cordon, taints and labels (and the annotations that claim them) and ends the
@@ -95,7 +95,7 @@ func (mt Mutator) Apply(node *corev1.Node, d Desired, now time.Time) {
 		drop(node, nodemark.QuarantinedNodeUncordonedManually, nodemark.QuarantinedNodeUntaintedManually, nodemark.ReleasedAnnotation)
 		nodemark.EndRelease(node)
 	}
-	mend := mendOf(m, d, now)
+	mend := restorationOf(m, d, now)
 	nodemark.Annotate(node, nodemark.SessionAnnotation, d.Session)
 	nodemark.ListFaults(node, d.Lost, d.Faults)
 	nodemark.Annotate(node, nodemark.UnknownAnnotation, strings.Join(d.Unknown[:min(len(d.Unknown), maxUnknown)], ","))
@@ -103,20 +103,20 @@ func (mt Mutator) Apply(node *corev1.Node, d Desired, now time.Time) {
 	if mend != Later || !d.Effects.Cordon || m.Lifted != nodemark.ByUncordon {
 		mt.cordon(node, m.Applied, d, now)
 	}
-	applyTaints(node, m.Applied.Taints, d.Effects.Taints, mend != Later && (m.Session != d.Session || m.Released == nodemark.ByNobody))
+	applyTaints(node, m.Applied.Taints, d.Effects.Taints, mend != Later && (m.Session != d.Session || m.Released == nodemark.NotReleased))
 	applyLabels(node, m.Applied.Labels, d.Effects.Labels)
-	if mend != Whole {
-		noteMend(node, m, mend, now)
+	if mend != Intact {
+		recordRestoration(node, m, mend, now)
 	}
 }
 
-// mendOf is what becomes of a lifted mark: what a session before lifted or restored is
+// restorationOf is what becomes of a lifted mark: what a session before lifted or restored is
 // nothing to the one that is desired.
-func mendOf(m nodemark.Marks, d Desired, now time.Time) Mend {
+func restorationOf(m nodemark.Marks, d Desired, now time.Time) Restoration {
 	if m.Session != d.Session {
-		return Whole
+		return Intact
 	}
-	mend, _ := Mending(m, now)
+	mend, _ := EvaluateRestoration(m, now)
 	return mend
 }
 
@@ -155,7 +155,7 @@ func (mt Mutator) cordon(node *corev1.Node, ours nodemark.Applied, d Desired, no
 	}
 }
 
-// uncordon takes back a cordon of ours and says so in labels, unless a person
+// uncordon takes back a cordon of the project and reports it in labels, unless a person
 // was faster.
 func (mt Mutator) uncordon(node *corev1.Node, ours nodemark.Applied, now time.Time) {
 	keys := nodemark.CordonLabelsWith(mt.LabelPrefix)
@@ -179,11 +179,11 @@ func (mt Mutator) uncordon(node *corev1.Node, ours nodemark.Applied, now time.Ti
 	nodemark.Label(node, keys.UncordonTimestamp, timestamp(now))
 }
 
-// us is who the labels say has cordoned or uncordoned a Node.
+// us is who the labels state has cordoned or uncordoned a Node.
 const us = "NVSentinel"
 
-// forget removes the labels that tell of our cordons and uncordons under another
-// prefix, which was configured before. They name us by their value, and whoever
+// forget removes the labels that report our cordons and uncordons under another
+// prefix, which was configured before. They name us by their value, and regardless of who
 // else writes such a label does not.
 func (mt Mutator) forget(node *corev1.Node) {
 	for key, by := range maps.Clone(node.Labels) {
@@ -215,7 +215,7 @@ func FollowCordon(node *corev1.Node) {
 
 // applyTaints brings the session's taints to want. A wanted taint that was
 // there before is its owner's; when the owner removes it, ours takes its place.
-// One of ours that somebody removed is put back if restore says so.
+// One of the project that somebody removed is put back if restore reports it.
 func applyTaints(node *corev1.Node, ours []nodemark.AppliedTaint, want []record.Taint, restore bool) {
 	var keep []nodemark.AppliedTaint
 	for _, t := range ours {
@@ -267,9 +267,9 @@ func applyLabels(node *corev1.Node, ours, want []record.Label) {
 }
 
 // release ends the session on the Node and, unless a repair object claims the
-// Node, takes back every mark of ours.
+// Node, takes back every mark of the project.
 func (mt Mutator) release(node *corev1.Node, m nodemark.Marks, judged []string, now time.Time) {
-	if !nodemark.Bears(node) {
+	if !nodemark.HasMarks(node) {
 		return
 	}
 	hand, ended := m.Released, ending(node, m.Unknown, judged)
@@ -283,13 +283,13 @@ func (mt Mutator) release(node *corev1.Node, m nodemark.Marks, judged []string, 
 		nodemark.Annotate(node, nodemark.QuarantinedNodeUncordonedManually, nodemark.True)
 	case nodemark.ByUntaint:
 		nodemark.Annotate(node, nodemark.QuarantinedNodeUntaintedManually, nodemark.True)
-	case nodemark.ByNobody:
+	case nodemark.NotReleased:
 		if m.Claim != "" {
 			keep(node, m, now)
 			return
 		}
 	}
-	if hand != nodemark.ByNobody && ended != "" {
+	if hand != nodemark.NotReleased && ended != "" {
 		nodemark.Annotate(node, nodemark.ReleasedAnnotation, ended)
 	}
 	mt.uncordon(node, m.Applied, now)

@@ -54,7 +54,7 @@ func TestMarkAndRelease(t *testing.T) {
 			t.Errorf("label %s = %q, want %q", key, got, want)
 		}
 	}
-	if nodemark.Read(node).Released != nodemark.ByNobody || !nodemark.Bears(node) || nodemark.Session(node) != "f1" {
+	if nodemark.Read(node).Released != nodemark.NotReleased || !nodemark.HasMarks(node) || nodemark.Session(node) != "f1" {
 		t.Error("the node does not show its session")
 	}
 	again := node.DeepCopy()
@@ -74,7 +74,7 @@ func TestMarkAndRelease(t *testing.T) {
 
 // TestAnotherLabelPrefix: whatever prefix was configured when a Node was marked,
 // its release leaves none of our labels but those of the present one, and neither
-// does another judgement in mid-session.
+// does another evaluation in mid-session.
 func TestAnotherLabelPrefix(t *testing.T) {
 	before, after := marks.Mutator{LabelPrefix: "old.example.com/"}, mutator
 	for _, again := range []bool{false, true} {
@@ -123,12 +123,12 @@ func TestEachRecoveryLiftsItsOwn(t *testing.T) {
 	both := []record.Record{open("f1", "f1", tainting), open("f2", "f1", cordoning)}
 	mutator.Apply(node, marks.Of(both), now)
 	mutator.Apply(node, marks.Of(both[:1]), now)
-	if node.Spec.Unschedulable || len(node.Spec.Taints) != 2 || nodemark.Read(node).Released != nodemark.ByNobody {
+	if node.Spec.Unschedulable || len(node.Spec.Taints) != 2 || nodemark.Read(node).Released != nodemark.NotReleased {
 		t.Errorf("the cordon stays or the taint went: %+v", node.Spec)
 	}
 	mutator.Apply(node, marks.Of(both), now)
 	mutator.Apply(node, marks.Of(both[1:]), now)
-	if !node.Spec.Unschedulable || len(node.Spec.Taints) != 1 || nodemark.Read(node).Released != nodemark.ByNobody {
+	if !node.Spec.Unschedulable || len(node.Spec.Taints) != 1 || nodemark.Read(node).Released != nodemark.NotReleased {
 		t.Errorf("the taint stays or the cordon went: %+v", node.Spec)
 	}
 }
@@ -141,19 +141,19 @@ func TestReleaseWhileClaimed(t *testing.T) {
 	if !node.Spec.Unschedulable || len(node.Spec.Taints) != 2 || nodemark.Session(node) != "" || node.Labels[nodemark.StateLabel] != "" {
 		t.Errorf("a claimed node keeps cordon and taints and ends the session: %+v", node)
 	}
-	if !nodemark.Bears(node) {
+	if !nodemark.HasMarks(node) {
 		t.Error("nothing claims the marks that stay")
 	}
 	delete(node.Annotations, nodemark.RepairAnnotation)
 	mutator.Apply(node, marks.Desired{}, now)
-	if node.Spec.Unschedulable || len(node.Spec.Taints) != 1 || nodemark.Bears(node) {
+	if node.Spec.Unschedulable || len(node.Spec.Taints) != 1 || nodemark.HasMarks(node) {
 		t.Errorf("the release was not completed: %+v", node)
 	}
 }
 
-// TestAHandCompletesAReleaseThatWaits: marks that were kept for a claim go with
+// TestManualReleaseCompletesPendingRelease: marks that were kept for a claim go with
 // the first of them that anyone takes away, where anyone releases.
-func TestAHandCompletesAReleaseThatWaits(t *testing.T) {
+func TestManualReleaseCompletesPendingRelease(t *testing.T) {
 	node := bare()
 	mutator := marks.Mutator{LabelPrefix: nodemark.DefaultLabelPrefix, AnyoneReleases: true}
 	mutator.Apply(node, marks.Of([]record.Record{open("f1", "f1", everything())}), now)
@@ -161,15 +161,15 @@ func TestAHandCompletesAReleaseThatWaits(t *testing.T) {
 	mutator.Apply(node, marks.Desired{}, now)
 	node.Spec.Unschedulable = false
 	mutator.Apply(node, marks.Desired{}, now)
-	if len(node.Spec.Taints) != 1 || nodemark.Bears(node) || node.Annotations[nodemark.QuarantinedNodeUncordonedManually] != nodemark.True {
+	if len(node.Spec.Taints) != 1 || nodemark.HasMarks(node) || node.Annotations[nodemark.QuarantinedNodeUncordonedManually] != nodemark.True {
 		t.Errorf("the release was not completed: %+v", node)
 	}
 }
 
-// TestReleasedByHand: whatever a person takes away, nothing of ours is left, and one
-// annotation says what the person did; while a repair claims the node, the person asks
+// TestManualRelease: whatever a person takes away, nothing of the project is left, and one
+// annotation states what the person did; while a repair claims the node, the person asks
 // for it.
-func TestReleasedByHand(t *testing.T) {
+func TestManualRelease(t *testing.T) {
 	untaint := func(n *corev1.Node) { n.Spec.Taints = n.Spec.Taints[:1] }
 	for name, tt := range map[string]struct {
 		undo  func(*corev1.Node)
@@ -221,7 +221,7 @@ func TestReleasedByHand(t *testing.T) {
 			})
 		}
 	}
-	if nodemark.Read(bare()).Released != nodemark.ByNobody {
+	if nodemark.Read(bare()).Released != nodemark.NotReleased {
 		t.Error("a node without claims counts as released")
 	}
 }
@@ -253,7 +253,7 @@ func TestForeignMarksThatGo(t *testing.T) {
 	faults := marks.Of([]record.Record{open("f1", "f1", everything())})
 	mutator.Apply(node, faults, now)
 	node.Spec.Unschedulable, node.Spec.Taints = false, node.Spec.Taints[:1]
-	if nodemark.Read(node).Released != nodemark.ByNobody {
+	if nodemark.Read(node).Released != nodemark.NotReleased {
 		t.Error("a foreign hand's own cordon counts as ours")
 	}
 	mutator.Apply(node, faults, now)
@@ -262,11 +262,11 @@ func TestForeignMarksThatGo(t *testing.T) {
 	}
 	node.Spec.Unschedulable = false
 	byAPerson(node)
-	if nodemark.Read(node).Released == nodemark.ByNobody {
+	if nodemark.Read(node).Released == nodemark.NotReleased {
 		t.Error("now the cordon is ours, and taking it away is a release")
 	}
 	mutator.Apply(node, marks.Desired{}, now)
-	if node.Spec.Unschedulable || len(node.Spec.Taints) != 1 || nodemark.Bears(node) {
+	if node.Spec.Unschedulable || len(node.Spec.Taints) != 1 || nodemark.HasMarks(node) {
 		t.Errorf("leftovers: %+v", node)
 	}
 }

@@ -98,11 +98,11 @@ func TestDefaults(t *testing.T) {
 			healthrule.Unhealthy: {want.condition, "False"},
 			healthrule.Unknown:   {want.condition, "Unknown"},
 		} {
-			if got := judge(a, condition[0], condition[1]); got != status {
+			if got := evaluate(a, condition[0], condition[1]); got != status {
 				t.Errorf("%s with %v is %s, want %s", name, condition, got, status)
 			}
 		}
-		if got := judge(a, "SignalSent", "False"); got != healthrule.Unhealthy {
+		if got := evaluate(a, "SignalSent", "False"); got != healthrule.Unhealthy {
 			t.Errorf("%s with a refused signal is %s, want Unhealthy", name, got)
 		}
 	}
@@ -117,8 +117,8 @@ func TestDefaults(t *testing.T) {
 	for name, nothing := range map[record.Action]bool{
 		record.ActionNone: true, "": true, record.ActionRestartVM: false, record.ActionContactSupport: false, "SWAP_DISK": false,
 	} {
-		if p.AsksNothing(name) != nothing {
-			t.Errorf("AsksNothing(%s) = %v, want %v", name, !nothing, nothing)
+		if p.RequiresNoAction(name) != nothing {
+			t.Errorf("RequiresNoAction(%s) = %v, want %v", name, !nothing, nothing)
 		}
 	}
 	if w := p.Warnings(); len(w) > 0 {
@@ -126,7 +126,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-func judge(a action.Action, condition, status string) healthrule.State {
+func evaluate(a action.Action, condition, status string) healthrule.State {
 	obj := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{
 		"conditions": []any{map[string]any{"type": condition, "status": status}},
 	}}}

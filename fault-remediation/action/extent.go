@@ -10,7 +10,7 @@ import (
 // janitorKinds are those of the janitor's kinds that act on the whole node.
 var janitorKinds = []string{"RebootNode", "TerminateNode"}
 
-// ActsOnNode says whether the repair of an action certainly reboots or replaces
+// ActsOnNode reports whether the repair of an action certainly reboots or replaces
 // the whole node, and how that is known: its kind is the janitor's, or its
 // equivalence group is that of an action that does so by its name.
 func (p Policy) ActsOnNode(name record.Action) (why string, certainly bool) {

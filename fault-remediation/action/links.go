@@ -27,7 +27,7 @@ func onFailure(text string) (record.Action, error) {
 	return "", fmt.Errorf("onFailure: %q is not %q or \"%s <action>\"", text, onFailureStop, onFailureEscalate)
 }
 
-// checkLinks checks what actions say about each other.
+// checkLinks checks what actions report about each other.
 func (p Policy) checkLinks() []error {
 	var problems []error
 	for _, a := range p.All() {
@@ -88,7 +88,7 @@ func (p Policy) checkSuperseding(a Action, group string) error {
 	return nil
 }
 
-// Covers says whether a successful repair by one action cures what another
+// Covers reports whether a successful repair by one action cures what another
 // asks for: it is as strong, and of the other's own group, of a superseding
 // one, or takes the machine away. What needs a person is never covered.
 func (p Policy) Covers(by, name record.Action) bool {
@@ -102,8 +102,8 @@ func (p Policy) Covers(by, name record.Action) bool {
 	return with.Group == asked.Group || slices.Contains(asked.SupersededBy, with.Group)
 }
 
-// CuredByReboot says whether a fault with this action is over when its boot is,
-// whoever ended it: the wire's own actions up to a reboot, and custom ones of
+// CuredByReboot reports whether a fault with this action is over when its boot is, regardless of
+// who ended it: the wire's own actions up to a reboot, and custom ones of
 // that rank that name no superseding groups.
 func (p Policy) CuredByReboot(name record.Action) bool {
 	a, known := p.Of(name)

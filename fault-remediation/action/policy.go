@@ -1,5 +1,5 @@
 // Package action knows the repairs: which object a recommended action asks for,
-// how strong it is, how it is judged, how often it may be tried, and what a
+// how strong it is, how it is evaluated, how often it may be tried, and what a
 // person has to do where no object can help. It does no I/O.
 package action
 
@@ -49,7 +49,7 @@ type Action struct {
 	EntityScope string
 	// Chain is the RepairChain that the repair is a run of; empty is none.
 	Chain string
-	// Template and Digest name the template an attempt was stamped from.
+	// Template and Digest name the template an attempt was rendered from.
 	Template string
 	Digest   string
 
@@ -107,15 +107,15 @@ func (p Policy) Warnings() []string {
 	return out
 }
 
-// NeedsHuman says whether an action is a person's by its kind: it asks for
+// NeedsHuman reports whether an action is a person's by its kind: it asks for
 // something, and nothing is configured that could do it.
 func (p Policy) NeedsHuman(name record.Action) bool {
 	_, ok := p.actions[name]
 	return !ok && name != record.ActionNone && name != ""
 }
 
-// AsksNothing says whether an action asks for no repair and for no person: NONE.
-func (p Policy) AsksNothing(name record.Action) bool {
+// RequiresNoAction reports whether an action asks for no repair and for no person: NONE.
+func (p Policy) RequiresNoAction(name record.Action) bool {
 	_, ok := p.actions[name]
 	return !ok && !p.NeedsHuman(name)
 }
@@ -164,7 +164,7 @@ var nextSteps = map[record.Action]string{
 	record.ActionUnknown:        "inspect the node: the monitor recommends no action for the fault",
 }
 
-// NextStep tells a person what to do about a fault with this action.
+// NextStep shows a person what to do about a fault with this action.
 func NextStep(name record.Action, node string) string {
 	step, ok := nextSteps[name]
 	if !ok {

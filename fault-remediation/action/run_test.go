@@ -12,7 +12,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// TestARunOfAChain: what a run is told of the fault, whatever is in its texts.
+// TestARunOfAChain: what a run is notified of the fault, whatever is in its texts.
 func TestARunOfAChain(t *testing.T) {
 	p, err := compile(t, "[remediationActions.\"RESTART_VM\"]\nchain = 'reboot-and-validate'\nequivalenceGroup = 'restart'\n", nil)
 	if err != nil {
@@ -40,7 +40,7 @@ func TestARunOfAChain(t *testing.T) {
 	if o.GetKind() != "RepairRun" || o.GetName() != "gpu-1-x" || a.UnknownTimeout != 24*time.Hour || a.Rule.SingleConditionType != "Succeeded" {
 		t.Errorf("%s %s, %+v", o.GetKind(), o.GetName(), a)
 	}
-	// An event at every bound of the front door leaves room for the trace of its repair.
+	// An event at every bound of the front door leaves space for the trace of its repair.
 	for range 1024 {
 		r.Event.EntitiesImpacted = append(r.Event.EntitiesImpacted, record.Entity{EntityType: strings.Repeat("t", 512), EntityValue: strings.Repeat("v", 512)})
 		r.Event.ErrorCode = append(r.Event.ErrorCode, strings.Repeat("c", 512))
@@ -56,9 +56,9 @@ func TestARunOfAChain(t *testing.T) {
 	}
 }
 
-// TestWhatARunIsToldIsCut: a text is told whole up to its bound, and of a longer one the
+// TestRunMessageIsTruncated: a text is reported whole up to its bound, and of a longer one the
 // beginning; metadata of a longer key is left out.
-func TestWhatARunIsToldIsCut(t *testing.T) {
+func TestRunMessageIsTruncated(t *testing.T) {
 	p, err := compile(t, "[remediationActions.\"RESTART_VM\"]\nchain = 'c'\nequivalenceGroup = 'restart'\n", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -75,10 +75,10 @@ func TestWhatARunIsToldIsCut(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		told, there, err := unstructured.NestedString(o.Object, "spec", "fault", "metadata", tt.key)
+		reported, there, err := unstructured.NestedString(o.Object, "spec", "fault", "metadata", tt.key)
 		want := map[string]string{"whole": tt.value, "cut": tt.value[:min(len(tt.value), 512)]}[tt.says]
-		if err != nil || there != (tt.says != "nothing") || told != want {
-			t.Errorf("a value %s: %d bytes of it are told, %t, %v; want %s", tt.name, len(told), there, err, tt.says)
+		if err != nil || there != (tt.says != "nothing") || reported != want {
+			t.Errorf("a value %s: %d bytes of it are told, %t, %v; want %s", tt.name, len(reported), there, err, tt.says)
 		}
 	}
 }

@@ -55,7 +55,7 @@ func (d decision) session(open []record.Record) ([]record.Record, Step, bool) {
 		return nil, Step{Reason: why, Message: message, After: soon}, false
 	}
 	drain := func(message string) ([]record.Record, Step, bool) {
-		// The drainer's stamp enqueues the node; asking again is a safety net.
+		// The drainer's status update enqueues the node; asking again is a safety net.
 		return nil, Step{Reason: WaitDrain, Message: message, After: watched}, false
 	}
 	switch {
@@ -116,14 +116,14 @@ func (d decision) settle(mine []record.Record) (Step, bool) {
 	return e.step(CoveredByReboot, "faults of an earlier boot"), len(e.writes) > 0
 }
 
-// unverified says whether the session's newest repair was a chain that did not succeed:
+// unverified reports whether the session's newest repair was a chain that did not succeed:
 // that the machine booted meanwhile is not its word.
 func (d decision) unverified() bool {
 	last := newest(d.v.Records, func(a record.Attempt) bool { return a.Session == d.v.Node.Session && a.SignalSent && a.UID != "" })
 	return last != nil && last.Chain != "" && last.State != string(healthrule.Healthy)
 }
 
-// pastBoot says whether a fault is over because its boot is, and the record
+// pastBoot reports whether a fault is over because its boot is, and the record
 // whose repair ended that boot; the fault's own where none is known. An action
 // that not every reboot cures needs a repair that covers it.
 func (d decision) pastBoot(r record.Record) (by string, cured bool) {
@@ -143,7 +143,7 @@ func (d decision) pastBoot(r record.Record) (by string, cured bool) {
 	return r.ID, cured
 }
 
-// bootedLate says whether a fault without a boot id is older than a repair that
+// bootedLate reports whether a fault without a boot id is older than a repair that
 // ended without success, and whose machine reports another boot since: it came
 // back after the repair's time was up.
 func (d decision) bootedLate(r record.Record, cured bool) (by string, late bool) {
@@ -222,14 +222,14 @@ func (d decision) recovery(mine []record.Record) Step {
 	return Step{Reason: Nothing, Message: "no open fault requires a remediation"}
 }
 
-// reserve stamps the name of the slot's next object, if the slot is open, has
+// reserve records the name of the slot's next object, if the slot is open, has
 // an attempt left, and nothing has to be waited for. Without an attempt left
 // the fault goes to the next action, or to a person.
 func (d decision) reserve(next job, mine []record.Record, reserved *Ref) Step {
-	if message, kept := d.kept(); kept {
+	if message, kept := d.requiresRelease(); kept {
 		e := d.edit()
-		e.human(next.record, Lemon, message)
-		return e.step(Lemon, message)
+		e.human(next.record, RepeatOffender, message)
+		return e.step(RepeatOffender, message)
 	}
 	s := d.slot(next, reserved)
 	if no := d.exhausted(next, mine, s); no.why != "" {
@@ -240,14 +240,14 @@ func (d decision) reserve(next job, mine []record.Record, reserved *Ref) Step {
 		e.human(next.record, no.why, no.message)
 		return e.step(no.why, no.message)
 	}
-	if wait, ok := d.hold(next, s); ok {
+	if wait, ok := d.precondition(next, s); ok {
 		wait.Waits = next.record.ID
 		return wait
 	}
-	return d.stamp(next, s)
+	return d.reserveObject(next, s)
 }
 
-func (d decision) stamp(next job, s slot) Step {
+func (d decision) reserveObject(next job, s slot) Step {
 	n, a := d.v.Node, next.repair
 	at := record.Attempt{
 		Ordinal: s.ordinal, Group: a.Group, Action: a.Name, Session: n.Session, Machine: s.machine,
@@ -259,7 +259,7 @@ func (d decision) stamp(next job, s slot) Step {
 	e := d.edit()
 	rem := e.of(next.record).Remediation
 	rem.Attempts = append(rem.Attempts, at)
-	return e.step(Stamp, fmt.Sprintf("reserving %s %s, attempt %d of %d", at.Kind, at.Name, len(s.used)+1, a.Attempts.Max))
+	return e.step(Reserved, fmt.Sprintf("reserving %s %s, attempt %d of %d", at.Kind, at.Name, len(s.used)+1, a.Attempts.Max))
 }
 
 func unremediated(r record.Record) bool { return r.Status.FaultRemediated == nil }

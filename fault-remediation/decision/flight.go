@@ -20,7 +20,7 @@ const (
 )
 
 // Next decides what to do about a node now. PERSIST_ONLY records count for
-// nothing, whoever put them into the view.
+// nothing, regardless of who put them into the view.
 func Next(v View, repairs action.Policy, policy Policy, now time.Time) Step {
 	v.Records = record.Acting(v.Records)
 	d := decision{v: v, repairs: repairs, policy: policy, now: now}
@@ -31,11 +31,11 @@ func Next(v View, repairs action.Policy, policy Policy, now time.Time) Step {
 		return s
 	}
 	s := d.voiced(d.next())
-	s.Label, s.Lemon = d.label(s), d.lemonMark(s)
+	s.Label, s.RepeatOffender = d.label(s), d.repeatOffenderMark(s)
 	if d.mayReturn() && s.After == 0 {
 		s.After = longTime
 	}
-	if s.After == 0 && s.Rests() {
+	if s.After == 0 && s.OnlyWaits() {
 		s.After = d.nextOverdue()
 	}
 	return s
@@ -60,7 +60,7 @@ func (d decision) next() Step {
 		return d.choose(nil)
 	}
 	a, o := cur.Attempt, d.v.Object
-	object := remediation.Object{Known: a.UID, Presence: o.Presence, UID: o.UID, Ours: ours(a, o), Refused: o.Refused != ""}
+	object := remediation.Object{KnownUID: a.UID, Presence: o.Presence, UID: o.UID, OwnMarks: createdFor(a, o), Refused: o.Refused != ""}
 	switch object.Find() {
 	case remediation.Hindered:
 		return d.hindered(cur)
@@ -74,12 +74,12 @@ func (d decision) next() Step {
 		return d.taken(cur)
 	case remediation.Found:
 		return d.recordUID(cur)
-	case remediation.Known:
+	case remediation.Recognized:
 		if o.Deleting && o.Health.State == healthrule.Unhealthy { // its deletion's doing, or nobody knows
 			return d.lost(cur)
 		}
 	}
-	return d.judge(cur)
+	return d.evaluateHealth(cur)
 }
 
 // hindered waits for what keeps a reserved object from being created, and asks a person when
@@ -87,7 +87,7 @@ func (d decision) next() Step {
 func (d decision) hindered(cur Ref) Step {
 	a, o, why := cur.Attempt, d.v.Object, unreadWhy(d.v.Object)
 	message := fmt.Sprintf("%s %s: %s", a.Kind, a.Name, o.Health.Message)
-	if why == ReadError { // which says something else each time
+	if why == ReadError { // which reports something else each time
 		message = fmt.Sprintf("%s %s could not be read, see the log for the error", a.Kind, a.Name)
 	}
 	if d.overdue(cur.Record, why) {
@@ -108,13 +108,13 @@ func unreadWhy(o Object) Reason {
 	return o.Unread
 }
 
-// ours says whether the object was created for this attempt.
-func ours(a record.Attempt, o Object) bool {
+// createdFor reports whether the object was created for this attempt.
+func createdFor(a record.Attempt, o Object) bool {
 	return o.Session == a.Session && o.Group == a.Group && o.Ordinal == a.Ordinal
 }
 
 // reserved decides about a name without an object: it is created only if it
-// would be chosen again now, else given back.
+// would be chosen again now, else released.
 func (d decision) reserved(cur Ref) Step {
 	r, a, n := cur.Record, cur.Attempt, d.v.Node
 	if !record.Open(r) || r.Status.FaultRemediated != nil || (n.Presence == Present && n.Session != "" && n.Session != a.Session) {
@@ -124,8 +124,8 @@ func (d decision) reserved(cur Ref) Step {
 	switch s.Reason { //nolint:exhaustive // what is not handled here is done or waited for first
 	case Nothing, WaitRecovery, WaitHuman, NoRepair:
 		return d.release(cur, "a remediation is no longer required: "+string(s.Reason))
-	case Stamp:
-		if want := stamped(s, r.ID); want == nil || !sameRepair(*want, a) {
+	case Reserved:
+		if want := reservedAttempt(s, r.ID); want == nil || !sameRepair(*want, a) {
 			return d.release(cur, "another remediation is required now")
 		}
 		return Step{Reason: Create, Create: &Creation{r, a}, Message: fmt.Sprintf("creating %s %s", a.Kind, a.Name)}
@@ -133,8 +133,8 @@ func (d decision) reserved(cur Ref) Step {
 	return s
 }
 
-// stamped is the attempt that a Stamp step would add to a record.
-func stamped(s Step, id string) *record.Attempt {
+// reservedAttempt is the attempt that a Reserved step would add to a record.
+func reservedAttempt(s Step, id string) *record.Attempt {
 	i := slices.IndexFunc(s.Writes, func(w Write) bool { return w.ID == id })
 	if i < 0 {
 		return nil
@@ -195,14 +195,14 @@ func (d decision) end(cur Ref, why Reason, state, message string) Step {
 	return e.step(why, message)
 }
 
-// judge follows the verdict of the health rule.
-func (d decision) judge(cur Ref) Step {
+// evaluateHealth follows the verdict of the health rule.
+func (d decision) evaluateHealth(cur Ref) Step {
 	a := cur.Attempt
 	timeout := action.DefaultUnknownTimeout
 	if known, ok := d.repairs.Of(a.Action); ok {
 		timeout = known.UnknownTimeout
 	}
-	v := remediation.Patience{Since: a.SubmittedAt, Timeout: timeout}.Judge(d.v.Object.Health, d.now)
+	v := remediation.VerdictTimeout{Since: a.SubmittedAt, Timeout: timeout}.Evaluate(d.v.Object.Health, d.now)
 	switch v.Outcome {
 	case remediation.Succeeded:
 		return d.succeed(cur, v.Health)
@@ -284,7 +284,7 @@ func (d decision) succeed(cur Ref, health healthrule.Result) Step {
 	return e.step(Succeed, fmt.Sprintf("%s %s: %s %s", cur.Attempt.Kind, cur.Attempt.Name, health.Reason, health.Message))
 }
 
-// covers says whether a healthy repair explains an open fault of its session:
+// covers reports whether a healthy repair explains an open fault of its session:
 // not a stronger one, none for a person, and none seen under the new boot. A
 // fault without a boot id must be older than the symptoms of the repair
 // itself; a repair that replaced no boot explains its own group only.

@@ -97,8 +97,8 @@ func calls(records []record.Record, session string) []nodemark.Call {
 }
 
 // NewCalls are the calls of an annotation that an earlier one lacks: those that
-// nobody was told of yet. An annotation somebody broke told nothing.
+// nobody was notified of yet. An annotation somebody broke reported nothing.
 func NewCalls(before, after string) []nodemark.Call {
-	told := nodemark.ParseRepairs(before).NeedsHuman
-	return only(nodemark.ParseRepairs(after).NeedsHuman, func(c nodemark.Call) bool { return !slices.Contains(told, c) })
+	reported := nodemark.ParseRepairs(before).NeedsHuman
+	return only(nodemark.ParseRepairs(after).NeedsHuman, func(c nodemark.Call) bool { return !slices.Contains(reported, c) })
 }

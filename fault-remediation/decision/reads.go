@@ -21,17 +21,17 @@ type Reads struct {
 	Pods bool
 }
 
-// Needs says what has to be read next. A view of the records alone needs the Node, or not
+// Needs reports what has to be read next. A view of the records alone needs the Node, or not
 // even that; cached are the marks of the Node in a cache, nil when it has none. A view with
 // Node and object needs what only some decisions depend on.
 func Needs(v View, cached *nodemark.Marks, now time.Time) Reads {
 	if v.Node.Presence == Unread {
 		return Reads{Node: needsNode(v.Records), Cached: cached != nil && firstOfSession(v.Records, *cached)}
 	}
-	return Reads{Kubelet: asksKubelet(v), Pods: mayCreate(v) && !drainedJustNow(v, now)}
+	return Reads{Kubelet: needsKubelet(v), Pods: mayCreate(v) && !drainedJustNow(v, now)}
 }
 
-// needsNode says whether Next looks at the Node, its object or its pods: not while
+// needsNode reports whether Next looks at the Node, its object or its pods: not while
 // every record is open, not drained and without a repair. A node that goes into
 // quarantine is enqueued before its drain; nothing more is worth reading then.
 func needsNode(records []record.Record) bool {
@@ -40,19 +40,19 @@ func needsNode(records []record.Record) bool {
 	})
 }
 
-// firstOfSession says whether a Node that bears these marks, as a cache shows it, is enough
-// to look at: nothing was repaired yet, and nothing on the Node says that anything began.
+// firstOfSession reports whether a Node that bears these marks, as a cache shows it, is enough
+// to look at: nothing was repaired yet, and nothing on the Node reports that anything began.
 // The first thing that is written is then the Node's state, by a patch that holds only
 // while the Node is in every fact as it was seen; see kube.PatchNode.
 func firstOfSession(records []record.Record, m nodemark.Marks) bool {
 	begun := slices.ContainsFunc(records, func(r record.Record) bool {
 		return !record.Open(r) || r.Status.Session != m.Session || r.Status.Remediation != nil
 	})
-	return !begun && m.Session != "" && m.Claim == "" && len(m.Unknown) == 0 && m.Released == nodemark.ByNobody &&
+	return !begun && m.Session != "" && m.Claim == "" && len(m.Unknown) == 0 && m.Released == nodemark.NotReleased &&
 		!m.OptedOut && (m.State == nodemark.Quarantined || m.State == nodemark.DrainSucceeded)
 }
 
-// mayCreate says whether Next could create the object whose name is reserved, so
+// mayCreate reports whether Next could create the object whose name is reserved, so
 // that the pods of the node are worth reading: they are asked for right before
 // the creation, not before the name is reserved.
 func mayCreate(v View) bool {
@@ -64,9 +64,9 @@ func mayCreate(v View) bool {
 	return slices.ContainsFunc(open, unremediated) && !slices.ContainsFunc(open, func(r record.Record) bool { return !record.DrainSucceeded(r) })
 }
 
-// asksKubelet says whether Next looks at the Node's kubelet: the Node says that it is Ready
+// needsKubelet reports whether Next looks at the Node's kubelet: the Node reports that it is Ready
 // under the boot that an earlier signal should have ended.
-func asksKubelet(v View) bool {
+func needsKubelet(v View) bool {
 	if cur, ok := Current(v.Records); ok && cur.Attempt.UID != "" || v.Node.Presence != Present || !v.Node.Ready {
 		return false
 	}
@@ -82,7 +82,7 @@ func asksKubelet(v View) bool {
 // drainFresh is for how long the drain's own look at the pods stands for ours.
 const drainFresh = 2 * time.Second
 
-// drainedJustNow says that the drainer listed the node's pods a moment ago, and found
+// drainedJustNow reports that the drainer listed the node's pods a moment ago, and found
 // none that has to go for any open fault: it listed them right before it gave Succeeded,
 // for all faults that were open then, and a fault that is not drained lets nothing be
 // created.

@@ -10,10 +10,10 @@ import (
 )
 
 // watchedFor bounds the time in which it is found out whether the kubelet of a Node that
-// says Ready is alive, after the machine's own time is over.
+// reports Ready is alive, after the machine's own time is over.
 const watchedFor = 20 * time.Minute
 
-// waitReady waits for a machine that may have been told to boot by an attempt. A Lease is
+// waitReady waits for a machine that may have been asked to boot by an attempt. A Lease is
 // not watched: the kubelet is looked at again soon.
 func (d decision) waitReady(a record.Attempt) Step {
 	n, until := d.v.Node, d.now.Add(d.bootLeft(a))
@@ -21,26 +21,26 @@ func (d decision) waitReady(a record.Attempt) Step {
 	object := a.Kind + " " + a.Name
 	switch {
 	case !n.Ready:
-		return d.rest(WaitReady, until, "the Node has not been Ready since "+object+unsent)
+		return d.waitUntil(WaitReady, until, "the Node has not been Ready since "+object+unsent)
 	case d.watching():
-		s := d.rest(WaitReady, latest(until, n.Kubelet.Until),
+		s := d.waitUntil(WaitReady, latest(until, n.Kubelet.Until),
 			"the Node still reports Ready with the boot ID from before "+object+", its kubelet is being checked"+unsent)
-		s.After = kubelet.LookAgain
+		s.After = kubelet.PollInterval
 		return s
 	}
-	s := d.rest(WaitReady, until,
+	s := d.waitUntil(WaitReady, until,
 		"the Node still reports Ready with the boot ID from before "+object+", but its kubelet does not respond"+unsent)
 	s.After = min(s.After, soon)
 	return s
 }
 
-// watching says that nobody knows yet whether a Ready condition is of a kubelet that is
+// watching reports that nobody knows yet whether a Ready condition is of a kubelet that is
 // alive.
 func (d decision) watching() bool {
 	return d.v.Node.Ready && d.v.Node.Kubelet.State == kubelet.Unknown
 }
 
-// neverReady says that a machine that was told to boot has had its time, and that it is
+// neverReady reports that a machine that was asked to boot has had its time, and that it is
 // known, or was tried for long enough to find out, that its kubelet is silent.
 func (d decision) neverReady(next job, a record.Attempt) bool {
 	if d.bootLeft(a) > 0 {
@@ -49,7 +49,7 @@ func (d decision) neverReady(next job, a record.Attempt) bool {
 	return !d.watching() || d.elapsed(d.waitedSince(next.record, WaitReady, watchedFor), watchedFor) >= watchedFor
 }
 
-// lostSince says of a machine that is never Ready what a person is told.
+// lostSince returns what an operator is shown about a machine that is never Ready.
 func (d decision) lostSince(a record.Attempt) string {
 	text := fmt.Sprintf("%s %s may have reached the machine, and ", a.Kind, a.Name)
 	if d.v.Node.Ready {
@@ -58,7 +58,7 @@ func (d decision) lostSince(a record.Attempt) string {
 	return text + fmt.Sprintf("the Node has not been Ready in the %s since", d.bootLimit(a))
 }
 
-// bootLeft is how much longer a machine that was told to boot is waited for.
+// bootLeft is how much longer a machine that was asked to boot is waited for.
 func (d decision) bootLeft(a record.Attempt) time.Duration {
 	limit := d.bootLimit(a)
 	return limit - d.elapsed(a.SubmittedAt, limit)

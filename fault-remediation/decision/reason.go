@@ -57,10 +57,10 @@ const (
 	// and requests manual intervention after `noActionRecoveryTimeout` (24h). Action: none while that remediator works.
 	// Otherwise find the holder with `kubectl -n medik8s-leases get lease node-<node>` and end its remediation.
 	WaitLease Reason = "AwaitingLease"
-	// WaitBrake: the emergency stop is on, or its ConfigMap has not been read yet. No maintenance object is created.
+	// WaitPaused: the emergency stop is on, or its ConfigMap has not been read yet. No maintenance object is created.
 	// Action: read in `nvsentinel status` by whom and why it was switched on, and run `nvsentinel resume` when the
 	// cause is gone.
-	WaitBrake Reason = "Paused"
+	WaitPaused Reason = "Paused"
 	// WaitSymptoms: the fault was generated around another remediation of the node and may be its symptom.
 	// fault-remediation waits up to 5 minutes for the recovery before it remediates the fault. Action: none.
 	WaitSymptoms Reason = "AwaitingSymptomRecovery"
@@ -110,9 +110,9 @@ const (
 
 // Steps that do something.
 const (
-	// Stamp: fault-remediation writes the name of the next maintenance object into the record before it creates the
+	// Reserved: fault-remediation writes the name of the next maintenance object into the record before it creates the
 	// object. This prevents a second object after a crash. Action: none.
-	Stamp Reason = "Reserved"
+	Reserved Reason = "Reserved"
 	// Create: fault-remediation creates the maintenance object or repair chain run. Action: none.
 	Create Reason = "Created"
 	// RecordUID: fault-remediation writes into the record that the maintenance object exists. Action: none.
@@ -205,8 +205,8 @@ const (
 	// is still watched, and no other remediation starts. Action: find out why its controller does not finish it, or
 	// delete the object, repair the node and run `nvsentinel release <node>`.
 	UnknownTimeout Reason = "UnknownTimeout"
-	// Lemon is the reason of the record too.
-	Lemon Reason = record.Lemon
+	// RepeatOffender is the reason of the record too.
+	RepeatOffender Reason = record.RepeatOffender
 	// NoRecovery: the remediation succeeded, and no monitor reported the recovery within `recoveryTimeout` (30m). The
 	// node stays in quarantine. Action: check the node and its monitor. If the node is healthy, run
 	// `nvsentinel release <node>`.

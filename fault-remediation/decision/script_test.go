@@ -38,8 +38,8 @@ func (w *world) script(d *datadriven.TestData) string {
 	case "upgraded": // to that version
 		w.each(d, func(r *record.Record) { r.MinVersion = 0 })
 	case "lemons": // repairs=3 [keep]
-		w.policy.Lemon = decision.LemonPolicy{Repairs: decision.DefaultLemonRepairs, Window: decision.DefaultLemonWindow, Keep: d.HasArg("keep")}
-		d.MaybeScanArgs(w.t, "repairs", &w.policy.Lemon.Repairs)
+		w.policy.RepeatOffender = decision.RepeatOffenderPolicy{Repairs: decision.DefaultRepeatOffenderRepairs, Window: decision.DefaultRepeatOffenderWindow, Keep: d.HasArg("keep")}
+		d.MaybeScanArgs(w.t, "repairs", &w.policy.RepeatOffender.Repairs)
 	case "repair":
 		w.repair(d)
 	case "pods":
@@ -95,7 +95,7 @@ func (w *world) script(d *datadriven.TestData) string {
 }
 
 // repair is a whole repair of a fault of its own, in a session of its own, of which
-// nothing is said: repair id=s1 [attempts=2] [unsent].
+// nothing is reported: repair id=s1 [attempts=2] [unsent].
 func (w *world) repair(d *datadriven.TestData) {
 	var id string
 	attempts := 1
@@ -130,7 +130,7 @@ func (w *world) repair(d *datadriven.TestData) {
 
 func (w *world) setNode(d *datadriven.TestData) {
 	if w.node.Name == "" {
-		w.node = decision.Node{Name: "gpu-7", Presence: decision.Present, Marked: true, Ready: true, Kubelet: kubelet.Life{State: kubelet.Alive}, Identity: record.NodeIdentity{UID: "n1"}}
+		w.node = decision.Node{Name: "gpu-7", Presence: decision.Present, Marked: true, Ready: true, Kubelet: kubelet.Liveness{State: kubelet.Alive}, Identity: record.NodeIdentity{UID: "n1"}}
 	}
 	d.MaybeScanArgs(w.t, "session", &w.node.Session)
 	d.MaybeScanArgs(w.t, "machine", &w.node.Identity.ProviderID)
@@ -154,21 +154,21 @@ func (w *world) setNode(d *datadriven.TestData) {
 		case "ready":
 			w.node.Ready = true
 		case "kubelet-alive":
-			w.node.Kubelet = kubelet.Life{State: kubelet.Alive}
+			w.node.Kubelet = kubelet.Liveness{State: kubelet.Alive}
 		case "kubelet-silent": // which leaves the condition as it is
-			w.node.Kubelet = kubelet.Life{State: kubelet.Silent}
+			w.node.Kubelet = kubelet.Liveness{State: kubelet.Silent}
 		case "kubelet-watched": // for a minute from now on
-			w.node.Kubelet = kubelet.Life{Until: w.now.Add(time.Minute)}
+			w.node.Kubelet = kubelet.Liveness{Until: w.now.Add(time.Minute)}
 		case "ready-now":
 			w.node.Ready, w.node.ReadySince = true, w.now
 		case "anonymous":
 			w.node.Identity.ProviderID = ""
-		case "recreated": // another object of the name, without marks of ours
-			w.node.Lemon = decision.LemonMark{}
-		case "unlabelled": // a person takes the lemon label off
-			w.node.Lemon.Label = false
+		case "recreated": // another object of the name, without marks of the project
+			w.node.RepeatOffender = decision.RepeatOffenderMark{}
+		case "unlabelled": // a person takes the repeat offender label off
+			w.node.RepeatOffender.Label = false
 		case "labelled":
-			w.node.Lemon.Label = true
+			w.node.RepeatOffender.Label = true
 		case "unclaimed":
 			w.node.Claim = ""
 		}

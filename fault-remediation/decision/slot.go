@@ -23,7 +23,7 @@ type slot struct {
 	used []record.Attempt
 	// refused attempts in a row at the slot's end.
 	refused int
-	// escalated: the slot's last attempt said that it is not to be tried again.
+	// escalated: the slot's last attempt reported that it is not to be tried again.
 	escalated bool
 	// misconfigured: the slot's last attempt was of a chain that is wrong.
 	misconfigured bool
@@ -32,7 +32,7 @@ type slot struct {
 	// failedAt and pause are the wait after a failure.
 	failedAt time.Time
 	pause    time.Duration
-	// last is what the slot's last attempt said.
+	// last is what the slot's last attempt reported.
 	last string
 	// away is the last attempt, of whatever session, after which nothing proves that the
 	// machine has been Ready; nil when there is none.
@@ -56,7 +56,7 @@ func (d decision) slot(next job, reserved *Ref) slot {
 		if reserved != nil && reserved.Record.ID == x.Record.ID && reserved.Index == x.Index {
 			continue
 		}
-		// A stamp of the future, by a clock that was wrong, counts too: the limit
+		// A time in the future, by a clock that was wrong, counts too: the limit
 		// must hold whatever the clocks do.
 		if a.SignalSent && a.SubmittedAt.After(since) {
 			s.used = append(s.used, a)
@@ -74,7 +74,7 @@ func (d decision) slot(next job, reserved *Ref) slot {
 // away is the newest attempt since a time whose signal may have been sent, that
 // did not succeed, and after which the Node is neither Ready nor under another
 // boot. A Ready Node under the old boot shows that the signal did not take, if its
-// kubelet is alive: that of a machine that is off may say Ready as well.
+// kubelet is alive: that of a machine that is off may report Ready as well.
 func (d decision) away(next job, since time.Time) *record.Attempt {
 	n := d.v.Node
 	if n.Ready && n.Kubelet.State == kubelet.Alive {
@@ -85,21 +85,21 @@ func (d decision) away(next job, since time.Time) *record.Attempt {
 	})
 }
 
-// alike says that a new repair would do to the machine what an attempt may have
+// alike reports that a new repair would do to the machine what an attempt may have
 // done: of the same group or kind, or both restart it.
 func (d decision) alike(a record.Attempt, next action.Action) bool {
 	restarts := func(rank int) bool { return rank >= action.RankReboot && rank < action.RankReplace }
 	return a.Group == next.Group || a.Kind == next.GVK.Kind || (restarts(d.repairs.Rank(a.Action)) && restarts(next.Rank))
 }
 
-// bootedSince says that the Node reports another boot than before an attempt.
+// bootedSince reports that the Node reports another boot than before an attempt.
 func (d decision) bootedSince(a record.Attempt) bool {
 	n := d.v.Node
 	return a.PriorBootID != "" && n.Identity.BootID != "" && a.PriorBootID != n.Identity.BootID && a.Machine == fault.Machine(n.Identity)
 }
 
 // lessons reads the slot's finished attempts, newest first: the run of failures
-// at its end and the run of refusals. Names given back teach nothing.
+// at its end and the run of refusals. Names released teach nothing.
 func (s *slot) lessons(past []record.Attempt, next job) {
 	tried := only(past, func(a record.Attempt) bool { return a.Reason != string(Release) })
 	if len(tried) == 0 {
@@ -119,18 +119,18 @@ func (s *slot) lessons(past []record.Attempt, next job) {
 	}
 }
 
-// history tells of the used attempts, oldest first.
+// history reports the used attempts, oldest first.
 func (s slot) history() string {
 	byTime := slices.SortedStableFunc(slices.Values(s.used), func(a, b record.Attempt) int { return a.SubmittedAt.Compare(b.SubmittedAt) })
-	var told []string
+	var reported []string
 	for _, a := range byTime {
 		text := a.Kind + " " + a.Name + " " + a.State
 		if a.State != string(healthrule.Healthy) && a.Message != "" {
 			text += " (" + a.Message + ")"
 		}
-		told = append(told, text)
+		reported = append(reported, text)
 	}
-	return strings.Join(told, ", ")
+	return strings.Join(reported, ", ")
 }
 
 func runOf(list []record.Attempt, is func(record.Attempt) bool) int {

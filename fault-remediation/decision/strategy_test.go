@@ -28,7 +28,7 @@ func forged(rng *rand.Rand, id string) record.Record {
 }
 
 // TestPersistOnlyRecordsChangeNoStep: whatever a PERSIST_ONLY record bears and
-// whoever put it before the decision, the step is that of the PROCESS records alone.
+// anyone who put it before the decision, the step is that of the PROCESS records alone.
 func TestPersistOnlyRecordsChangeNoStep(t *testing.T) {
 	reasons := map[decision.Reason]bool{}
 	for seed := range uint64(500) {
@@ -55,7 +55,7 @@ func TestPersistOnlyRecordsChangeNoStep(t *testing.T) {
 		}
 		reasons[want.Reason] = true
 	}
-	if len(reasons) < 3 || !reasons[decision.Stamp] {
+	if len(reasons) < 3 || !reasons[decision.Reserved] {
 		t.Errorf("only steps for the reasons %v: too few to mean anything", reasons)
 	}
 }

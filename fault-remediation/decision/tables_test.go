@@ -11,7 +11,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/healthrule"
 )
 
-// The tables of this file, and of told_test.go, are of parts of a decision that golden scripts reach with few of
+// The tables of this file, and of messages_test.go, are of parts of a decision that golden scripts reach with few of
 // their inputs. Each row changes one input of a base in which every part is as it has to be.
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -87,7 +87,7 @@ func TestBootedLate(t *testing.T) {
 	}
 }
 
-func TestOurs(t *testing.T) {
+func TestCreatedFor(t *testing.T) {
 	a := failure()
 	for name, x := range map[string]struct {
 		change func(o *Object)
@@ -99,7 +99,7 @@ func TestOurs(t *testing.T) {
 		"another ordinal": {func(o *Object) { o.Ordinal = 2 }, false},
 	} {
 		o := Object{Session: "s", Group: "restart", Ordinal: 1}
-		if x.change(&o); ours(a, o) != x.want {
+		if x.change(&o); createdFor(a, o) != x.want {
 			t.Errorf("%s: %t", name, !x.want)
 		}
 	}
@@ -123,8 +123,8 @@ func TestHinderedForTooLong(t *testing.T) {
 	}
 }
 
-// TestReservedForAnotherSession: a name of a session that is over is given back as such, if
-// the Node is there to say so.
+// TestReservedForAnotherSession: a name of a session that is over is released as such, if
+// the Node is there to report it.
 func TestReservedForAnotherSession(t *testing.T) {
 	for presence, over := range map[Presence]bool{Present: true, Absent: false} {
 		d, a := base(t), failure()

@@ -8,17 +8,17 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// unrepaired says whether an open fault of the Node's session asks for no repair: nothing
+// unrepaired reports whether an open fault of the Node's session asks for no repair: nothing
 // but its recovery ends it.
 func (d decision) unrepaired(r record.Record) bool {
 	n := d.v.Node
 	mine := n.Presence == Present && n.Marked && !n.Unknown && n.Session != "" && r.Status.Session == n.Session
 	return mine && record.Open(r) && unremediated(r) && record.DrainSucceeded(r) &&
-		d.repairs.AsksNothing(record.RepairAction(r))
+		d.repairs.RequiresNoAction(record.RepairAction(r))
 }
 
 // dueBy is when a person is asked about a repair that does not begin, for a reason of which
-// its record says that it waits for it; zero is never.
+// its record reports that it waits for it; zero is never.
 func (d decision) dueBy(r record.Record, why Reason) time.Time {
 	limit := d.policy.UnrepairedAfter
 	if limit <= 0 {
@@ -27,13 +27,13 @@ func (d decision) dueBy(r record.Record, why Reason) time.Time {
 	return d.now.Add(limit - d.elapsed(d.waitedSince(r, why, limit), limit))
 }
 
-// overdue says whether a person is asked about such a repair now.
+// overdue reports whether a person is asked about such a repair now.
 func (d decision) overdue(r record.Record, why Reason) bool {
-	told, by := waiting(r), d.dueBy(r, why)
-	return told != nil && told.Reason == string(why) && !by.IsZero() && !d.now.Before(by)
+	reported, by := waiting(r), d.dueBy(r, why)
+	return reported != nil && reported.Reason == string(why) && !by.IsZero() && !d.now.Before(by)
 }
 
-// unrepairedWait is what the record of a fault says that asks for no repair.
+// unrepairedWait is what the record of a fault reports that asks for no repair.
 func (d decision) unrepairedWait(r record.Record) Step {
 	message := fmt.Sprintf("no remediation is configured for this fault (action %s), "+
 		"the node stays in quarantine until its recovery is reported", actionText(r))
@@ -74,12 +74,12 @@ func actionText(r record.Record) record.Action {
 	return record.ActionNone
 }
 
-// Unrepaired are the writes of a step that say first of a record that it asks for no
+// Unrepaired are the writes of a step that report first of a record that it asks for no
 // repair.
 func Unrepaired(s Step, records []record.Record) []Write {
 	says := func(w *record.Wait) bool { return w != nil && w.Reason == string(NoRepair) }
 	return only(s.Writes, func(w Write) bool {
-		told := func(r record.Record) bool { return r.ID == w.ID && says(waiting(r)) }
-		return says(w.Status.Remediation.Waiting) && !slices.ContainsFunc(records, told)
+		reported := func(r record.Record) bool { return r.ID == w.ID && says(waiting(r)) }
+		return says(w.Status.Remediation.Waiting) && !slices.ContainsFunc(records, reported)
 	})
 }

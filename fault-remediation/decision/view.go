@@ -34,9 +34,9 @@ type Node struct {
 	Identity record.NodeIdentity
 	// Session is the quarantine session the Node bears, or empty.
 	Session string
-	// Unknown says that the store cannot tell of all faults of the session.
+	// Unknown reports that the store cannot report all faults of the session.
 	Unknown bool
-	// Marked says that nothing new is scheduled here: cordoned, or a NoSchedule
+	// Marked reports that nothing new is scheduled here: cordoned, or a NoSchedule
 	// or NoExecute taint of the session.
 	Marked bool
 	// Ready is the Node's condition; one that is not known is not Ready, and one that is
@@ -45,11 +45,11 @@ type Node struct {
 	Ready      bool
 	ReadySince time.Time
 	// Kubelet is whether the Node's kubelet is alive, where Needs asks for it; else unknown.
-	Kubelet kubelet.Life
+	Kubelet kubelet.Liveness
 	// Claim is the uid of the repair object that claims the Node, or empty.
 	Claim string
-	// Lemon is its lemon mark.
-	Lemon LemonMark
+	// RepeatOffender is its repeat offender mark.
+	RepeatOffender RepeatOffenderMark
 }
 
 // Object are the facts of the repair object of the current attempt.
@@ -63,29 +63,29 @@ type Object struct {
 	Session   string
 	Group     string
 	Ordinal   int
-	// Deleting says that it is deleted, and that a finalizer keeps it.
+	// Deleting reports that it is deleted, and that a finalizer keeps it.
 	Deleting bool
 	// Health is the verdict of the action's health rule.
 	Health healthrule.Result
-	// Unsent says that no signal was sent and none will be.
+	// Unsent reports that no signal was sent and none will be.
 	Unsent bool
-	// SessionOver says that it was refused because its session is over.
+	// SessionOver reports that it was refused because its session is over.
 	SessionOver bool
-	// Escalated says that a step of a chain failed so that the repair is not to be tried
+	// Escalated reports that a step of a chain failed so that the repair is not to be tried
 	// again.
 	Escalated bool
-	// Misconfigured says that a chain or one of its templates is wrong, so that the run
-	// tells nothing about the node.
+	// Misconfigured reports that a chain or one of its templates is wrong, so that the run
+	// reports nothing about the node.
 	Misconfigured bool
-	// OutcomeUnknown says that nobody knows what a step of a chain did to the node.
+	// OutcomeUnknown reports that nobody knows what a step of a chain did to the node.
 	OutcomeUnknown bool
 	// Steps are the trace of a run of a chain.
 	Steps []record.RepairStep
 	// PriorBoot and ObservedBoot are the boots before and after, where the
-	// object tells.
+	// object reports.
 	PriorBoot    string
 	ObservedBoot string
-	// Refused is what the API server said to its creation, if that can never be.
+	// Refused is what the API server reported to its creation, if that can never be.
 	Refused string
 }
 
@@ -98,7 +98,7 @@ type View struct {
 	Object Object
 	// PodsBack are pods that had to go and are on the node.
 	PodsBack []string
-	// Boots tells which boots are past.
+	// Boots reports which boots are past.
 	Boots fault.Boots
 }
 
@@ -111,8 +111,8 @@ type Policy struct {
 	// it asks for none or because its object cannot be created, before a person is asked; 0
 	// is for ever.
 	UnrepairedAfter time.Duration
-	// Lemon says when a machine is a lemon.
-	Lemon LemonPolicy
+	// RepeatOffender reports when a machine is a repeat offender.
+	RepeatOffender RepeatOffenderPolicy
 }
 
 // DefaultRecoveryWithin is the default of Policy.RecoveryWithin.
@@ -147,16 +147,16 @@ type Step struct {
 	After   time.Duration
 	// Label is the state label the Node should bear; empty leaves it alone.
 	Label nodemark.State
-	// Lemon is the lemon mark the Node should bear; nil leaves it alone.
-	Lemon *LemonMark
+	// RepeatOffender is the repeat offender mark the Node should bear; nil leaves it alone.
+	RepeatOffender *RepeatOffenderMark
 	// Waits is the record that waits, until when at the latest; zero is for the
 	// world alone to end.
 	Waits string
 	Until time.Time
 }
 
-// Rests says that a step only waits.
-func (s Step) Rests() bool { return len(s.Writes) == 0 && s.Create == nil }
+// OnlyWaits reports that a step only waits.
+func (s Step) OnlyWaits() bool { return len(s.Writes) == 0 && s.Create == nil }
 
 // Ref is an attempt within its record.
 type Ref struct {
@@ -177,7 +177,7 @@ func Current(records []record.Record) (Ref, bool) {
 	}), true
 }
 
-// Unsettled says whether a record may still need a step: the backlog after a
+// Unsettled reports whether a record may still need a step: the backlog after a
 // start.
 func Unsettled(r record.Record) bool {
 	rem := r.Status.Remediation
@@ -214,7 +214,7 @@ func unfinished(r record.Record) bool {
 	return slices.ContainsFunc(record.Attempts(r), func(a record.Attempt) bool { return a.FinishedAt == nil })
 }
 
-// failed says that something may have been sent for an attempt, which ended without
+// failed reports that something may have been sent for an attempt, which ended without
 // success.
 func failed(a record.Attempt) bool {
 	return a.UID != "" && a.SignalSent && a.FinishedAt != nil && a.State != string(healthrule.Healthy)

@@ -101,9 +101,9 @@ func TestCurrentTakesTheEarliest(t *testing.T) {
 	}
 }
 
-// TestMayCreateKnowsWhatStandsInTheWay: pods are not worth reading for a Node or
+// TestMayCreateReportsBlockers: pods are not worth reading for a Node or
 // beside an object that lets nothing be created.
-func TestMayCreateKnowsWhatStandsInTheWay(t *testing.T) {
+func TestMayCreateReportsBlockers(t *testing.T) {
 	reserved := []record.Record{open(attempted("", false))}
 	for name, v := range map[string]decision.View{
 		"node gone":       {Node: decision.Node{Presence: decision.Absent}, Object: decision.Object{Presence: decision.Absent}},
@@ -150,12 +150,12 @@ func TestUnknownIsNotAbsent(t *testing.T) {
 			Records: []record.Record{open(change)}, Boots: fault.Boots{},
 		}
 		s := decision.Next(v, repairs, decision.Policy{RecoveryWithin: time.Hour}, time.Unix(1, 0))
-		if len(s.Writes) == 1 { // the record begins to say that it waits
-			told := s.Writes[0].Status
-			if rem := told.Remediation; rem.Waiting == nil || rem.Waiting.Reason != string(decision.ReadError) || rem.Outcome != "" || rem.Attempts[0].FinishedAt != nil {
-				t.Errorf("%s: the record says %+v", name, told.Remediation)
+		if len(s.Writes) == 1 { // the record begins to report that it waits
+			reported := s.Writes[0].Status
+			if rem := reported.Remediation; rem.Waiting == nil || rem.Waiting.Reason != string(decision.ReadError) || rem.Outcome != "" || rem.Attempts[0].FinishedAt != nil {
+				t.Errorf("%s: the record says %+v", name, reported.Remediation)
 			}
-			v.Records[0].Status = told
+			v.Records[0].Status = reported
 			s = decision.Next(v, repairs, decision.Policy{RecoveryWithin: time.Hour}, time.Unix(1, 0))
 		}
 		if s.Reason != decision.ReadError || len(s.Writes) > 0 || s.Create != nil || s.After == 0 {
@@ -190,7 +190,7 @@ func TestUndrainedWaitsForTheDrainAlone(t *testing.T) {
 		}
 		// Nothing else is known, and nothing else has to be.
 		s := decision.Next(decision.View{Node: decision.Node{Name: "n"}, Records: records}, repairs, decision.Policy{}, at)
-		if tt.want != (s.Reason == decision.WaitDrain) || !s.Rests() && tt.want {
+		if tt.want != (s.Reason == decision.WaitDrain) || !s.OnlyWaits() && tt.want {
 			t.Errorf("%s: %+v", name, s)
 		}
 	}

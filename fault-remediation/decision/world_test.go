@@ -128,8 +128,8 @@ func (w *world) run(out *strings.Builder, crash decision.Reason) {
 		s := decision.Next(w.view(), w.repairs, w.policy, w.now)
 		w.print(out, s)
 		w.apply(s)
-		if s.Lemon != nil && len(s.Writes) == 0 {
-			w.node.Lemon = *s.Lemon
+		if s.RepeatOffender != nil && len(s.Writes) == 0 {
+			w.node.RepeatOffender = *s.RepeatOffender
 		}
 		if s.Create != nil {
 			w.create(s.Create)
@@ -160,13 +160,13 @@ func (w *world) print(out *strings.Builder, s decision.Step) {
 		fmt.Fprintf(out, " label=%s", s.Label)
 	}
 	fmt.Fprintf(out, "\n  %s\n", s.Message)
-	if s.Lemon != nil {
-		fmt.Fprintf(out, "  lemon %s\n", lemonText(*s.Lemon))
+	if s.RepeatOffender != nil {
+		fmt.Fprintf(out, "  lemon %s\n", markText(*s.RepeatOffender))
 	}
 }
 
-func lemonText(m decision.LemonMark) string {
-	note, ok := nodemark.ParseLemon(m.Note)
+func markText(m decision.RepeatOffenderMark) string {
+	note, ok := nodemark.ParseRepeatOffender(m.Note)
 	if !ok && !m.Label {
 		return "mark taken away"
 	}
@@ -174,8 +174,8 @@ func lemonText(m decision.LemonMark) string {
 	for _, r := range note.Repairs {
 		text += fmt.Sprintf(", %s at %s", r.Session, r.At.Format(time.DateTime))
 	}
-	if note.Kept != "" {
-		text += ", kept " + note.Kept
+	if note.RequiresRelease != "" {
+		text += ", kept " + note.RequiresRelease
 	}
 	return text
 }

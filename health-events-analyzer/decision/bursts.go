@@ -90,7 +90,7 @@ func (w *Window) repeat(f *Fact) {
 
 // first is when the first of the events happened for which the record stands.
 func (f *Fact) first() time.Time {
-	if f.asks() && len(f.bursts) > 0 && f.bursts[0].From.Before(f.At) {
+	if f.triggers() && len(f.bursts) > 0 && f.bursts[0].From.Before(f.At) {
 		return f.bursts[0].From
 	}
 	return f.At

@@ -13,15 +13,15 @@ import (
 	"github.com/nvidia/nvsentinel/health-events-analyzer/rule"
 )
 
-// TestWhatAnEventChanges: a window is judged again from the time on that an event
-// can change a judgement, and not at all if it can change none.
-func TestWhatAnEventChanges(t *testing.T) {
-	fault := said("x", 1, "monitor", record.Process)
-	observed := said("x", 1, "monitor", record.PersistOnly)
-	recovery := said("x", 1, "monitor", record.Process)
+// TestEventChanges: a window is evaluated again from the time on that an event
+// can change an evaluation, and not at all if it can change none.
+func TestEventChanges(t *testing.T) {
+	fault := ruleEvent("x", 1, "monitor", record.Process)
+	observed := ruleEvent("x", 1, "monitor", record.PersistOnly)
+	recovery := ruleEvent("x", 1, "monitor", record.Process)
 	recovery.Event.IsHealthy = true
-	derived := said("x", 1, record.AnalyzerAgent, record.Process)
-	ofCluster := said("x", 1, record.AnalyzerAgent, record.Process)
+	derived := ruleEvent("x", 1, record.AnalyzerAgent, record.Process)
+	ofCluster := ruleEvent("x", 1, record.AnalyzerAgent, record.Process)
 	ofCluster.Event.Metadata["scope"] = string(rule.OnCluster)
 	for _, tt := range []struct {
 		name  string
@@ -41,9 +41,9 @@ func TestWhatAnEventChanges(t *testing.T) {
 	}
 }
 
-// TestWhatAChangeOfARecordChanges: a window is judged again from when a fault was
+// TestRecordChanges: a window is evaluated again from when a fault was
 // repaired, or was over, once.
-func TestWhatAChangeOfARecordChanges(t *testing.T) {
+func TestRecordChanges(t *testing.T) {
 	repaired, cleared := time.Unix(20, 0), time.Unix(30, 0)
 	done := func(r *record.Record) {
 		r.Status.FaultRemediated, r.Status.LastRemediationTimestamp = new(true), &repaired
@@ -56,7 +56,7 @@ func TestWhatAChangeOfARecordChanges(t *testing.T) {
 		name          string
 		revision      int64 // the window has 5
 		before, after edits
-		from          time.Time // zero is no judgement
+		from          time.Time // zero is no evaluation
 	}{
 		{"nothing", 6, nil, nil, time.Time{}},
 		{"a repair", 6, nil, edits{done}, repaired},
@@ -69,7 +69,7 @@ func TestWhatAChangeOfARecordChanges(t *testing.T) {
 		{"a repair after an end", 6, edits{over}, edits{done, over}, repaired},
 	} {
 		record := func(revision int64, edits edits) *decision.Fact {
-			r := said("x", 1, "monitor", record.Process)
+			r := ruleEvent("x", 1, "monitor", record.Process)
 			r.Revision = revision
 			for _, e := range edits {
 				e(&r)
@@ -86,14 +86,14 @@ func TestWhatAChangeOfARecordChanges(t *testing.T) {
 }
 
 // TestAPublishedFaultTakesItsPlace: the window knows what it published before the
-// store tells in which place, and goes by that place then. A recovery before it is
+// store reports in which place, and goes by that place then. A recovery before it is
 // one of an earlier fault.
 func TestAPublishedFaultTakesItsPlace(t *testing.T) {
 	for place, open := range map[int64]bool{4: true, 6: false} {
 		w := decision.NewWindow(nil)
-		w.Add(decision.NewFact(said("f", 0, record.AnalyzerAgent, record.Process)))
-		w.Add(decision.NewFact(said("f", 5, record.AnalyzerAgent, record.Process)))
-		recovery := said("r", place, record.AnalyzerAgent, record.Process)
+		w.Add(decision.NewFact(ruleEvent("f", 0, record.AnalyzerAgent, record.Process)))
+		w.Add(decision.NewFact(ruleEvent("f", 5, record.AnalyzerAgent, record.Process)))
+		recovery := ruleEvent("r", place, record.AnalyzerAgent, record.Process)
 		recovery.Event.IsHealthy = true
 		w.Add(decision.NewFact(recovery))
 		if got := len(w.Unknown()) > 0; got != open {
@@ -102,7 +102,7 @@ func TestAPublishedFaultTakesItsPlace(t *testing.T) {
 	}
 }
 
-// TestSettled is what was judged and published: an event before that time was not,
+// TestSettled is what was evaluated and published: an event before that time was not,
 // nor one that is not there.
 func TestSettled(t *testing.T) {
 	w := decision.NewWindow(nil)
@@ -115,15 +115,15 @@ func TestSettled(t *testing.T) {
 	}
 }
 
-// reasons of the judgements of all events at once, in their order.
+// reasons of the evaluations of all events at once, in their order.
 func reasons(w *decision.Window) (out []decision.Reason) {
-	for _, f := range w.Judge(time.Time{}, start) {
+	for _, f := range w.Evaluate(time.Time{}, start) {
 		out = append(out, f.Reason)
 	}
 	return out
 }
 
-// TestOneFaultAWindow: a fault that is found in the same judgement answers for those
+// TestOneFaultAWindow: a fault that is found in the same evaluation answers for those
 // up to a window later, as one that was published does.
 func TestOneFaultAWindow(t *testing.T) {
 	w := decision.NewWindow(parsed(t, oneNode))
@@ -172,8 +172,8 @@ func TestSourcesAreBounded(t *testing.T) {
 	}
 }
 
-// TestARecoveryAsksForNothing, whatever its fault asked for.
-func TestARecoveryAsksForNothing(t *testing.T) {
+// TestRecoveryTriggersNothing: a recovery triggers no rule, regardless of what its fault triggered.
+func TestRecoveryTriggersNothing(t *testing.T) {
 	e := derive(t, strings.Replace(oneNode, "NONE", "RESTART_BM", 1), "n1")
 	e.Metadata[record.MetadataBootID], e.DrainOverrides, e.QuarantineOverrides = "B1", &record.Override{Skip: true}, &record.Override{Force: true}
 	if !e.IsFatal || e.RecommendedAction != record.ActionRestartBM {
@@ -189,10 +189,10 @@ func TestARecoveryAsksForNothing(t *testing.T) {
 	}
 }
 
-// TestAFaultOfOurOwnFindsItsPlace: while its place in the store is not known, what was
+// TestDerivedFaultIsOrdered: while its place in the store is not known, what was
 // before it does not end it; once it is, what is behind it does.
-func TestAFaultOfOurOwnFindsItsPlace(t *testing.T) {
-	own := said("own", 1, record.AnalyzerAgent, record.Process)
+func TestDerivedFaultIsOrdered(t *testing.T) {
+	own := ruleEvent("own", 1, record.AnalyzerAgent, record.Process)
 	own.Event.Metadata["clear"], own.Event.Metadata["sources"] = string(rule.WhenSourcesClose), "s1"
 	recovery := own
 	recovery.ID, recovery.Append, recovery.Event.IsHealthy = "recovery", 10, true

@@ -22,20 +22,20 @@ func number(e *record.Event, seq uint64) {
 // OnCluster. Only what it Concerns needs to be added.
 func NewClusterWindow(rules []rule.Rule) *Window { return newWindow(rule.OnCluster, rules) }
 
-// Scope says whose events the window holds.
+// Scope reports whose events the window holds.
 func (w *Window) Scope() rule.Scope { return w.scope }
 
-// ofCluster says whether a rule of the cluster derived the event.
+// ofCluster reports whether a rule of the cluster derived the event.
 func (f *Fact) ofCluster() bool {
 	return f.Record.Event.Metadata[metadataScope] == string(rule.OnCluster)
 }
 
-// Touches says whether one of the rules is asked about a fault, or looks at it.
+// Touches reports whether one of the rules is asked about a fault, or looks at it.
 func Touches(rules []rule.Rule, f *Fact) bool {
-	return f.asks() && slices.ContainsFunc(rules, func(r rule.Rule) bool { return f.resembles(&r.When) || f.counts(&r) })
+	return f.triggers() && slices.ContainsFunc(rules, func(r rule.Rule) bool { return f.resembles(&r.When) || f.counts(&r) })
 }
 
-// Concerns says whether the window has any use for an event: that of a node has
+// Concerns reports whether the window has any use for an event: that of a node has
 // for all of them.
 func (w *Window) Concerns(f *Fact) bool {
 	switch {
@@ -49,7 +49,7 @@ func (w *Window) Concerns(f *Fact) bool {
 	return Touches(w.rules, f)
 }
 
-// mayEnd says whether a recovery is of a check that a rule looks at, or of a
+// mayEnd reports whether a recovery is of a check that a rule looks at, or of a
 // fault in the window.
 func (w *Window) mayEnd(recovery *Fact) bool {
 	e := &recovery.Record.Event
@@ -57,7 +57,7 @@ func (w *Window) mayEnd(recovery *Fact) bool {
 		return allows(m.Agents, e.Agent) && allows(m.Classes, e.ComponentClass) && allows(m.Checks, e.CheckName)
 	}
 	return !recovery.isDerived() && slices.ContainsFunc(w.rules, func(r rule.Rule) bool {
-		return check(&r.When) || slices.ContainsFunc(looksAt(&r), check)
+		return check(&r.When) || slices.ContainsFunc(matchesOf(&r), check)
 	}) || slices.ContainsFunc(w.facts, func(f *Fact) bool {
 		x := &f.Record.Event
 		return x.NodeName == e.NodeName && x.CheckName == e.CheckName && x.Agent == e.Agent && !x.IsHealthy
@@ -65,7 +65,7 @@ func (w *Window) mayEnd(recovery *Fact) bool {
 }
 
 // Trim drops the oldest events, down to nine tenths of most, when there are more
-// than that, and says whether there were. Open derived faults and their sources
+// than that, and reports whether there were. Open derived faults and their sources
 // stay.
 func (w *Window) Trim(most int) bool {
 	surplus := len(w.facts) - most
@@ -84,8 +84,8 @@ func (w *Window) Trim(most int) bool {
 	return true
 }
 
-// AwaitsSources says whether one of a node's derived events is a fault of a
-// cluster's rule that ends with its sources and has no recovery of ours.
+// AwaitsSources reports whether one of a node's derived events is a fault of a
+// cluster's rule that ends with its sources and has no recovery of the project.
 func AwaitsSources(derived []record.Record) bool {
 	ended := map[string]bool{}
 	for _, r := range derived {

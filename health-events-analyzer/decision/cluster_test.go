@@ -20,7 +20,7 @@ func derive(t *testing.T, text string, nodes ...string) record.Event {
 	for i, node := range nodes {
 		w.Add(ev{at: i, node: node, code: "79", gpu: "A"}.fact(i))
 	}
-	for _, f := range w.Judge(time.Time{}, start.Add(time.Hour)) {
+	for _, f := range w.Evaluate(time.Time{}, start.Add(time.Hour)) {
 		if f.Reason == decision.Matched {
 			return f.Event(record.Process)
 		}
@@ -75,7 +75,7 @@ func TestTheRecoveryOfAClusterFaultIsBehindIt(t *testing.T) {
 	fault.Seq, fault.SeqEpoch, _ = e.Seq()
 	w.Add(decision.NewFact(fault))
 	for _, id := range w.Unknown() {
-		w.Gone(id)
+		w.Expire(id)
 	}
 	over := w.Clearings()
 	if len(over) != 1 {

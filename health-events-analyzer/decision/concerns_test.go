@@ -37,46 +37,46 @@ func parsed(t *testing.T, text string) []rule.Rule {
 	return rules
 }
 
-// news is an event of an agent's check on a node, "<agent> <class> <check> <node>".
-type news struct {
+// testEvent is an event of an agent's check on a node, "<agent> <class> <check> <node>".
+type testEvent struct {
 	agent, class, check, node string
 	healthy                   bool
 }
 
-func (n news) fact(id string, at int) *decision.Fact {
+func (t testEvent) fact(id string, at int) *decision.Fact {
 	return decision.NewFact(record.Record{ID: id, Append: int64(at + 1), Event: record.Event{
-		ID: id, Agent: n.agent, ComponentClass: n.class, CheckName: n.check, NodeName: n.node, IsHealthy: n.healthy,
+		ID: id, Agent: t.agent, ComponentClass: t.class, CheckName: t.check, NodeName: t.node, IsHealthy: t.healthy,
 		GeneratedTimestamp: start.Add(time.Duration(at) * time.Minute), ProcessingStrategy: record.Process,
 	}})
 }
 
-// TestWhatConcernsTheCluster: the events of all nodes are too many to keep them
+// TestClusterEvents: the events of all nodes are too many to keep them
 // all, so the window takes those that a rule looks at, and those that end them.
-func TestWhatConcernsTheCluster(t *testing.T) {
+func TestClusterEvents(t *testing.T) {
 	const own = record.AnalyzerAgent
 	for _, tt := range []struct {
 		name, rules string
-		known       []news // in the window before
-		event       news
+		known       []testEvent // in the window before
+		event       testEvent
 		want        bool
 	}{
-		{"a fault that the rule is asked about", linkRule, nil, news{"a", "NIC", "LinkCheck", "n", false}, true},
-		{"a fault that it counts", linkRule, nil, news{"b", "GPU", "PowerCheck", "n", false}, true},
-		{"a fault of another agent", linkRule, nil, news{"b", "NIC", "LinkCheck", "n", false}, false},
-		{"a fault of another class", linkRule, nil, news{"a", "GPU", "LinkCheck", "n", false}, false},
-		{"a fault of another check", linkRule, nil, news{"a", "NIC", "FanCheck", "n", false}, false},
-		{"a recovery of what the rule is asked about", linkRule, nil, news{"a", "NIC", "LinkCheck", "n", true}, true},
-		{"a recovery of what it counts", linkRule, nil, news{"b", "GPU", "PowerCheck", "n", true}, true},
-		{"a recovery of another agent", linkRule, nil, news{"b", "NIC", "LinkCheck", "n", true}, false},
-		{"a recovery of another class", linkRule, nil, news{"a", "GPU", "LinkCheck", "n", true}, false},
-		{"a recovery of another check", linkRule, nil, news{"a", "NIC", "FanCheck", "n", true}, false},
-		{"a recovery of our own, and no fault of it", anyRule, nil, news{own, "GPU", "R", "n", true}, false},
-		{"a recovery of a monitor", anyRule, nil, news{"a", "GPU", "R", "n", true}, true},
-		{"a recovery of a fault in the window", linkRule, []news{{"c", "CPU", "FanCheck", "n", false}}, news{"c", "CPU", "FanCheck", "n", true}, true},
-		{"a recovery of the same on another node", linkRule, []news{{"c", "CPU", "FanCheck", "m", false}}, news{"c", "CPU", "FanCheck", "n", true}, false},
-		{"a recovery of another check of the node", linkRule, []news{{"c", "CPU", "CoreCheck", "n", false}}, news{"c", "CPU", "FanCheck", "n", true}, false},
-		{"a recovery by another agent", linkRule, []news{{"d", "CPU", "FanCheck", "n", false}}, news{"c", "CPU", "FanCheck", "n", true}, false},
-		{"a recovery after a recovery", linkRule, []news{{"c", "CPU", "FanCheck", "n", true}}, news{"c", "CPU", "FanCheck", "n", true}, false},
+		{"a fault that the rule is asked about", linkRule, nil, testEvent{"a", "NIC", "LinkCheck", "n", false}, true},
+		{"a fault that it counts", linkRule, nil, testEvent{"b", "GPU", "PowerCheck", "n", false}, true},
+		{"a fault of another agent", linkRule, nil, testEvent{"b", "NIC", "LinkCheck", "n", false}, false},
+		{"a fault of another class", linkRule, nil, testEvent{"a", "GPU", "LinkCheck", "n", false}, false},
+		{"a fault of another check", linkRule, nil, testEvent{"a", "NIC", "FanCheck", "n", false}, false},
+		{"a recovery of what the rule is asked about", linkRule, nil, testEvent{"a", "NIC", "LinkCheck", "n", true}, true},
+		{"a recovery of what it counts", linkRule, nil, testEvent{"b", "GPU", "PowerCheck", "n", true}, true},
+		{"a recovery of another agent", linkRule, nil, testEvent{"b", "NIC", "LinkCheck", "n", true}, false},
+		{"a recovery of another class", linkRule, nil, testEvent{"a", "GPU", "LinkCheck", "n", true}, false},
+		{"a recovery of another check", linkRule, nil, testEvent{"a", "NIC", "FanCheck", "n", true}, false},
+		{"a recovery of our own, and no fault of it", anyRule, nil, testEvent{own, "GPU", "R", "n", true}, false},
+		{"a recovery of a monitor", anyRule, nil, testEvent{"a", "GPU", "R", "n", true}, true},
+		{"a recovery of a fault in the window", linkRule, []testEvent{{"c", "CPU", "FanCheck", "n", false}}, testEvent{"c", "CPU", "FanCheck", "n", true}, true},
+		{"a recovery of the same on another node", linkRule, []testEvent{{"c", "CPU", "FanCheck", "m", false}}, testEvent{"c", "CPU", "FanCheck", "n", true}, false},
+		{"a recovery of another check of the node", linkRule, []testEvent{{"c", "CPU", "CoreCheck", "n", false}}, testEvent{"c", "CPU", "FanCheck", "n", true}, false},
+		{"a recovery by another agent", linkRule, []testEvent{{"d", "CPU", "FanCheck", "n", false}}, testEvent{"c", "CPU", "FanCheck", "n", true}, false},
+		{"a recovery after a recovery", linkRule, []testEvent{{"c", "CPU", "FanCheck", "n", true}}, testEvent{"c", "CPU", "FanCheck", "n", true}, false},
 	} {
 		w := decision.NewClusterWindow(parsed(t, tt.rules))
 		for i, n := range tt.known {
@@ -95,11 +95,11 @@ func TestWhatConcernsTheCluster(t *testing.T) {
 	}
 }
 
-// TestNewsOfWhatIsKept concerns the window, whichever rules there are by now: a
-// source was looked up for a fault whose rule is gone.
-func TestNewsOfWhatIsKept(t *testing.T) {
+// TestChangesOfStoredEvents: a change of a stored event concerns the window, whichever rules are active now:
+// a source was looked up for a fault whose rule is gone.
+func TestChangesOfStoredEvents(t *testing.T) {
 	w := decision.NewClusterWindow(parsed(t, linkRule))
-	source := news{"c", "CPU", "FanCheck", "n", false}
+	source := testEvent{"c", "CPU", "FanCheck", "n", false}
 	w.Add(source.fact("source", 0))
 	if !w.Concerns(source.fact("source", 0)) || w.Concerns(source.fact("another", 0)) {
 		t.Error("of two faults that no rule looks at, not just the one in the window concerns it")

@@ -42,9 +42,9 @@ func id(parts ...string) string {
 }
 
 // Event is the fault that a Matched finding derives; strategy is that of rules
-// which say none. Its id is a function of rule, node (not with a cluster's rule),
+// which report none. Its id is a function of rule, node (not with a cluster's rule),
 // subject and window, and of the fault published before in that window, so that
-// whoever derives it again publishes nothing new.
+// anyone who derives it again publishes nothing new.
 func (f Finding) Event(strategy record.Strategy) record.Event {
 	t, r := f.Trigger.Record.Event, f.Rule
 	window, whose := strconv.FormatInt(f.Trigger.At.UnixNano()/int64(r.Window), 10), t.NodeName

@@ -1,6 +1,6 @@
 // Package decision looks for the patterns of rules in the events of one node, or
 // of all nodes, and decides which derived faults begin and which are over. It is
-// a function of the events and the time: whoever judges the same events again,
+// a function of the events and the time: anyone who evaluates the same events again,
 // after a crash or in another replica, finds the same faults under the same ids.
 package decision
 
@@ -19,7 +19,7 @@ import (
 type Fact struct {
 	// Record without its message and long metadata.
 	Record record.Record
-	// At is when the event happened: as its publisher says, but not after it
+	// At is when the event happened: as its publisher reports, but not after it
 	// was accepted.
 	At time.Time
 
@@ -31,8 +31,8 @@ type Fact struct {
 	registers *[registers]uint32
 	// horizon is how long the event can matter to a rule.
 	horizon time.Duration
-	// judged says that the rules were asked about it.
-	judged bool
+	// evaluated reports that the rules were asked about it.
+	evaluated bool
 	// bursts are when the identical events happened that the record stands for.
 	bursts []record.Burst
 	// others are those of them that count, without the record's own.
@@ -117,17 +117,17 @@ func registersOf(e record.Event) *[registers]uint32 {
 	return &out
 }
 
-// isDerived says whether the analyzer made the event.
+// isDerived reports whether the analyzer made the event.
 func (f *Fact) isDerived() bool { return f.Record.Event.Agent == record.AnalyzerAgent }
 
-// asks says whether the event can trigger rules.
-func (f *Fact) asks() bool { return f.Record.IsFault() && !f.isDerived() }
+// triggers reports whether the event can trigger rules.
+func (f *Fact) triggers() bool { return f.Record.IsFault() && !f.isDerived() }
 
-// Matters is the earliest time of judgements that the event, as it is now, can
+// Matters is the earliest time of evaluations that the event, as it is now, can
 // change; not ok is none.
 func (f *Fact) Matters() (from time.Time, ok bool) {
 	switch {
-	case f.Record.Event.IsHealthy || f.asks() && f.Record.Acts():
+	case f.Record.Event.IsHealthy || f.triggers() && f.Record.Acts():
 		return f.first(), true
 	case f.isDerived():
 		return f.over()
@@ -135,7 +135,7 @@ func (f *Fact) Matters() (from time.Time, ok bool) {
 	return time.Time{}, false
 }
 
-// clear says which entries a recovery closes; it keeps the earliest time.
+// clear reports which entries a recovery closes; it keeps the earliest time.
 func (f *Fact) clear(recovery *Fact) {
 	if !f.Record.IsFault() || f.Record.Acts() && !recovery.Record.Acts() || !fault.Before(f.Record, recovery.Record) {
 		return
@@ -147,8 +147,8 @@ func (f *Fact) clear(recovery *Fact) {
 	}
 }
 
-// over says whether the fault is closed, and since when: by recoveries, by what
-// its record says, or judged to be no fault of its own.
+// over reports whether the fault is closed, and since when: by recoveries, by what
+// its record reports, or evaluated to be no fault of its own.
 func (f *Fact) over() (time.Time, bool) {
 	var last time.Time
 	all := true
@@ -174,7 +174,7 @@ func (f *Fact) over() (time.Time, bool) {
 	return last, true
 }
 
-// openAt says whether the fault was not closed yet at that time.
+// openAt reports whether the fault was not closed yet at that time.
 func (f *Fact) openAt(t time.Time) bool {
 	at, over := f.over()
 	return !over || at.After(t)
@@ -189,7 +189,7 @@ func (f *Fact) remediated() (time.Time, bool) {
 	return *s.LastRemediationTimestamp, true
 }
 
-// has says whether the event has the value under the key.
+// has reports whether the event has the value under the key.
 func (f *Fact) has(k rule.Key, value string) bool {
 	e := &f.Record.Event
 	switch k {
@@ -242,7 +242,7 @@ func (f *Fact) values(k rule.Key) []string {
 	return out
 }
 
-// matches says whether the fault is one that m chooses, seen from the time t.
+// matches reports whether the fault is one that m chooses, seen from the time t.
 func (f *Fact) matches(m *rule.Match, t time.Time) bool {
 	if !f.resembles(m) {
 		return false
@@ -265,12 +265,12 @@ func (f *Fact) resembles(m *rule.Match) bool {
 		(m.Register == nil || f.bit(m.Register))
 }
 
-// allows says whether an empty list, or one that has it, allows a value.
+// allows reports whether an empty list, or one that has it, allows a value.
 func allows(list []string, value string) bool {
 	return len(list) == 0 || slices.Contains(list, value)
 }
 
-// bit says whether exactly one bit is set in all registers, one of those.
+// bit reports whether exactly one bit is set in all registers, one of those.
 func (f *Fact) bit(g *rule.Register) bool {
 	if f.registers == nil {
 		return false

@@ -15,7 +15,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-events-analyzer/rule"
 )
 
-// A history that fails is told with its seed; the file that rapid would keep of
+// A history that fails is reported with its seed; the file that rapid would keep of
 // it in testdata would be read as a script.
 func init() {
 	if err := flag.Set("rapid.nofailfile", "true"); err != nil {
@@ -89,7 +89,7 @@ type ev struct {
 	healthy, persist bool
 }
 
-// naive says whether one of the rules above matches at the last of the events
+// naive reports whether one of the rules above matches at the last of the events
 // that it may see, by counting.
 func naive(name string, window int, seen []ev) bool {
 	t, n, values, inLast, sticky, machine := seen[len(seen)-1], 0, map[string]bool{}, 0, -1000, map[string]int{}
@@ -186,11 +186,11 @@ func (e ev) fact(i int) *decision.Fact {
 	return decision.NewFact(r)
 }
 
-// way of judging a history.
-type way int
+// algorithm of evaluating a history.
+type algorithm int
 
 const (
-	inOrder way = iota
+	inOrder algorithm = iota
 	allAtOnce
 	anyOrder // with a clock that makes nothing too old
 )
@@ -214,9 +214,9 @@ func (s *story) window(node string) *decision.Window {
 	return s.windows[node]
 }
 
-func (s *story) judge(node string, from, now time.Time) {
+func (s *story) evaluate(node string, from, now time.Time) {
 	w := s.window(node)
-	for _, f := range w.Judge(from, now) {
+	for _, f := range w.Evaluate(from, now) {
 		if f.Reason != decision.Matched {
 			continue
 		}
@@ -225,7 +225,7 @@ func (s *story) judge(node string, from, now time.Time) {
 			s.t.Fatalf("id of %s %s given twice", e.CheckName, f.Subject)
 		}
 		s.ids[e.ID] = true
-		// The node's window and the cluster's are told, and each takes its own.
+		// The node's window and the cluster's are reported, and each takes its own.
 		for _, node := range []string{e.NodeName, ""} {
 			s.window(node).Add(decision.NewFact(record.Record{ID: e.ID, Event: e}))
 		}
@@ -234,9 +234,9 @@ func (s *story) judge(node string, from, now time.Time) {
 	}
 }
 
-// stories judges the events in an order of arrival and lists what is derived as
+// stories evaluates the events in an order of arrival and lists what is derived as
 // expect does.
-func stories(t *rapid.T, rules []rule.Rule, h []ev, arrival []int, how way) []string {
+func stories(t *rapid.T, rules []rule.Rule, h []ev, arrival []int, how algorithm) []string {
 	s := &story{t: t, rules: rules, windows: map[string]*decision.Window{}, ids: map[string]bool{}}
 	for _, i := range arrival {
 		for _, node := range []string{h[i].node, ""} {
@@ -249,7 +249,7 @@ func stories(t *rapid.T, rules []rule.Rule, h []ev, arrival []int, how way) []st
 				now = f.At
 			}
 			if changed && how != allAtOnce {
-				s.judge(node, from, now)
+				s.evaluate(node, from, now)
 			}
 			if how == inOrder {
 				w.Prune(now)
@@ -258,7 +258,7 @@ func stories(t *rapid.T, rules []rule.Rule, h []ev, arrival []int, how way) []st
 	}
 	if how == allAtOnce {
 		for node := range s.windows {
-			s.judge(node, time.Time{}, start)
+			s.evaluate(node, time.Time{}, start)
 		}
 	}
 	slices.Sort(s.out)
@@ -266,7 +266,7 @@ func stories(t *rapid.T, rules []rule.Rule, h []ev, arrival []int, how way) []st
 }
 
 // TestAgainstTheNaiveEvaluator: over random histories the rules find what
-// counting by hand finds, one by one as the events come and all at once; in any
+// counting manually finds, one by one as the events come and all at once; in any
 // other order of arrival they find something about the same subjects, once. The
 // rules of the cluster are those of a node, which see more events.
 func TestAgainstTheNaiveEvaluator(t *testing.T) {
@@ -290,7 +290,7 @@ func against(t *rapid.T, rules []rule.Rule) {
 		order[i] = i
 	}
 	want := expect(rules, h)
-	for _, how := range []way{inOrder, allAtOnce} {
+	for _, how := range []algorithm{inOrder, allAtOnce} {
 		if got := stories(t, rules, h, order, how); !slices.Equal(got, want) {
 			t.Fatalf("all at once: %v\n got %v\nwant %v\nof %+v", how == allAtOnce, got, want, h)
 		}

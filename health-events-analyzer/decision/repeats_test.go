@@ -53,7 +53,7 @@ func TestTheEventsOfARecordAreSpread(t *testing.T) {
 	}
 	n.window.Add(decision.NewFact(counting(n, "a", burst(0, 20), burst(60, 80))))
 	var got []string
-	for _, f := range n.window.Judge(time.Time{}, start) {
+	for _, f := range n.window.Evaluate(time.Time{}, start) {
 		for _, s := range f.Sources {
 			got = append(got, s.At.Sub(start).String())
 		}
@@ -73,7 +73,7 @@ func TestObservedRepeatsCountNothing(t *testing.T) {
 	}
 }
 
-// TestACountIsBounded, whatever a record says.
+// TestACountIsBounded, whatever a record reports.
 func TestACountIsBounded(t *testing.T) {
 	n := newNode(t, rule.Default())
 	var bursts []record.Burst

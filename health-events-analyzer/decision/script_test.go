@@ -61,12 +61,12 @@ func (n *node) parse(line string) record.Record {
 		r.Event.ErrorCode = strings.Split(fields[2], ",")
 	}
 	for _, word := range fields[3:] {
-		n.word(&r, word)
+		n.describe(&r, word)
 	}
 	return r
 }
 
-func (n *node) word(r *record.Record, word string) {
+func (n *node) describe(r *record.Record, word string) {
 	e := &r.Event
 	k, v, _ := strings.Cut(word, "=")
 	switch k {
@@ -123,7 +123,7 @@ func (n *node) word(r *record.Record, word string) {
 	}
 }
 
-// take gives the analysis one record and tells what follows.
+// take gives the analysis one record and reports what follows.
 func (n *node) take(r record.Record) []string {
 	n.records[r.ID] = r
 	if n.names[r.ID] == "" {
@@ -132,14 +132,14 @@ func (n *node) take(r record.Record) []string {
 	from, changed := n.window.Add(decision.NewFact(r))
 	var out []string
 	if changed {
-		for _, f := range n.window.Judge(from, later(n.now, r.CreatedAt)) {
+		for _, f := range n.window.Evaluate(from, later(n.now, r.CreatedAt)) {
 			if f.Reason == decision.Matched {
 				out = append(out, n.publish(f.Event(record.Process)))
 			}
 		}
 	}
 	for _, id := range n.window.Unknown() {
-		n.window.Gone(id)
+		n.window.Expire(id)
 	}
 	for _, c := range n.window.Clearings() {
 		out = append(out, n.publish(c.Event()))

@@ -24,8 +24,8 @@ type Window struct {
 	derived map[string][]*Fact
 	// recoveries are the healthy events among the facts.
 	recoveries []*Fact
-	// gone are ids of sources that no store has any more.
-	gone map[string]bool
+	// expired are ids of sources that no store has any more.
+	expired map[string]bool
 	// pruned is when that was done last.
 	pruned time.Time
 }
@@ -34,17 +34,17 @@ type Window struct {
 func NewWindow(rules []rule.Rule) *Window { return newWindow(rule.OnNode, rules) }
 
 func newWindow(scope rule.Scope, rules []rule.Rule) *Window {
-	return &Window{rules: rules, scope: scope, byID: map[string]*Fact{}, derived: map[string][]*Fact{}, gone: map[string]bool{}}
+	return &Window{rules: rules, scope: scope, byID: map[string]*Fact{}, derived: map[string][]*Fact{}, expired: map[string]bool{}}
 }
 
 // Len counts the events.
 func (w *Window) Len() int { return len(w.facts) }
 
-// Add takes an event in, or what has changed of one, and says whether that can
-// change a judgement, and since when.
+// Add takes an event in, or what has changed of one, and reports whether that can
+// change an evaluation, and since when.
 func (w *Window) Add(f *Fact) (from time.Time, changed bool) {
 	// An event for the record only is no evidence; what the analyzer itself
-	// published says what is published already, whatever its strategy.
+	// published reports what is published already, whatever its strategy.
 	if !f.Record.Acts() && !f.isDerived() {
 		return time.Time{}, false
 	}
@@ -66,7 +66,7 @@ func (w *Window) Add(f *Fact) (from time.Time, changed bool) {
 	for _, r := range w.recoveries {
 		f.clear(r)
 	}
-	if f.asks() {
+	if f.triggers() {
 		w.repeat(f)
 	}
 	if f.isDerived() {
@@ -117,7 +117,7 @@ func key(check, subject string) string { return check + "\x00" + subject }
 // horizon is the window of the longest rule that may count the event; a rule
 // that is only triggered by it needs it no longer than slack.
 func (w *Window) horizon(f *Fact) time.Duration {
-	if !f.asks() {
+	if !f.triggers() {
 		return rule.Longest(w.rules)
 	}
 	var out time.Duration
@@ -129,17 +129,17 @@ func (w *Window) horizon(f *Fact) time.Duration {
 	return out
 }
 
-// counts says whether the rule may count the event, or be kept still by it.
-func (f *Fact) counts(r *rule.Rule) bool { return f.isOneOf(looksAt(r)) }
+// counts reports whether the rule may count the event, or be kept still by it.
+func (f *Fact) counts(r *rule.Rule) bool { return f.isOneOf(matchesOf(r)) }
 
-// isOneOf says whether one of the matches may choose the event.
+// isOneOf reports whether one of the matches may choose the event.
 func (f *Fact) isOneOf(matches []*rule.Match) bool {
 	_, repaired := f.remediated()
 	return slices.ContainsFunc(matches, func(m *rule.Match) bool { return f.resembles(m) && (repaired || !m.Remediated) })
 }
 
-// looksAt lists the matches of all that is not the rule's trigger.
-func looksAt(r *rule.Rule) []*rule.Match {
+// matchesOf lists the matches of all that is not the rule's trigger.
+func matchesOf(r *rule.Rule) []*rule.Match {
 	counted := r.Counted()
 	matches := []*rule.Match{&counted}
 	if r.Bursts != nil && r.Bursts.Among != nil {
@@ -211,7 +211,7 @@ func (w *Window) openDerived() []*Fact {
 }
 
 // Unknown lists sources of open derived faults that are not in the window:
-// whoever keeps it looks them up and gives them to Add or Gone.
+// anyone who keeps it looks them up and gives them to Add or Expire.
 func (w *Window) Unknown() []string {
 	var out []string
 	for _, d := range w.openDerived() {
@@ -219,7 +219,7 @@ func (w *Window) Unknown() []string {
 			continue
 		}
 		for _, id := range sourcesOf(d) {
-			if w.byID[id] == nil && !w.gone[id] && !slices.Contains(out, id) {
+			if w.byID[id] == nil && !w.expired[id] && !slices.Contains(out, id) {
 				out = append(out, id)
 			}
 		}
@@ -227,9 +227,9 @@ func (w *Window) Unknown() []string {
 	return out
 }
 
-// Gone says that a source is in no store any more: its record has expired,
+// Expire reports that a source is in no store any more: its record has expired,
 // which only a finished one does.
-func (w *Window) Gone(id string) { w.gone[id] = true }
+func (w *Window) Expire(id string) { w.expired[id] = true }
 
 // Clearing is a derived fault whose causes are over.
 type Clearing struct {
@@ -264,7 +264,7 @@ func (w *Window) causesOver(d *Fact) (time.Time, bool) {
 		return last, false
 	}
 	for _, id := range sources {
-		if w.gone[id] {
+		if w.expired[id] {
 			continue
 		}
 		s := w.byID[id]

@@ -8,9 +8,9 @@ import (
 	"github.com/nvidia/nvsentinel/health-events-analyzer/rule"
 )
 
-// TestWhatIsLeftOut of a rule stands for something else that it says; what is
-// given stands for itself.
-func TestWhatIsLeftOut(t *testing.T) {
+// TestDefaults: a key that a rule leaves out has the value of another key; a key that is
+// given has its own.
+func TestDefaults(t *testing.T) {
 	when, of, among := rule.Match{Codes: []string{"when"}}, rule.Match{Codes: []string{"of"}}, rule.Match{Codes: []string{"among"}}
 	by := []rule.Key{rule.Device, rule.Code, "NVLINK"}
 	for _, tt := range []struct {

@@ -32,7 +32,7 @@ type document struct {
 	Rules []Rule `toml:"rules"`
 }
 
-// Parse reads a file of rules and returns the enabled ones. named say what is wrong with a
+// Parse reads a file of rules and returns the enabled ones. named report what is wrong with a
 // name, beside its form. The error joins everything that is wrong,
 // each with file, rule and key.
 func Parse(file string, data []byte, named ...func(name string) error) ([]Rule, error) {
@@ -88,25 +88,25 @@ type checker struct {
 	problems []error
 }
 
-func (c *checker) wrong(key, format string, args ...any) {
+func (c *checker) invalid(key, format string, args ...any) {
 	c.problems = append(c.problems, fmt.Errorf("%s: %s: %s", c.at, key, fmt.Sprintf(format, args...)))
 }
 
 func (c *checker) check() []error {
 	r := c.rule
 	if r.Name == "" || len(r.Name) > maxName || strings.ContainsFunc(r.Name, func(x rune) bool { return x <= ' ' || x == 0x7f }) {
-		c.wrong("name", "%q is not a check name: use 1 to %d characters without spaces", r.Name, maxName)
+		c.invalid("name", "%q is not a check name: use 1 to %d characters without spaces", r.Name, maxName)
 	}
 	c.output()
 	c.scope()
 	if r.Window <= 0 || r.Window > maxWindow {
-		c.wrong("window", "is %s: use a duration between 1ns and %s, for example \"24h\"", r.Window, maxWindow)
+		c.invalid("window", "is %s: use a duration between 1ns and %s, for example \"24h\"", r.Window, maxWindow)
 	}
 	if r.Count < 0 || r.Count > maxCount {
-		c.wrong("count", "is %d: use 1 to %d", r.Count, maxCount)
+		c.invalid("count", "is %d: use 1 to %d", r.Count, maxCount)
 	}
 	if forms := c.forms(); len(forms) > 1 {
-		c.wrong(strings.Join(forms, " and "), "are mutually exclusive: use one of them")
+		c.invalid(strings.Join(forms, " and "), "are mutually exclusive: use one of them")
 	}
 	c.match("when", r.When)
 	if r.Of != nil {
@@ -119,7 +119,7 @@ func (c *checker) check() []error {
 		c.match(fmt.Sprintf("sequence[%d]", i), m)
 	}
 	if r.Sequence != nil && (len(r.Sequence) < 2 || r.Count > 1 || r.Of != nil) {
-		c.wrong("sequence", "requires at least two steps, and excludes of and count")
+		c.invalid("sequence", "requires at least two steps, and excludes of and count")
 	}
 	for i, u := range r.Unless {
 		c.match(fmt.Sprintf("unless[%d]", i), u.Match)
@@ -147,20 +147,20 @@ func (c *checker) output() {
 	r := c.rule
 	action, err := record.ParseAction(string(r.Action))
 	if err != nil || action == record.ActionCustom || action == record.ActionUnknown {
-		c.wrong("action", "%q is not one of NONE, COMPONENT_RESET, CONTACT_SUPPORT, RUN_FIELDDIAG, RESTART_VM, RESTART_BM, REPLACE_VM and RUN_DCGMEUD", r.Action)
+		c.invalid("action", "%q is not one of NONE, COMPONENT_RESET, CONTACT_SUPPORT, RUN_FIELDDIAG, RESTART_VM, RESTART_BM, REPLACE_VM and RUN_DCGMEUD", r.Action)
 	}
 	r.Action = action
 	if r.Strategy != "" {
 		if _, err := record.ParseStrategy(string(r.Strategy)); err != nil {
-			c.wrong("processingStrategy", "%q is not PROCESS or PERSIST_ONLY", r.Strategy)
+			c.invalid("processingStrategy", "%q is not PROCESS or PERSIST_ONLY", r.Strategy)
 		}
 	}
-	if r.Clear != WhenSourcesClose && r.Clear != ByHand {
-		c.wrong("clear", "%q is not sources (recovers when all its sources recover) or manual (requires a manual clear)", r.Clear)
+	if r.Clear != WhenSourcesClose && r.Clear != Manual {
+		c.invalid("clear", "%q is not sources (recovers when all its sources recover) or manual (requires a manual clear)", r.Clear)
 	}
 }
 
-// scope checks whose events the rule looks at, and what it may say of a node on
+// scope checks whose events the rule looks at, and what it may report about a node on
 // the evidence of others.
 func (c *checker) scope() {
 	r := c.rule
@@ -170,13 +170,13 @@ func (c *checker) scope() {
 	case OnNode:
 	case OnCluster:
 		if r.IsFatal() {
-			c.wrong("action", "is %s with scope = \"cluster\": use NONE, because no node is repaired on the evidence of other nodes", r.Action)
+			c.invalid("action", "is %s with scope = \"cluster\": use NONE, because no node is repaired on the evidence of other nodes", r.Action)
 		}
 		if r.Window > maxClusterWindow {
-			c.wrong("window", "is %s with scope = \"cluster\": use at most %s, because the events of all nodes are kept for it", r.Window, maxClusterWindow)
+			c.invalid("window", "is %s with scope = \"cluster\": use at most %s, because the events of all nodes are kept for it", r.Window, maxClusterWindow)
 		}
 	default:
-		c.wrong("scope", "%q is not node (the events of one node, the default) or cluster (the events of all nodes)", r.Scope)
+		c.invalid("scope", "%q is not node (the events of one node, the default) or cluster (the events of all nodes)", r.Scope)
 	}
 }
 
@@ -186,19 +186,19 @@ func (c *checker) bursts() {
 		return
 	}
 	if b.Gap <= 0 {
-		c.wrong("bursts.gap", "is %s: use a duration, for example \"3m\"", b.Gap)
+		c.invalid("bursts.gap", "is %s: use a duration, for example \"3m\"", b.Gap)
 	}
 	if (len(b.Sticky) > 0) != (b.StickyWithin > 0) {
-		c.wrong("bursts.stickyWithin", "is %s with %d sticky codes: set both or none", b.StickyWithin, len(b.Sticky))
+		c.invalid("bursts.stickyWithin", "is %s with %d sticky codes: set both or none", b.StickyWithin, len(b.Sticky))
 	}
 	if b.Last == "" {
 		b.Last = LastAny
 	}
 	if !slices.Contains([]Last{LastAny, LastOnce, LastAlone}, b.Last) {
-		c.wrong("bursts.last", "%q is not any, once or alone", b.Last)
+		c.invalid("bursts.last", "%q is not any, once or alone", b.Last)
 	}
 	if b.Last == LastAlone && c.rule.Count > 1 {
-		c.wrong("bursts.last", "alone means one burst, and count is %d: remove one of them", c.rule.Count)
+		c.invalid("bursts.last", "alone means one burst, and count is %d: remove one of them", c.rule.Count)
 	}
 	c.within("bursts.by", b.By)
 	if b.Among != nil {
@@ -212,13 +212,13 @@ func (c *checker) keys(at string, keys []Key) {
 		lower := strings.ToLower(string(k)) == string(k)
 		switch {
 		case k == Node && c.rule.Scope == OnNode:
-			c.wrong(at, "\"node\" requires scope = \"cluster\", because with scope = \"node\" all events are about one node")
+			c.invalid(at, "\"node\" requires scope = \"cluster\", because with scope = \"node\" all events are about one node")
 		case k == Node:
 		case lower && !slices.Contains([]Key{Device, Code, Check, Agent, Fatal, Session}, k):
-			c.wrong(at, "%q is not gpu, code, check, agent, fatal, session, node, or an entity type such as NVLINK", k)
+			c.invalid(at, "%q is not gpu, code, check, agent, fatal, session, node, or an entity type such as NVLINK", k)
 		}
 		if seen[k] {
-			c.wrong(at, "%q is a duplicate", k)
+			c.invalid(at, "%q is a duplicate", k)
 		}
 		seen[k] = true
 	}
@@ -228,7 +228,7 @@ func (c *checker) keys(at string, keys []Key) {
 func (c *checker) within(at string, keys []Key) {
 	for _, k := range keys {
 		if !slices.Contains(c.rule.By, k) {
-			c.wrong(at, "%q is not listed in by of the rule", k)
+			c.invalid(at, "%q is not listed in by of the rule", k)
 		}
 	}
 }
@@ -241,24 +241,24 @@ const (
 
 func (c *checker) match(at string, m Match) {
 	if m.Remediated && m.Open {
-		c.wrong(at, "remediated and open are mutually exclusive")
+		c.invalid(at, "remediated and open are mutually exclusive")
 	}
 	if len(m.Codes) > 0 && len(m.NotCodes) > 0 {
-		c.wrong(at, "codes and notCodes are mutually exclusive")
+		c.invalid(at, "codes and notCodes are mutually exclusive")
 	}
 	g := m.Register
 	if g == nil {
 		return
 	}
 	if len(g.Name) != 4 || !strings.HasPrefix(g.Name, "REG") || g.Name[3] < '0' || g.Name[3] >= '0'+registers {
-		c.wrong(at+".register.name", "%q is not one of REG0 to REG6", g.Name)
+		c.invalid(at+".register.name", "%q is not one of REG0 to REG6", g.Name)
 	}
 	if len(g.Bits) == 0 {
-		c.wrong(at+".register.bits", "is empty")
+		c.invalid(at+".register.bits", "is empty")
 	}
 	for _, b := range g.Bits {
 		if b < 0 || b >= registerBits {
-			c.wrong(at+".register.bits", "%d is not a bit of 0 to %d", b, registerBits-1)
+			c.invalid(at+".register.bits", "%d is not a bit of 0 to %d", b, registerBits-1)
 		}
 	}
 }

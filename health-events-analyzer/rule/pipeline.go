@@ -12,7 +12,7 @@ import (
 // pipelineKeys are keys of rules in the form of aggregation pipelines.
 var pipelineKeys = []string{"stage", "recommended_action", "evaluate_rule", "processing_strategy"}
 
-// equivalents say what a pipeline's stage or operator is here, in the order in
+// equivalents report what a pipeline's stage or operator is here, in the order in
 // which they are named.
 var equivalents = []struct{ operator, here string }{
 	{"this.", "values of the triggering event: by"},
@@ -24,7 +24,7 @@ var equivalents = []struct{ operator, here string }{
 	{"$arrayToObject", "register"},
 }
 
-// refusePipelines tells a rule file in the form of aggregation pipelines what
+// refusePipelines reports a rule file in the form of aggregation pipelines what
 // it would be here. What cannot be decoded is left to the strict reading.
 func refusePipelines(file string, data []byte) error {
 	var loose struct {

@@ -1,4 +1,4 @@
-// Package rule is the language of the analyzer's rules: what one rule can say,
+// Package rule is the language of the analyzer's rules: what one rule can report,
 // how a file of rules is read, and the rules that are built in. It decides
 // nothing about events; package pattern does.
 package rule
@@ -9,13 +9,13 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// Rule says which pattern of faults is a fault of its own.
+// Rule reports which pattern of faults is a fault of its own.
 type Rule struct {
 	// Name is the check name of the derived event.
 	Name string `toml:"name"`
-	// Description says in words what the rule finds.
+	// Description reports in words what the rule finds.
 	Description string `toml:"description"`
-	// Enabled is true unless the file says otherwise.
+	// Enabled is true unless the file states otherwise.
 	Enabled *bool `toml:"enabled"`
 	// Action is what the derived event recommends; with any but NONE it is fatal.
 	Action record.Action `toml:"action"`
@@ -23,11 +23,11 @@ type Rule struct {
 	Message string `toml:"message"`
 	// Strategy of the derived event; empty is the service's own.
 	Strategy record.Strategy `toml:"processingStrategy"`
-	// Clear says when the derived fault is over.
+	// Clear reports when the derived fault is over.
 	Clear Clear `toml:"clear"`
 	// Window is how far back from the triggering event the rule looks.
 	Window time.Duration `toml:"window"`
-	// Scope says whose events the window holds; default OnNode.
+	// Scope reports whose events the window holds; default OnNode.
 	Scope Scope `toml:"scope"`
 
 	// When chooses the events that the rule is asked about.
@@ -88,7 +88,7 @@ type Bursts struct {
 	// Among are the events that make bursts; left out, it is the rule's Of. A
 	// burst counts if one of the counted events is in it.
 	Among *Match `toml:"among"`
-	// Last says how the newest burst, that of the triggering event, counts.
+	// Last reports how the newest burst, that of the triggering event, counts.
 	Last Last `toml:"last"`
 }
 
@@ -99,7 +99,7 @@ type Unless struct {
 	By []Key `toml:"by"`
 }
 
-// Scope says whose events a rule looks at.
+// Scope reports whose events a rule looks at.
 type Scope string
 
 // Scopes.
@@ -111,18 +111,18 @@ const (
 	OnCluster Scope = "cluster"
 )
 
-// Clear says when a derived fault is over.
+// Clear reports when a derived fault is over.
 type Clear string
 
 // Clearings. A rule has to choose.
 const (
 	// WhenSourcesClose: a recovery is published when all source events are closed.
 	WhenSourcesClose Clear = "sources"
-	// ByHand: a person clears it.
-	ByHand Clear = "manual"
+	// Manual: a person clears it.
+	Manual Clear = "manual"
 )
 
-// Last says how the newest burst counts.
+// Last reports how the newest burst counts.
 type Last string
 
 // Ways to count the newest burst.
@@ -168,7 +168,7 @@ func (r Rule) Counted() Match {
 	return *r.Of
 }
 
-// IsFatal says whether the derived event is fatal.
+// IsFatal reports whether the derived event is fatal.
 func (r Rule) IsFatal() bool { return r.Action != record.ActionNone }
 
 // Text is the message of the derived event.

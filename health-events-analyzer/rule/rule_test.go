@@ -46,7 +46,7 @@ func TestTheManifestHasTheBuiltInRules(t *testing.T) {
 
 const good = "[[rules]]\nname = \"R\"\naction = \"NONE\"\nclear = \"manual\"\nwindow = \"1h\"\n"
 
-func TestWhatIsWrongIsNamed(t *testing.T) {
+func TestInvalidKeysAreNamed(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"syntax", "[[rules]\n", "f.toml: line 2:"},
 		{"nothing", "", "[[rules]] is missing, omit"},
@@ -92,7 +92,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 	}
 }
 
-// TestPipelinesAreRefused in a way that says what to write instead.
+// TestPipelinesAreRefused in a way that states what to write instead.
 func TestPipelinesAreRefused(t *testing.T) {
 	const form = `
 [[rules]]

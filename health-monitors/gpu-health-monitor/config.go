@@ -41,7 +41,7 @@ type Config struct {
 	EscalateAfter int `toml:"connectivityFailureEscalationThreshold" bounds:"at least 0" flag:"connectivity-failure-escalation-threshold" usage:"Number of consecutive failed polls after which GpuDcgmConnectivityFailure recommends RESTART_BM. 0 never recommends it."`
 	// ErrorMapping is merged over the built-in table.
 	ErrorMapping string `toml:"dcgmErrorMappingConfigFile" flag:"dcgm-error-mapping-config-file" usage:"CSV file with lines of name,action that override the built-in mapping of DCGM errors. Empty uses the built-in mapping only."`
-	// Suppressed codes are counted and not told.
+	// Suppressed codes are counted and not reported.
 	Suppressed []string `toml:"suppressedErrorCodes" flag:"suppressed-error-codes" usage:"DCGM error codes that are counted but not reported, for example DCGM_FR_NVLINK_DOWN."`
 	// UnbridgedPCIe suppresses NVLinks that are down on PCIe cards.
 	UnbridgedPCIe bool `toml:"suppressNvlinkDownUnbridgedPCIe" flag:"suppress-nvlink-down-unbridged-pcie" usage:"If true, does not report NVLinks that are down on PCIe cards if the metadata file shows that no NVLink of the card is up."`
@@ -85,17 +85,17 @@ func (c Config) Validate() error {
 	return errors.Join(append(problems, err)...)
 }
 
-// known are the names of all checks.
-func known() []string {
+// checkNames are the names of all checks.
+func checkNames() []string {
 	return append(reading.Checks(), check.Connectivity, check.Unresponsive, check.LostGPU, check.Margin, check.XIDs)
 }
 
-// rules are those of the checks: the defaults, with what the operator says.
+// rules are those of the checks: the defaults, with what the operator reports.
 func (c Config) rules() (rules map[string]check.Rule, otherwise check.Rule, err error) {
 	rules, otherwise = check.DefaultRules(c.Strategy)
 	var problems []error
 	for name, given := range c.Checks {
-		if !slices.Contains(known(), name) {
+		if !slices.Contains(checkNames(), name) {
 			problems = append(problems, fmt.Errorf("checks.%s is not a check", name))
 			continue
 		}
@@ -111,7 +111,7 @@ func (c Config) rules() (rules map[string]check.Rule, otherwise check.Rule, err 
 	return rules, otherwise, errors.Join(problems...)
 }
 
-// over is a rule with what is said of it.
+// over is a rule with what is reported about it.
 func (c Check) over(rule check.Rule) (check.Rule, error) {
 	if c.Strategy != "" {
 		s, err := record.ParseStrategy(c.Strategy)
@@ -144,7 +144,7 @@ func (c Check) over(rule check.Rule) (check.Rule, error) {
 	return rule, nil
 }
 
-// Policy is what the decisions are told.
+// Policy is the configuration of the decisions.
 func (c Config) Policy() (check.Policy, error) {
 	table, err := check.Load(c.ErrorMapping)
 	if err != nil {

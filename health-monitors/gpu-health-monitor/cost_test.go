@@ -16,10 +16,10 @@ import (
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
-// TestWhatItCosts measures the monitor and the process of its that talks to DCGM,
+// TestResourceUsage measures the monitor and the process of its that talks to DCGM,
 // with eight GPUs: processor time for each look, memory, and how long a fault takes
 // until it is acknowledged. The bounds are wide: a busy machine is no failure.
-func TestWhatItCosts(t *testing.T) {
+func TestResourceUsage(t *testing.T) {
 	testkit.Long(t, "it measures; what it runs, the other tests do")
 	program := filepath.Join(t.TempDir(), "gpu-health-monitor")
 	build := exec.Command("go", "build", "-ldflags=-s -w -extldflags=-Wl,-z,lazy", "-o", program, ".")
@@ -30,12 +30,12 @@ func TestWhatItCosts(t *testing.T) {
 	n := newNode(t, 8, "--poll-interval=1s", "--settle-time=1s", "--reconnect-backoff=1s")
 	n.program = program
 	n.start()
-	n.quiet(3)
+	n.expectIdle(3)
 	pids := []int{n.cmd.Process.Pid, child(t, n.cmd.Process.Pid)}
 
 	const looks = 30
 	before := spent(t, pids)
-	n.quiet(looks)
+	n.expectIdle(looks)
 	each := (spent(t, pids) - before) / looks
 	t.Logf("a look: %s of processor time, %.1f millicores at 15s, %.1f at 1s", each, each.Seconds()/15*1000, each.Seconds()*1000)
 	for i, name := range []string{"monitor", "process that talks to DCGM"} {
@@ -44,8 +44,8 @@ func TestWhatItCosts(t *testing.T) {
 	if each > 200*time.Millisecond {
 		t.Errorf("a look costs %s", each)
 	}
-	told := latencies(n, 20)
-	t.Logf("from fault to acknowledgement at 1s: p50 %s, p99 %s; half of the interval is 500ms", told[len(told)/2], told[len(told)-1])
+	reported := latencies(n, 20)
+	t.Logf("from fault to acknowledgement at 1s: p50 %s, p99 %s; half of the interval is 500ms", reported[len(reported)/2], reported[len(reported)-1])
 }
 
 // latencies lets a fault come and go at any moment of a look's interval.
@@ -104,7 +104,7 @@ func spent(t *testing.T, pids []int) (sum time.Duration) {
 	return sum
 }
 
-// memory sums lines of what the kernel says of a process's memory, in KiB.
+// memory sums lines of what the kernel reports about a process's memory, in KiB.
 func memory(t *testing.T, pid int, lines ...string) (sum int) {
 	t.Helper()
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))

@@ -21,7 +21,7 @@ var faulty = []reading.Incident{
 
 // TestKillsAtAnyMomentLoseAndDoubleNothing kills the monitor, the host engine, or
 // both, while faults come and go. Whatever a fault did in between, its events
-// alternate, and at the end they say what is so.
+// alternate, and at the end they report what is so.
 func TestKillsAtAnyMomentLoseAndDoubleNothing(t *testing.T) { kills(t, 9) }
 
 // TestAHundredKillsLoseAndDoubleNothing is the same for longer.
@@ -58,7 +58,7 @@ func kills(t *testing.T, rounds int) {
 		}
 	}
 	n.connector.Await(t, "the last word on every fault", func(events []*protos.HealthEvent) bool {
-		last, _ := lives(events)
+		last, _ := lastReports(events)
 		for i, x := range faulty {
 			if last[fmt.Sprint(x.Code)] != on[i] {
 				return false
@@ -66,16 +66,16 @@ func kills(t *testing.T, rounds int) {
 		}
 		return true
 	})
-	n.seen = len(n.connector.Distinct(t))
-	n.quiet(10)
-	if _, wrong := lives(n.connector.Distinct(t)); len(wrong) > 0 {
+	n.readEvents = len(n.connector.Distinct(t))
+	n.expectIdle(10)
+	if _, wrong := lastReports(n.connector.Distinct(t)); len(wrong) > 0 {
 		t.Errorf("told twice in a row: %v", wrong)
 	}
 }
 
-// lives are the last word on each fault, by DCGM's number, and the events that
+// lastReports are the last word on each fault, by DCGM's number, and the events that
 // repeat the one before.
-func lives(events []*protos.HealthEvent) (last map[string]bool, wrong []string) {
+func lastReports(events []*protos.HealthEvent) (last map[string]bool, wrong []string) {
 	last = map[string]bool{}
 	for _, x := range events {
 		e := record.FromProto(x)
@@ -84,7 +84,7 @@ func lives(events []*protos.HealthEvent) (last map[string]bool, wrong []string) 
 		}
 		code := numbers[e.ErrorCode[0]]
 		if last[code] == !e.IsHealthy {
-			wrong = append(wrong, told(e))
+			wrong = append(wrong, eventLine(e))
 		}
 		last[code] = !e.IsHealthy
 	}

@@ -58,20 +58,20 @@ func TestTheFaultTable(t *testing.T) {
 	n.t = t
 }
 
-// TestAnIncidentStaysAsLongAsItIsShown: it is shown in each look, and told once.
+// TestAnIncidentStaysAsLongAsItIsShown: it is shown in each look, and reported once.
 func TestAnIncidentStaysAsLongAsItIsShown(t *testing.T) {
 	n := newNode(t, 2)
 	n.start()
 	n.engine.Incident(reading.Incident{System: 0x10, Health: reading.Fail, Code: 4, Entity: gpu(1)})
 	n.expect("GpuMemWatch DCGM_FR_VOLATILE_DBE_DETECTED " + gpu1 + " fatal COMPONENT_RESET PROCESS")
-	n.quiet(10)
+	n.expectIdle(10)
 }
 
-// TestALatchedXIDIsToldOnce: It is shown until the host engine is started
+// TestLatchedXIDIsReportedOnce: It is shown until the host engine is started
 // again, also to a monitor that is.
-func TestALatchedXIDIsToldOnce(t *testing.T) {
+func TestLatchedXIDIsReportedOnce(t *testing.T) {
 	n := newNode(t, 2)
-	n.patience = "1h"
+	n.unreachableAfter = "1h"
 	n.start()
 	n.engine.XID(1, 79)
 	want := map[string]bool{
@@ -79,21 +79,21 @@ func TestALatchedXIDIsToldOnce(t *testing.T) {
 		"GpuAllWatch DCGM_FR_FALLEN_OFF_BUS " + gpu1 + " fatal RESTART_BM PROCESS": true,
 	}
 	for range 2 {
-		got := told(n.next("the XID"))
+		got := eventLine(n.next("the XID"))
 		if !want[got] {
 			t.Errorf("told %s", got)
 		}
 		delete(want, got)
 	}
-	n.quiet(5)
+	n.expectIdle(5)
 	n.kill()
 	n.start()
-	n.quiet(5)
+	n.expectIdle(5)
 	sets := n.engine.Calls("HealthSet")
 	n.engine.Start()
 	n.reconnected(sets)
 	n.kill()
-	n.put("boot_id", "boot-2")
+	n.writeFile("boot_id", "boot-2")
 	n.engine.Reboot()
 	n.start()
 	n.expectAll("GpuXidWatch 79 "+gpu1+" healthy NONE PERSIST_ONLY", "GpuAllWatch DCGM_FR_FALLEN_OFF_BUS "+gpu1+" healthy NONE PROCESS")
@@ -101,15 +101,15 @@ func TestALatchedXIDIsToldOnce(t *testing.T) {
 
 // TestAnEngineThatIsStartedAgainEndsNothing: it forgets what it made of XIDs, whose numbers
 // it reads in the kernel's records again. Nothing was repaired, so nothing ends, and nothing
-// is told twice; after a reset of the GPU it ends.
+// is reported twice; after a reset of the GPU it ends.
 func TestAnEngineThatIsStartedAgainEndsNothing(t *testing.T) {
 	n := newNode(t, 2)
-	n.patience = "1h"
+	n.unreachableAfter = "1h"
 	n.start()
 	want := map[string]bool{}
 	for _, x := range []struct {
-		number int64
-		told   string
+		number   int64
+		reported string
 	}{
 		{95, "GpuAllWatch DCGM_FR_UNCONTAINED_ERROR " + gpu1 + " fatal RESTART_VM PROCESS"},
 		{94, "GpuAllWatch DCGM_FR_CONTAINED_ERROR " + gpu1 + " warning NONE PROCESS"},
@@ -121,12 +121,12 @@ func TestAnEngineThatIsStartedAgainEndsNothing(t *testing.T) {
 		n.engine.XID(1, x.number)
 		got := map[string]bool{}
 		for range 2 {
-			e := n.next(x.told)
-			got[told(e)] = true
+			e := n.next(x.reported)
+			got[eventLine(e)] = true
 			want[e.CheckName+" "+e.ErrorCode[0]] = e.CheckName != "GpuXidWatch"
 		}
-		if !got[x.told] {
-			t.Errorf("XID %d told %v, want %s", x.number, got, x.told)
+		if !got[x.reported] {
+			t.Errorf("XID %d told %v, want %s", x.number, got, x.reported)
 		}
 	}
 	for range 2 {
@@ -136,12 +136,12 @@ func TestAnEngineThatIsStartedAgainEndsNothing(t *testing.T) {
 	}
 	const recoveryAction = 1523
 	n.engine.Field(1, recoveryAction, reading.RecoveryReset)
-	n.quiet(10)
+	n.expectIdle(10)
 	n.engine.Field(1, recoveryAction, reading.RecoveryNone)
 	for range 6 {
 		e := n.next("the end after a reset")
 		if what := e.CheckName + " " + e.ErrorCode[0]; !e.IsHealthy || !want[what] {
-			t.Errorf("told %s", told(e))
+			t.Errorf("told %s", eventLine(e))
 		}
 		delete(want, e.CheckName+" "+e.ErrorCode[0])
 	}
@@ -161,7 +161,7 @@ func TestUnwatchedIsNotHealthy(t *testing.T) {
 	}
 	n.engine.Unwatch(false)
 	n.expect("GpuDcgmConnectivityFailure DCGM_CONNECTIVITY_ERROR [] healthy NONE PROCESS")
-	n.quiet(10)
+	n.expectIdle(10)
 	n.engine.Clear(0)
 	n.expect("GpuMemWatch DCGM_FR_VOLATILE_DBE_DETECTED " + gpu1 + " healthy NONE PROCESS")
 }
@@ -179,9 +179,9 @@ func TestASwitchThatIsNotWatchedIsNotHealthy(t *testing.T) {
 	n.kill()
 	n.engine.Switches()
 	n.start()
-	n.quiet(10)
+	n.expectIdle(10)
 	n.engine.Switches(1, 3)
-	n.quiet(10)
+	n.expectIdle(10)
 	n.engine.Value(nvswitch(3), fatalSXID, 0, time.Time{})
 	n.expect(fault + "healthy NONE PROCESS")
 }
@@ -192,11 +192,11 @@ func TestTextsAreNotBelieved(t *testing.T) {
 	n.start()
 	n.engine.Incident(reading.Incident{System: 0x10, Health: reading.Fail, Code: 80, Entity: gpu(1)})
 	n.expect("GpuMemWatch DCGM_FR_ROW_REMAP_FAILURE " + gpu1 + " fatal CONTACT_SUPPORT PROCESS")
-	n.quiet(10)
+	n.expectIdle(10)
 }
 
-// TestALostGPUIsToldAndNeverHealthy: It has no incidents and no name.
-func TestALostGPUIsToldAndNeverHealthy(t *testing.T) {
+// TestLostGPUIsReportedAndNeverHealthy: It has no incidents and no name.
+func TestLostGPUIsReportedAndNeverHealthy(t *testing.T) {
 	n := newNode(t, 2)
 	n.start()
 	n.engine.Incident(reading.Incident{System: 0x10, Health: reading.Fail, Code: 4, Entity: gpu(1)})
@@ -204,14 +204,14 @@ func TestALostGPUIsToldAndNeverHealthy(t *testing.T) {
 	n.engine.Status(1, reading.Lost)
 	n.engine.Clear(0)
 	n.expect("GpuLostWatch GPU_LOST " + gpu1 + " fatal RESTART_BM PROCESS")
-	n.quiet(10)
+	n.expectIdle(10)
 	n.engine.Status(1, reading.OK)
 	want := map[string]bool{
 		"GpuLostWatch GPU_LOST " + gpu1 + " healthy NONE PROCESS":                     true,
 		"GpuMemWatch DCGM_FR_VOLATILE_DBE_DETECTED " + gpu1 + " healthy NONE PROCESS": true,
 	}
 	for range 2 {
-		got := told(n.next("a recovery"))
+		got := eventLine(n.next("a recovery"))
 		if !want[got] {
 			t.Errorf("told %s", got)
 		}
@@ -220,12 +220,12 @@ func TestALostGPUIsToldAndNeverHealthy(t *testing.T) {
 }
 
 // TestXIDsOfTheKernelComeLate: No incident shows them, their
-// samples are stamped earlier than they are appended, and GPUs without any have a
+// samples are timestamped earlier than they are appended, and GPUs without any have a
 // placeholder; two within five seconds are two.
 func TestXIDsOfTheKernelComeLate(t *testing.T) {
 	n := newNode(t, 2)
 	n.start()
-	n.quiet(3)
+	n.expectIdle(3)
 	n.engine.KernelXID(1, 119, time.Second)
 	n.engine.KernelXID(1, 120, time.Second)
 	n.engine.KernelXID(1, 31, 0)
@@ -240,36 +240,36 @@ func TestXIDsOfTheKernelComeLate(t *testing.T) {
 			t.Errorf("XID %s was not told: %v", code, codes)
 		}
 	}
-	n.quiet(10)
+	n.expectIdle(10)
 }
 
-// TestABlankValueSaysNothing: A value that cannot be read has status 0, and
+// TestBlankValueIsIgnored: A value that cannot be read has status 0, and
 // a number that means so.
-func TestABlankValueSaysNothing(t *testing.T) {
+func TestBlankValueIsIgnored(t *testing.T) {
 	const margin, pending, blank = 153, 396, 0x7ffffffffffffff0
 	n := newNode(t, 2)
-	n.put("gpu_metadata.json", `{"gpus": [{"gpu_id": 1, "uuid": "GPU-00000001", "pci_address": "0000:11:00.0", "slowdown_tlimit_c": 3}]}`)
+	n.writeFile("gpu_metadata.json", `{"gpus": [{"gpu_id": 1, "uuid": "GPU-00000001", "pci_address": "0000:11:00.0", "slowdown_tlimit_c": 3}]}`)
 	const described = "[GPU=1 PCI=0000:11:00.0 GPU_UUID=GPU-00000001]"
 	n.engine.Field(1, margin, 30)
 	n.start()
 	for field, c := range map[int]struct {
-		bad, good            int64
-		what, told, strategy string
+		bad, good                int64
+		what, reported, strategy string
 	}{
 		margin:  {2, 3, "GpuThermalMarginWatch GPU_TEMP_HW_SLOWDOWN_VIOLATION ", " fatal CONTACT_SUPPORT ", "PERSIST_ONLY"},
 		pending: {1, 0, "GpuMemWatch DCGM_FR_PENDING_ROW_REMAP ", " warning COMPONENT_RESET ", "PROCESS"},
 	} {
 		n.engine.Field(1, field, c.bad)
-		n.expect(c.what + described + c.told + c.strategy)
+		n.expect(c.what + described + c.reported + c.strategy)
 		n.engine.Field(1, field, blank)
-		n.quiet(10)
+		n.expectIdle(10)
 		n.engine.Field(1, field, c.good)
 		n.expect(c.what + described + " healthy NONE " + c.strategy)
 	}
 }
 
 // TestTheEngineIsStartedAgain: While nobody answers nothing is
-// healthy, and a new connection watches anew.
+// healthy, and a new connection watches again.
 func TestTheEngineIsStartedAgain(t *testing.T) {
 	n := newNode(t, 2)
 	n.start()
@@ -279,23 +279,23 @@ func TestTheEngineIsStartedAgain(t *testing.T) {
 	n.expect("GpuDcgmConnectivityFailure DCGM_CONNECTIVITY_ERROR [] fatal CONTACT_SUPPORT PROCESS")
 	n.engine.Start()
 	n.expect("GpuDcgmConnectivityFailure DCGM_CONNECTIVITY_ERROR [] healthy NONE PROCESS")
-	n.quiet(5)
+	n.expectIdle(5)
 	n.engine.Clear(0)
 	n.expect("GpuMemWatch DCGM_FR_VOLATILE_DBE_DETECTED " + gpu1 + " healthy NONE PROCESS")
 }
 
-// TestACallThatHangsIsReplaced: The call is told, and the end of it.
+// TestACallThatHangsIsReplaced: The call is reported, and the end of it.
 func TestACallThatHangsIsReplaced(t *testing.T) {
 	n := newNode(t, 2, "--dcgm-mode=embedded", "--call-deadline=2s")
 	n.start()
-	n.quiet(3)
+	n.expectIdle(3)
 	n.engine.Hang("HealthCheck")
 	n.expect("GpuDcgmUnresponsive DCGM_PROBE_HANG [] fatal RESTART_BM PERSIST_ONLY")
 	n.engine.Resume()
 	n.expect("GpuDcgmUnresponsive DCGM_PROBE_HANG [] healthy NONE PERSIST_ONLY")
 }
 
-// TestADeadConnectionIsNoReading: Init says nothing of a login that failed.
+// TestADeadConnectionIsNoReading: Init reports nothing of a login that failed.
 func TestADeadConnectionIsNoReading(t *testing.T) {
 	n := newNode(t, 2)
 	n.engine.DeadInit(true)
@@ -309,7 +309,7 @@ func TestADeadConnectionIsNoReading(t *testing.T) {
 func TestALibraryThatEndsItsProcess(t *testing.T) {
 	n := newNode(t, 2)
 	n.start()
-	n.quiet(3)
+	n.expectIdle(3)
 	n.engine.Crash("HealthCheck")
 	n.expect("GpuDcgmConnectivityFailure DCGM_CONNECTIVITY_ERROR [] fatal CONTACT_SUPPORT PROCESS")
 	n.engine.Crash("")

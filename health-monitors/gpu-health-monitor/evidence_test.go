@@ -20,10 +20,10 @@ func TestADriverThatHangsEndsNothing(t *testing.T) {
 	n.expect(dbeFault + ofGPU(1) + " fatal COMPONENT_RESET PROCESS")
 	n.engine.Freeze(time.Now().Add(-time.Minute))
 	n.expect("GpuDcgmConnectivityFailure DCGM_TELEMETRY_UNAVAILABLE [] fatal CONTACT_SUPPORT PROCESS")
-	n.quiet(10)
+	n.expectIdle(10)
 	n.engine.Freeze(time.Time{})
 	n.expect("GpuDcgmConnectivityFailure DCGM_TELEMETRY_UNAVAILABLE [] healthy NONE PROCESS")
-	n.quiet(10)
+	n.expectIdle(10)
 	n.engine.Clear(0)
 	n.expect(dbeFault + ofGPU(1) + " healthy NONE PROCESS")
 }
@@ -40,12 +40,12 @@ func TestAFieldThatCannotBeReadEndsNothing(t *testing.T) {
 	n.expect("GpuMemWatch DCGM_FR_ROW_REMAP_FAILURE " + ofGPU(1) + " fatal CONTACT_SUPPORT PROCESS")
 	n.engine.Field(1, dbes, notRead)
 	n.engine.Field(1, remapFailure, notRead)
-	n.quiet(10)
+	n.expectIdle(10)
 	n.engine.Clear(80)
 	n.engine.Field(1, remapFailure, 0)
 	n.expect("GpuMemWatch DCGM_FR_ROW_REMAP_FAILURE " + ofGPU(1) + " healthy NONE PROCESS")
 	n.engine.Field(1, dbes, 1)
-	n.quiet(10)
+	n.expectIdle(10)
 	n.engine.Clear(0)
 	n.expect(dbeFault + ofGPU(1) + " healthy NONE PROCESS")
 }
@@ -61,10 +61,10 @@ func TestXID119IsOneIncident(t *testing.T) {
 	n.expect("GpuXidWatch 119 " + ofGPU(6) + " fatal COMPONENT_RESET PERSIST_ONLY")
 	n.engine.Unreadable(0, 1, 2, 3, 4, 5, 6, 7)
 	n.expect("GpuDcgmConnectivityFailure DCGM_TELEMETRY_UNAVAILABLE [] fatal CONTACT_SUPPORT PROCESS")
-	n.quiet(20)
+	n.expectIdle(20)
 	n.engine.Unreadable()
 	n.expect("GpuDcgmConnectivityFailure DCGM_TELEMETRY_UNAVAILABLE [] healthy NONE PROCESS")
-	n.quiet(10)
+	n.expectIdle(10)
 }
 
 // TestPowerThatCannotBeRead is a fault of a GPU whose other values can be.

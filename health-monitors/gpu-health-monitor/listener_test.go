@@ -29,7 +29,7 @@ func TestWhyPoliciesAreNotListenedTo(t *testing.T) {
 		l := newListener(t)
 		l.does("connect", "listen a xid 1")
 		l.engine.XID(0, 31, 13)
-		l.hears("a: GPU 0 XID 31") // go-dcgm drops what a listener of one condition has no room for: one
+		l.hears("a: GPU 0 XID 31") // go-dcgm drops what a listener of one condition has no capacity for: one
 		l.engine.XID(1, 13)
 		l.hears("a: GPU 1 XID 13")
 	})
@@ -72,7 +72,7 @@ func TestWhyPoliciesAreNotListenedTo(t *testing.T) {
 	})
 }
 
-// listener is a process that listens by go-dcgm, and does as it is told.
+// listener is a process that listens by go-dcgm, and does as it is configured.
 type listener struct {
 	*testing.T
 	engine *dcgmsim.Engine
@@ -127,10 +127,10 @@ func (l *listener) does(commands ...string) {
 }
 
 // cancels ends a listener, and waits until it is unregistered.
-func (l *listener) cancels(who string) {
+func (l *listener) cancels(client string) {
 	l.Helper()
-	l.does("cancel " + who)
-	l.hears(who + ": closed")
+	l.does("cancel " + client)
+	l.hears(client + ": closed")
 	testkit.Until(l, 2*time.Minute, func() bool { return l.engine.Calls("PolicyUnregister") == 1 })
 }
 
@@ -164,21 +164,21 @@ type listening struct {
 	groups  map[string]dcgm.GroupHandle // of this connection, by number
 }
 
-func (p *listening) say(format string, args ...any) {
+func (p *listening) send(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	fmt.Printf(format+"\n", args...)
 }
 
-// listen does as it is told on standard input.
+// listen follows the commands on standard input.
 func listen() {
 	p := &listening{cancels: map[string]context.CancelFunc{}}
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() {
 		if err := p.do(strings.Fields(in.Text())); err != nil {
-			p.say("%s", lastLine(err))
+			p.send("%s", lastLine(err))
 		}
-		p.say("done %s", in.Text())
+		p.send("done %s", in.Text())
 	}
 }
 
@@ -222,7 +222,7 @@ func (p *listening) group(number string) (dcgm.GroupHandle, error) {
 }
 
 // listen listens as somebody, in the group with the number.
-func (p *listening) listen(who, what, number string) error {
+func (p *listening) listen(client, what, number string) error {
 	group, err := p.group(number)
 	if err != nil {
 		return err
@@ -232,16 +232,16 @@ func (p *listening) listen(who, what, number string) error {
 		condition = dcgm.DbePolicy
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	p.cancels[who] = cancel
+	p.cancels[client] = cancel
 	violations, err := dcgm.ListenForPolicyViolationsForGroup(ctx, group, condition)
 	if err != nil {
 		return err
 	}
 	go func() {
 		for v := range violations {
-			p.say("%s: GPU %d XID %d", who, v.GPU, v.Data.(dcgm.XidPolicyCondition).ErrNum)
+			p.send("%s: GPU %d XID %d", client, v.GPU, v.Data.(dcgm.XidPolicyCondition).ErrNum)
 		}
-		p.say("%s: closed", who)
+		p.send("%s: closed", client)
 	}()
 	return nil
 }

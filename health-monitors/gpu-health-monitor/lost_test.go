@@ -38,7 +38,7 @@ func TestALostGPUHidesNoOther(t *testing.T) {
 	n.await("another connection", func() bool { return n.engine.Calls("HealthSet") > sets })
 	n.engine.Incident(dbe(0))
 	n.expect(dbeFault + ofGPU(0) + " fatal COMPONENT_RESET PROCESS")
-	n.quiet(10)
+	n.expectIdle(10)
 
 	n.kill() // a monitor that knows nothing of before
 	if err := os.RemoveAll(filepath.Join(n.dir, "state")); err != nil {
@@ -46,7 +46,7 @@ func TestALostGPUHidesNoOther(t *testing.T) {
 	}
 	n.start()
 	n.expectAll(dbeFault+ofGPU(0)+" fatal COMPONENT_RESET PROCESS", "GpuLostWatch GPU_LOST [GPU=1] fatal RESTART_BM PROCESS")
-	n.quiet(10)
+	n.expectIdle(10)
 	n.engine.Status(1, reading.OK)
 	n.expectAll("GpuLostWatch GPU_LOST [GPU=1] healthy NONE PROCESS", dbeFault+ofGPU(1)+" fatal COMPONENT_RESET PROCESS")
 }
@@ -68,13 +68,13 @@ func TestGPUsThatCannotBeWatched(t *testing.T) {
 			}
 			n.engine.Incident(dbe(0))
 			n.expect(dbeFault + ofGPU(0) + " fatal COMPONENT_RESET PROCESS")
-			n.quiet(10)
-			if count := n.said("DCGM watches refused"); count != 1 {
+			n.expectIdle(10)
+			if count := n.countLogLines("DCGM watches refused"); count != 1 {
 				t.Errorf("the refusal is in the log %d times, want once", count)
 			}
 			n.engine.Clear(0)
 			n.expect(dbeFault + ofGPU(0) + " healthy NONE PROCESS")
-			n.quiet(10)
+			n.expectIdle(10)
 			n.engine.Status(1, reading.OK)
 			want := []string{dbeFault + ofGPU(1) + " healthy NONE PROCESS"}
 			if status == reading.Lost {

@@ -59,7 +59,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 		Devices: nodefile.FollowGPUs(cfg.MetadataPath, func(address string) string { return address }), Clock: d.Clock, Log: d.Log,
 		DCGM: &worker.Process{
 			Command: Command, Target: cfg.Target(), Deadline: cfg.CallDeadline, Pause: cfg.ReconnectPause, Clock: d.Clock,
-			Called: metrics.Called, Replaced: metrics.Gone,
+			Called: metrics.Called, Replaced: metrics.WorkerAbandoned,
 		},
 	}
 	looks := monitor.Rounds()

@@ -12,7 +12,7 @@ import (
 )
 
 // TestWithoutCgo: the program is built, checks its configuration, and started it
-// says what it lacks.
+// reports what it lacks.
 func TestWithoutCgo(t *testing.T) {
 	path, err := testkit.Binary(t.TempDir(), ".") // built with CGO_ENABLED=0
 	if err != nil {

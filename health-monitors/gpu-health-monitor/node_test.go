@@ -94,15 +94,15 @@ func simulated(t *testing.T) string {
 
 // node is a node with a simulated host engine, a connector, and the monitor.
 type node struct {
-	t         *testing.T
-	dir       string
-	libs      string
-	engine    *dcgmsim.Engine
-	connector *reporttest.Connector
-	args      []string
-	seen      int    // events that were looked at
-	program   string // what is started; empty is this test
-	patience  string // how long DCGM may be away before that is told
+	t                *testing.T
+	dir              string
+	libs             string
+	engine           *dcgmsim.Engine
+	connector        *reporttest.Connector
+	args             []string
+	readEvents       int    // events that were looked at
+	program          string // what is started; empty is this test
+	unreachableAfter string // how long DCGM may be away before that is reported
 
 	cmd  *exec.Cmd
 	out  *output
@@ -111,13 +111,13 @@ type node struct {
 
 func newNode(t *testing.T, gpus uint, args ...string) *node {
 	t.Helper()
-	n := &node{t: t, dir: t.TempDir(), libs: simulated(t), engine: dcgmsim.New(t, gpus), connector: reporttest.Start(t), args: args, patience: "300ms"}
-	n.put("boot_id", "boot-1")
+	n := &node{t: t, dir: t.TempDir(), libs: simulated(t), engine: dcgmsim.New(t, gpus), connector: reporttest.Start(t), args: args, unreachableAfter: "300ms"}
+	n.writeFile("boot_id", "boot-1")
 	t.Cleanup(n.kill)
 	return n
 }
 
-func (n *node) put(name, content string) {
+func (n *node) writeFile(name, content string) {
 	n.t.Helper()
 	path := filepath.Join(n.dir, name)
 	if err := os.WriteFile(path+".new", []byte(content), 0o600); err != nil {
@@ -131,7 +131,7 @@ func (n *node) put(name, content string) {
 // start starts the monitor.
 func (n *node) start() {
 	n.t.Helper()
-	n.put("config.toml", fmt.Sprintf("[checks.GpuDcgmConnectivityFailure]\nfor = %q\n", n.patience))
+	n.writeFile("config.toml", fmt.Sprintf("[checks.GpuDcgmConnectivityFailure]\nfor = %q\n", n.unreachableAfter))
 	args := append([]string{
 		"--config=" + filepath.Join(n.dir, "config.toml"),
 		"--node-name=n1", "--boot-id-path=" + filepath.Join(n.dir, "boot_id"), "--state-dir=" + filepath.Join(n.dir, "state"),
@@ -168,7 +168,7 @@ func (n *node) kill() {
 	if n.engine.Calls("PolicyRegister") > 0 {
 		n.t.Error("a policy was registered")
 	}
-	if n.said("DATA RACE") > 0 {
+	if n.countLogLines("DATA RACE") > 0 {
 		n.t.Error("the race detector found something")
 	}
 	if n.t.Failed() {
@@ -179,13 +179,13 @@ func (n *node) kill() {
 // next waits for the next event.
 func (n *node) next(what string) record.Event {
 	n.t.Helper()
-	events := n.connector.Await(n.t, what, func(events []*protos.HealthEvent) bool { return len(events) > n.seen })
-	n.seen++
-	return record.FromProto(events[n.seen-1])
+	events := n.connector.Await(n.t, what, func(events []*protos.HealthEvent) bool { return len(events) > n.readEvents })
+	n.readEvents++
+	return record.FromProto(events[n.readEvents-1])
 }
 
-// told is an event in one line.
-func told(e record.Event) string {
+// eventLine is an event in one line.
+func eventLine(e record.Event) string {
 	var names []string
 	for _, x := range e.EntitiesImpacted {
 		names = append(names, x.EntityType+"="+x.EntityValue)
@@ -203,7 +203,7 @@ func told(e record.Event) string {
 // expect waits for the next event and compares it.
 func (n *node) expect(want string) {
 	n.t.Helper()
-	if got := told(n.next(want)); got != want {
+	if got := eventLine(n.next(want)); got != want {
 		n.t.Fatalf("told\n  %s, want\n  %s", got, want)
 	}
 }
@@ -213,7 +213,7 @@ func (n *node) expectAll(want ...string) {
 	n.t.Helper()
 	var got []string
 	for range want {
-		got = append(got, told(n.next(strings.Join(want, ", "))))
+		got = append(got, eventLine(n.next(strings.Join(want, ", "))))
 	}
 	slices.Sort(got)
 	slices.Sort(want)
@@ -222,22 +222,22 @@ func (n *node) expectAll(want ...string) {
 	}
 }
 
-// looks waits until DCGM was looked at some times more, and nothing was told.
-func (n *node) quiet(looks int) {
+// looks waits until DCGM was looked at some times more, and nothing was reported.
+func (n *node) expectIdle(looks int) {
 	n.t.Helper()
 	before := n.engine.Calls("GetValuesSince")
 	testkit.Until(n.t, 2*time.Minute, func() bool { return n.engine.Calls("GetValuesSince") >= before+looks })
-	if events := n.connector.Distinct(n.t); len(events) > n.seen {
-		n.t.Fatalf("told %s, want nothing", told(record.FromProto(events[n.seen])))
+	if events := n.connector.Distinct(n.t); len(events) > n.readEvents {
+		n.t.Fatalf("told %s, want nothing", eventLine(record.FromProto(events[n.readEvents])))
 	}
 }
 
 // reconnected waits until the monitor has another connection, and DCGM was looked at some
-// times more, and nothing was told.
+// times more, and nothing was reported.
 func (n *node) reconnected(sets int) {
 	n.t.Helper()
 	n.await("another connection", func() bool { return n.engine.Calls("HealthSet") > sets })
-	n.quiet(20)
+	n.expectIdle(20)
 }
 
 // await waits until something is so.

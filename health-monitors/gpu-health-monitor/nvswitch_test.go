@@ -38,16 +38,16 @@ func TestAnNVSwitchThatCannotBeReadEndsNothing(t *testing.T) {
 		n.engine.Value(nvswitch(0), field, notRead, time.Time{})
 	}
 	n.engine.Clear(14)
-	n.quiet(10)
+	n.expectIdle(10)
 	n.engine.Value(nvswitch(0), resetRequired, 0, time.Now().Add(-2*time.Minute)) // and samples end
-	n.quiet(10)
+	n.expectIdle(10)
 	n.engine.Value(nvswitch(0), fatalSXID, 20034, time.Now().Add(-2*time.Minute)) // the error is old, and was not repaired
 	n.engine.Value(nvswitch(0), resetRequired, 0, time.Time{})
 	n.expect(down + "healthy NONE PROCESS")
-	n.quiet(10)
+	n.expectIdle(10)
 	n.engine.Value(nvswitch(0), fatalSXID, 0, time.Now().Add(-2*time.Minute))
 	n.engine.Value(nvswitch(0), resetRequired, 1, time.Time{})
-	n.quiet(10)
+	n.expectIdle(10)
 	n.engine.Value(nvswitch(0), resetRequired, 0, time.Time{})
 	n.expect(fatal + "healthy NONE PROCESS")
 }
@@ -62,7 +62,7 @@ func TestAWarningOfAnNVSwitch(t *testing.T) {
 	n.engine.Incident(reading.Incident{System: 0x400, Health: reading.Warn, Code: 16, Entity: nvswitch(1)})
 	n.expect(warning + "warning NONE PROCESS")
 	n.engine.Value(nvswitch(1), nonFatalSXID, notRead, time.Time{})
-	n.quiet(10)
+	n.expectIdle(10)
 	n.engine.Value(nvswitch(1), nonFatalSXID, 0, time.Time{})
 	n.expect(warning + "healthy NONE PROCESS")
 }

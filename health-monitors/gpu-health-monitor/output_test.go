@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// output is what a monitor says.
+// output is what a monitor reports.
 type output struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -29,8 +29,8 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// said counts the lines in which the monitor said something, since it was started.
-func (n *node) said(what string) (lines int) {
+// countLogLines counts the lines in which the monitor reported something, since it was started.
+func (n *node) countLogLines(what string) (lines int) {
 	for line := range strings.Lines(n.out.String()) {
 		if strings.Contains(line, what) {
 			lines++

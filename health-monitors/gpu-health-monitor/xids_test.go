@@ -9,18 +9,18 @@ import (
 
 // TestAnXIDThatIsAppendedLate: the engine appends no XID while the driver hangs, and then
 // with the kernel's time of it, behind what was looked at meanwhile. Started again, it reads
-// it once more, with a stamp that differs a little.
+// it once more, with a timestamp that differs a little.
 func TestAnXIDThatIsAppendedLate(t *testing.T) {
 	n := newNode(t, 4)
-	n.patience = "1h"
+	n.unreachableAfter = "1h"
 	n.start()
-	n.quiet(3)
+	n.expectIdle(3)
 	n.engine.AppendXID(gpu(0), 79, time.Now())
 	n.expect("GpuXidWatch 79 " + ofGPU(0) + " fatal RESTART_BM PERSIST_ONLY")
 	for id, late := range map[uint]time.Duration{1: 11 * time.Second, 2: time.Minute, 3: 50 * time.Minute} {
 		n.engine.AppendXID(gpu(id), 79, time.Now().Add(-late))
 		n.expect("GpuXidWatch 79 " + ofGPU(id) + " fatal RESTART_BM PERSIST_ONLY")
-		n.quiet(3)
+		n.expectIdle(3)
 	}
 	sets := n.engine.Calls("HealthSet")
 	n.engine.Start()
@@ -33,10 +33,10 @@ func TestXIDsOfMIGInstances(t *testing.T) {
 	instance := func(id uint) reading.Entity { return reading.Entity{Kind: reading.GPUInstance, ID: id} }
 	compute := func(id uint) reading.Entity { return reading.Entity{Kind: reading.ComputeInstance, ID: id} }
 	n := newNode(t, 2)
-	n.patience = "1h"
+	n.unreachableAfter = "1h"
 	n.engine.Instances(map[reading.Entity]uint{instance(8): 1, compute(8): 1})
 	n.start()
-	n.quiet(3)
+	n.expectIdle(3)
 	n.engine.AppendXID(instance(8), 95, time.Now())
 	n.expect("GpuXidWatch 95 [GPU=1 PCI=00000000:11:00.0 GPU_UUID=GPU-00000001 GPU_INSTANCE=8] fatal COMPONENT_RESET PERSIST_ONLY")
 	n.engine.AppendXID(compute(8), 31, time.Now())
@@ -60,11 +60,11 @@ func TestWatchesOfMIGInstancesThatAreRefused(t *testing.T) {
 	for call, refused := range map[string]string{"GroupAddEntity": "1", "WatchFields": "2", "GetValuesSince": "2"} {
 		t.Run(call, func(t *testing.T) {
 			n := newNode(t, 2)
-			n.patience = "1h"
+			n.unreachableAfter = "1h"
 			n.engine.Instances(map[reading.Entity]uint{instance(7): 0, instance(8): 1, compute(8): 1})
 			n.engine.Refuse(call, instance(8), compute(8))
 			n.start()
-			n.quiet(10)
+			n.expectIdle(10)
 			if refused == "1" {
 				n.engine.AppendXID(instance(7), 95, time.Now())
 				n.expect("GpuXidWatch 95 [GPU=0 PCI=00000000:10:00.0 GPU_UUID=GPU-00000000 GPU_INSTANCE=7] fatal COMPONENT_RESET PERSIST_ONLY")
@@ -75,13 +75,13 @@ func TestWatchesOfMIGInstancesThatAreRefused(t *testing.T) {
 				return n.metric(`nvsentinel_gpu_monitor_refused_watches{entity="GPU_INSTANCE"}`) == refused &&
 					n.metric(`nvsentinel_gpu_monitor_refused_watches{entity="COMPUTE_INSTANCE"}`) == "1"
 			})
-			n.quiet(10)
-			if count := n.said("DCGM watches refused"); count != 1 {
+			n.expectIdle(10)
+			if count := n.countLogLines("DCGM watches refused"); count != 1 {
 				t.Errorf("the refusal is in the log %d times, want once", count)
 			}
 			n.engine.Refuse(call)
 			sets := n.engine.Calls("HealthSet")
-			n.engine.Start() // watched anew
+			n.engine.Start() // watched again
 			n.reconnected(sets)
 			n.await("the metric", func() bool { return n.metric(`nvsentinel_gpu_monitor_refused_watches{entity="GPU_INSTANCE"}`) == "0" })
 			n.engine.AppendXID(instance(8), 94, time.Now())

@@ -47,7 +47,7 @@ func (o objects) Find(kind schema.GroupVersionKind, namespace, name string) (map
 	return nil, nil
 }
 
-// runCheck is the subcommand check: it prints what every policy says about every
+// runCheck is the subcommand check: it prints what every policy states about every
 // object of its kind, and returns the exit code.
 func runCheck(args []string, s streams, now time.Time) int {
 	flags := flag.NewFlagSet("kubernetes-object-monitor check", flag.ContinueOnError)
@@ -154,7 +154,7 @@ func printAnswers(set *policy.Set, given objects, at time.Time, out io.Writer) i
 	code := exitFine
 	for _, p := range set.Policies {
 		fmt.Fprintf(out, "policy %s (%s %s)\n", p.Name, p.Kind.GroupVersion(), p.Kind.Kind)
-		for _, doubt := range p.Doubts(record.Process) {
+		for _, doubt := range p.Warnings(record.Process) {
 			fmt.Fprintf(out, "  warning: %s\n", doubt)
 		}
 		seen := false
@@ -178,7 +178,7 @@ func printAnswers(set *policy.Set, given objects, at time.Time, out io.Writer) i
 	return code
 }
 
-// one prints the answer about one object; false says that there is none.
+// one prints the answer about one object; false reports that there is none.
 func one(p *policy.Policy, object *unstructured.Unstructured, at time.Time, out io.Writer) bool {
 	name := object.GetName()
 	if object.GetNamespace() != "" {
@@ -210,7 +210,7 @@ func one(p *policy.Policy, object *unstructured.Unstructured, at time.Time, out 
 func printEvents(p *policy.Policy, name, node string, at time.Time, out io.Writer) bool {
 	tracker := machine.New("check")
 	r := p.Report
-	_, err := tracker.Observe(machine.Seen{
+	_, err := tracker.Observe(machine.EvaluationResult{
 		Key: machine.Key{Policy: p.Name, Type: p.Kind.GroupVersion().String() + "/" + p.Kind.Kind, Object: name}, Observation: machine.Matched, At: at,
 		Fault:   machine.Fault{Node: node, ComponentClass: r.ComponentClass, Codes: r.Codes, Strategy: r.StrategyOr(record.Process)},
 		Wording: machine.Wording{IsFatal: r.IsFatal, Message: r.Message, Action: r.Action, CustomAction: r.CustomAction, Quarantine: r.Quarantine, Drain: r.Drain},

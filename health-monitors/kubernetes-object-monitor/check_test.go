@@ -61,7 +61,7 @@ func TestTheClockCanBeSetAndFilesRead(t *testing.T) {
 	}
 }
 
-func TestTheCheckNamesWhatIsWrong(t *testing.T) {
+func TestCheckNamesProblems(t *testing.T) {
 	for name, c := range map[string]struct {
 		args []string
 		in   string

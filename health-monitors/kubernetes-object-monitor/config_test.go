@@ -21,7 +21,7 @@ func TestTheDefaultsAreThoseOfTheADR(t *testing.T) {
 	}
 }
 
-func TestEverythingWrongIsNamed(t *testing.T) {
+func TestEveryProblemIsNamed(t *testing.T) {
 	bad := defaultConfig
 	bad.Policies, bad.State, bad.Socket, bad.Resync, bad.Workers, bad.Strategy = "", "", "", 0, 0, "STORE_ONLY"
 	err := bad.Validate()

@@ -72,11 +72,11 @@ func (w *world) pod(name, node string) *corev1.Pod {
 }
 
 // about is the one Event about a pod that meets what, once there is one; again
-// says it once more until then.
+// reports it once more until then.
 func (w *world) about(pod *corev1.Pod, again func(runtime.Object), what func(corev1.Event) bool) {
 	w.t.Helper()
 	var seen []corev1.Event
-	said := time.Now()
+	output := time.Now()
 	poll(w.t, func() bool {
 		list, err := w.cluster.Client().CoreV1().Events(w.namespace).List(w.t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + pod.Name})
 		if err != nil {
@@ -86,9 +86,9 @@ func (w *world) about(pod *corev1.Pod, again func(runtime.Object), what func(cor
 		if slices.ContainsFunc(seen, what) {
 			return true
 		}
-		if again != nil && time.Since(said) > time.Second && len(seen) > 0 { // a recorder says only so much at once
+		if again != nil && time.Since(output) > time.Second && len(seen) > 0 { // a recorder reports only so much at once
 			again(pod)
-			said = time.Now()
+			output = time.Now()
 		}
 		return false
 	}, func() string { return "no such Event" })
@@ -139,7 +139,7 @@ func TestTheADRsPolicyOnEventsOfRealRecorders(t *testing.T) {
 	w.clock = fake
 	w.run()
 	w.until(fake, 50*time.Millisecond, len(want))
-	told := func() (out []string) {
+	reported := func() (out []string) {
 		for _, s := range stories(w.connector.Distinct(t)) {
 			out = append(out, strings.Join(strings.Fields(s)[:3], " "))
 		}
@@ -147,7 +147,7 @@ func TestTheADRsPolicyOnEventsOfRealRecorders(t *testing.T) {
 		return out
 	}
 	slices.Sort(want)
-	if got := told(); !slices.Equal(got, want) {
+	if got := reported(); !slices.Equal(got, want) {
 		t.Fatalf("events %q, want %q", got, want)
 	}
 	// The pods go first: the recoveries still find their nodes.
@@ -159,7 +159,7 @@ func TestTheADRsPolicyOnEventsOfRealRecorders(t *testing.T) {
 	for _, s := range slices.Clone(want) {
 		want = append(want, strings.Replace(s, "fault", "recovery", 1))
 	}
-	if got := told(); !slices.Equal(got, want) {
+	if got := reported(); !slices.Equal(got, want) {
 		t.Errorf("events %q, want %q", got, want)
 	}
 }

@@ -71,7 +71,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 	return nil
 }
 
-// refusal tells of policies that are not taken over by an Event about the state's
+// refusal reports policies that are not taken over by an Event about the state's
 // ConfigMap, which is the one object of the monitor whose name it knows.
 func refusal(events *eventrecorder.Recorder, namespace, name string) func(context.Context, error) {
 	state := corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: namespace, Name: name}

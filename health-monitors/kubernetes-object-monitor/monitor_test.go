@@ -136,18 +136,18 @@ func example(t *testing.T) string {
 	return string(text)
 }
 
-// patience bounds every wait; each takes seconds.
-const patience = 2 * time.Minute
+// waitTimeout bounds every wait; each takes seconds.
+const waitTimeout = 2 * time.Minute
 
 // poll asks until cond holds; what is wrong may be asked of it when it never does.
 func poll(t *testing.T, cond func() bool, wrong func() string) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.After(patience); !cond(); {
+	for end := time.After(waitTimeout); !cond(); {
 		select {
 		case <-end:
-			t.Fatalf("waited %s: %s", patience, wrong())
+			t.Fatalf("waited %s: %s", waitTimeout, wrong())
 		case <-tick.C:
 		}
 	}
@@ -196,7 +196,7 @@ func (w *world) serviceAccount() {
 	}
 }
 
-// broken matches Nodes of a prefix whose label says so.
+// broken matches Nodes of a prefix whose label states so.
 func broken(name, prefix string) string {
 	return fmt.Sprintf(`[[policies]]
 name = %q
@@ -263,11 +263,11 @@ func TestChangedPoliciesAreTakenOver(t *testing.T) {
 	r := w.run()
 	w.expect("fault Before kom-reload-1 v1/Node kom-reload-1")
 	w.write("[[policies]]\nname = 3\n")
-	told := func() bool {
+	reported := func() bool {
 		list, err := w.cluster.Client().CoreV1().Events(w.namespace).List(t.Context(), metav1.ListOptions{})
 		return err == nil && len(list.Items) == 1 && list.Items[0].Reason == "PoliciesRefused"
 	}
-	poll(t, told, func() string { return "no Event about the refused policies" })
+	poll(t, reported, func() string { return "no Event about the refused policies" })
 	if _, metrics := get(t, r, "/metrics"); !strings.Contains(metrics, "nvsentinel_object_monitor_policies_reload_failed 1\n") {
 		t.Error("no metric says that the policies were refused")
 	}

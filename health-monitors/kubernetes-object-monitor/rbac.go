@@ -70,9 +70,9 @@ func (r request) print(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	names := plurals{known: map[schema.GroupVersionKind]string{}}
+	names := plurals{names: map[schema.GroupVersionKind]string{}}
 	if r.kubeconfig != "" {
-		if err := names.ask(r.kubeconfig, set.Kinds()); err != nil {
+		if err := names.discover(r.kubeconfig, set.Kinds()); err != nil {
 			return err
 		}
 	}
@@ -117,12 +117,12 @@ func (r request) objects(rights []policy.Rights) []any {
 
 // plurals are the resource names of kinds.
 type plurals struct {
-	known   map[schema.GroupVersionKind]string
+	names   map[schema.GroupVersionKind]string
 	guessed []schema.GroupVersionKind
 }
 
-// ask takes the names from a cluster; kinds that it does not serve are guessed.
-func (p *plurals) ask(kubeconfig string, kinds []schema.GroupVersionKind) error {
+// discover takes the names from a cluster; kinds that it does not serve are guessed.
+func (p *plurals) discover(kubeconfig string, kinds []schema.GroupVersionKind) error {
 	cluster, err := kube.Connect(kube.Config{Kubeconfig: kubeconfig}, machine.Agent)
 	if err != nil {
 		return err
@@ -139,7 +139,7 @@ func (p *plurals) ask(kubeconfig string, kinds []schema.GroupVersionKind) error 
 		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
 		switch {
 		case err == nil:
-			p.known[kind] = mapping.Resource.Resource
+			p.names[kind] = mapping.Resource.Resource
 		case !meta.IsNoMatchError(err):
 			return fmt.Errorf("reading the resource name of %s from the API server: %w", kind, err)
 		}
@@ -149,11 +149,11 @@ func (p *plurals) ask(kubeconfig string, kinds []schema.GroupVersionKind) error 
 
 // of is the name of a kind, the regular plural if it is not known.
 func (p *plurals) of(kind schema.GroupVersionKind) string {
-	if name := p.known[kind]; name != "" {
+	if name := p.names[kind]; name != "" {
 		return name
 	}
 	guess, _ := meta.UnsafeGuessKindToResource(kind)
-	p.known[kind] = strings.ToLower(guess.Resource)
+	p.names[kind] = strings.ToLower(guess.Resource)
 	p.guessed = append(p.guessed, kind)
-	return p.known[kind]
+	return p.names[kind]
 }

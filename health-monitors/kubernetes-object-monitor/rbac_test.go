@@ -16,7 +16,7 @@ func run(args ...string) (code int, out, problems string) {
 	return code, o.String(), p.String()
 }
 
-func TestWhatIsPrinted(t *testing.T) {
+func TestPrintedRBAC(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			file := filepath.Join(t.TempDir(), "policies.toml")
@@ -37,7 +37,7 @@ func TestWhatIsPrinted(t *testing.T) {
 	})
 }
 
-func TestWhatIsWrongIsNamed(t *testing.T) {
+func TestProblemsAreNamed(t *testing.T) {
 	for name, c := range map[string]struct {
 		args []string
 		want string

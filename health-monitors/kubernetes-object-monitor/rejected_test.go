@@ -112,7 +112,7 @@ func (w *world) deadLetters() (out []checkpoint.DeadLetter) {
 }
 
 // TestANameOfAnotherAgentIsNotTakenOver: the changed file is refused with an Event, and the
-// policies before it stay in force; once the connectors give the name, it is taken over.
+// policies before it stay active; once the connectors give the name, it is taken over.
 func TestANameOfAnotherAgentIsNotTakenOver(t *testing.T) {
 	w := newWorld(t, broken("Good", "kom-reserved"))
 	publishers := filepath.Join(t.TempDir(), "connector.toml")

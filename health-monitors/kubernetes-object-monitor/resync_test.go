@@ -9,7 +9,7 @@ import (
 )
 
 // TestTimeAloneIsSeenWithinAPeriod: a predicate that compares the time in a form
-// that cannot be scheduled is judged anew at the object's turn.
+// that cannot be scheduled is evaluated again at the object's turn.
 func TestTimeAloneIsSeenWithinAPeriod(t *testing.T) {
 	fake := testclock.NewFakeClock(time.Now())
 	begin, end := fake.Now().Add(time.Hour), fake.Now().Add(1000*time.Hour)

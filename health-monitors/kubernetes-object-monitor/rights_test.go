@@ -38,11 +38,11 @@ func find[T any](t *testing.T, stream []byte, kind, name string) T {
 		if len(raw) == 0 {
 			continue
 		}
-		var who metav1.PartialObjectMetadata
-		if err := json.Unmarshal(raw, &who); err != nil {
+		var subject metav1.PartialObjectMetadata
+		if err := json.Unmarshal(raw, &subject); err != nil {
 			t.Fatal(err)
 		}
-		if who.Kind == kind && who.Name == name {
+		if subject.Kind == kind && subject.Name == name {
 			var out T
 			if err := json.Unmarshal(raw, &out); err != nil {
 				t.Fatal(err)
@@ -119,7 +119,7 @@ func awaitReadiness(t *testing.T, r *daemon.Running, code int, detail string) {
 }
 
 // TestItRunsUnderExactlyTheRightsOfItsPolicies on an API server that enforces
-// them; without one of them it says which, and the policies beside it work.
+// them; without one of them it reports which, and the policies beside it work.
 func TestItRunsUnderExactlyTheRightsOfItsPolicies(t *testing.T) {
 	watched := strings.NewReplacer(`"Node"`+"\n[policies.predicate]", `"Service"`+"\nnamespace = \"kom-rights\"\n[policies.predicate]",
 		"[policies.healthEvent]", "[policies.nodeAssociation]\nexpression = \"lookup('v1', 'Endpoints', 'kom-rights', resource.metadata.name).metadata.name\"\n[policies.healthEvent]").Replace(broken("Services", "kom-rights"))

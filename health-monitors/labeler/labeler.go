@@ -1,4 +1,4 @@
-// Package labeler keeps labels of Nodes that say what is on them: the driver, the
+// Package labeler keeps labels of Nodes that report what is on them: the driver, the
 // version of DCGM, Kata, and how many GPUs and NICs a node has and should have.
 package labeler
 

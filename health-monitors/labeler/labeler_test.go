@@ -26,10 +26,10 @@ import (
 func TestMain(m *testing.M) { os.Exit(localcluster.Main(m)) }
 
 const (
-	manifests = "../../distros/helm/nvsentinel/manifests/"
-	namespace = "nvsentinel"
-	patience  = 2 * time.Minute
-	grace     = 10 * time.Minute
+	manifests   = "../../distros/helm/nvsentinel/manifests/"
+	namespace   = "nvsentinel"
+	waitTimeout = 2 * time.Minute
+	grace       = 10 * time.Minute
 )
 
 // world is an API server with the suite's rights and policies, and the labeler under
@@ -86,7 +86,7 @@ func (w *world) pod(name, node, image string, labels map[string]string) {
 	w.podIn("gpu-operator", name, node, image, labels)
 }
 
-// podIn is a pod of a namespace that a DaemonSet owns, or says that one does.
+// podIn is a pod of a namespace that a DaemonSet owns, or reports that one does.
 func (w *world) podIn(namespace, name, node, image string, labels map[string]string) {
 	w.t.Helper()
 	pods := w.cluster.Client().CoreV1().Pods(namespace)
@@ -110,7 +110,7 @@ func (w *world) podIn(namespace, name, node, image string, labels map[string]str
 func (w *world) status(name string, change func(*corev1.NodeStatus)) {
 	w.t.Helper()
 	nodes := w.cluster.Client().CoreV1().Nodes()
-	testkit.Until(w.t, patience, func() bool { // the labeler writes meanwhile
+	testkit.Until(w.t, waitTimeout, func() bool { // the labeler writes meanwhile
 		node := w.get(name)
 		change(&node.Status)
 		_, err := nodes.UpdateStatus(w.t.Context(), node, metav1.UpdateOptions{})
@@ -134,8 +134,8 @@ func (w *world) get(name string) *corev1.Node {
 	return node
 }
 
-// ours are the labels of a node that say what is on it, but for its groups.
-func ours(node *corev1.Node) string {
+// managedLabels are the labels of a node that report what is on it, but for its groups.
+func managedLabels(node *corev1.Node) string {
 	var out []string
 	for key, value := range node.Labels {
 		short, found := strings.CutPrefix(key, "nvsentinel.dgxc.nvidia.com/")
@@ -147,7 +147,7 @@ func ours(node *corev1.Node) string {
 	return strings.Join(out, " ")
 }
 
-// expect waits until a node has these labels of ours and no other.
+// expect waits until a node has these labels of the project and no other.
 func (w *world) expect(name, want string) {
 	w.t.Helper()
 	got := ""
@@ -156,14 +156,14 @@ func (w *world) expect(name, want string) {
 			w.t.Errorf("node %s has %s, want %s", name, got, want)
 		}
 	}()
-	testkit.Until(w.t, patience, func() bool { got = ours(w.get(name)); return got == want })
+	testkit.Until(w.t, waitTimeout, func() bool { got = managedLabels(w.get(name)); return got == want })
 }
 
 // later waits for it too, while time goes by.
 func (w *world) later(name, want string) {
 	w.t.Helper()
-	testkit.Until(w.t, patience, func() bool {
-		if ours(w.get(name)) == want {
+	testkit.Until(w.t, waitTimeout, func() bool {
+		if managedLabels(w.get(name)) == want {
 			return true
 		}
 		w.clock.Step(grace / 10)
@@ -194,10 +194,10 @@ func (w *world) patches() map[string]int {
 	return out
 }
 
-// TestTheLifeOfNodes: what is on nodes stands on their labels, a loss only once it
+// TestNodeLifecycle: what is on nodes stands on their labels, a loss only once it
 // has stood for a while; others' nodes and others' labels are left alone, and
 // nothing is asked or written when nothing changes.
-func TestTheLifeOfNodes(t *testing.T) {
+func TestNodeLifecycle(t *testing.T) {
 	w := newWorld(t)
 	w.node("labeled-a", 8, map[string]string{"example.com/mine": "stays"})
 	w.node("labeled-out", 8, map[string]string{nodemark.ManagedLabel: nodemark.ManagedOptOut})
@@ -219,7 +219,7 @@ func TestTheLifeOfNodes(t *testing.T) {
 	w.expect("labeled-b", "dcgm.version=4.x driver.installed=true kata.enabled=false")
 	w.later("labeled-b", "dcgm.version=4.x driver.installed=true gpu.count.current=7 gpu.count.expected=8 kata.enabled=false")
 
-	// A GPU is lost, and a DCGM pod; both are told late.
+	// A GPU is lost, and a DCGM pod; both are reported late.
 	w.gpus("labeled-a", 6)
 	if err := w.cluster.Client().CoreV1().Pods("gpu-operator").Delete(t.Context(), "dcgm-labeled-a", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
 		t.Fatal(err)
@@ -237,8 +237,8 @@ func TestTheLifeOfNodes(t *testing.T) {
 	w.gpus("labeled-a", 8)
 	w.expect("labeled-a", "driver.installed=true gpu.count.current=8 gpu.count.expected=8 kata.enabled=false")
 
-	if out := w.get("labeled-out"); ours(out) != "" {
-		t.Errorf("a node that is opted out has %s", ours(out))
+	if out := w.get("labeled-out"); managedLabels(out) != "" {
+		t.Errorf("a node that is opted out has %s", managedLabels(out))
 	}
 	if mine := w.get("labeled-a").Labels["example.com/mine"]; mine != "stays" {
 		t.Errorf("a label of somebody else is %q", mine)
@@ -274,7 +274,7 @@ func (w *world) bound(namespaces ...string) {
 }
 
 // TestATenantsPodLabelsNoNode: anybody may give a pod of his any label, any owner and any
-// node. What is on a node is said by pods of the operators' namespaces alone.
+// node. What is on a node is reported by pods of the operators' namespaces alone.
 func TestATenantsPodLabelsNoNode(t *testing.T) {
 	w := newWorld(t)
 	w.node("labeled-victim", 8, nil)
@@ -292,7 +292,7 @@ func TestATenantsPodLabelsNoNode(t *testing.T) {
 	w.run("--pod-namespaces=gpu-operator,kube-system")
 	w.expect("labeled-other", "dcgm.version=4.x driver.installed=true gpu.count.current=8 gpu.count.expected=8 kata.enabled=false")
 	w.expect("labeled-victim", "gpu.count.current=8 gpu.count.expected=8 kata.enabled=false")
-	// Nor does one change what an operator's pod says.
+	// Nor does one change what an operator's pod reports.
 	w.podIn("team-a", "dcgm-newer", "labeled-other", "registry.example.com/dcgm:3.0", tenants["dcgm"])
 	w.pod("driver-victim", "labeled-victim", "driver:570", tenants["driver"]) // and that is seen after it
 	w.expect("labeled-victim", "driver.installed=true gpu.count.current=8 gpu.count.expected=8 kata.enabled=false")
@@ -329,9 +329,9 @@ func TestDevicesOfResourceSlices(t *testing.T) {
 	w.expect("labeled-dra", "dra.count.current=2 dra.count.expected=2 kata.enabled=false")
 }
 
-// TestBadConfigurationSaysWhat: each mistake is told with its key, before anything
+// TestInvalidConfigurationIsNamed: each mistake is reported with its key, before anything
 // begins.
-func TestBadConfigurationSaysWhat(t *testing.T) {
+func TestInvalidConfigurationIsNamed(t *testing.T) {
 	classes := func(text string) string {
 		path := filepath.Join(t.TempDir(), "classes.toml")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

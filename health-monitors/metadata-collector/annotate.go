@@ -21,12 +21,12 @@ import (
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 	"k8s.io/utils/clock"
 
-	"github.com/nvidia/nvsentinel/health-monitors/internal/rounds"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/polling"
 	"github.com/nvidia/nvsentinel/health-monitors/metadata-collector/inventory"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
-// Annotator compares what the kubelet says with the pods. Its fields are set
+// Annotator compares what the kubelet reports with the pods. Its fields are set
 // before Rounds.
 type Annotator struct {
 	Node    string
@@ -40,28 +40,28 @@ type Annotator struct {
 	Log               *slog.Logger
 	Metrics           *PodMetrics
 
-	held   inventory.Held
-	listed time.Time
+	allocated inventory.Allocation
+	listed    time.Time
 }
 
 // Rounds are the looks of the annotator.
-func (a *Annotator) Rounds() *rounds.Rounds {
-	return &rounds.Rounds{
-		Look: a.Look, Interval: a.Interval, Clock: a.Clock, Log: a.Log, NotYet: "the kubelet has not been queried yet",
+func (a *Annotator) Rounds() *polling.Rounds {
+	return &polling.Rounds{
+		Poll: a.Poll, Interval: a.Interval, Clock: a.Clock, Log: a.Log, NotYet: "the kubelet has not been queried yet",
 		Fails: "GPU annotation of pods failed, retrying", Works: "GPU annotation of pods recovered",
 		Failed: func(bool) { a.Metrics.Failures.Inc() },
 	}
 }
 
-// Look asks the kubelet, and if that says something else than before, or Refresh
+// Poll asks the kubelet, and if that reports something else than before, or Refresh
 // has passed, compares it with the pods and writes what differs.
-func (a *Annotator) Look(ctx context.Context) error {
-	held, err := a.Kubelet.Held(ctx)
+func (a *Annotator) Poll(ctx context.Context) error {
+	held, err := a.Kubelet.Allocated(ctx)
 	if err != nil {
 		return err
 	}
 	now := a.Clock.Now()
-	if a.held != nil && reflect.DeepEqual(held, a.held) && now.Sub(a.listed) < a.Refresh {
+	if a.allocated != nil && reflect.DeepEqual(held, a.allocated) && now.Sub(a.listed) < a.Refresh {
 		return nil
 	}
 	pods, err := a.pods(ctx)
@@ -76,8 +76,8 @@ func (a *Annotator) Look(ctx context.Context) error {
 	if err := errors.Join(problems...); err != nil {
 		return err
 	}
-	if a.held, a.listed = held, now; !all {
-		a.held = nil // listed again at the next look
+	if a.allocated, a.listed = held, now; !all {
+		a.allocated = nil // listed again at the next look
 	}
 	return nil
 }
@@ -129,8 +129,8 @@ func (a *Annotator) write(ctx context.Context, c inventory.Change) error {
 const (
 	// answerBytes is what the kubelet's own client allows.
 	answerBytes = 16 << 20
-	// patience bounds one question.
-	patience = 10 * time.Second
+	// queryTimeout bounds one question.
+	queryTimeout = 10 * time.Second
 )
 
 // Kubelet is a connection to the PodResources socket of the node's kubelet, which knows
@@ -150,15 +150,15 @@ func Dial(socket string) (*Kubelet, error) {
 	return &Kubelet{conn, podresources.NewPodResourcesListerClient(conn)}, nil
 }
 
-// Held says what the kubelet gave to the pods that run on the node.
-func (k *Kubelet) Held(ctx context.Context) (inventory.Held, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// Allocated reports what the kubelet gave to the pods that run on the node.
+func (k *Kubelet) Allocated(ctx context.Context) (inventory.Allocation, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	answer, err := k.lister.List(ctx, &podresources.ListPodResourcesRequest{})
 	if err != nil {
 		return nil, fmt.Errorf("listing the devices of pods from the kubelet: %w", err)
 	}
-	held := inventory.Held{}
+	held := inventory.Allocation{}
 	for _, p := range answer.GetPodResources() {
 		pod := inventory.Pod{Namespace: p.GetNamespace(), Name: p.GetName()}
 		held.Give(pod, "", nil)

@@ -24,14 +24,14 @@ import (
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
-// socket is a kubelet's, which tells what the test says.
+// socket is a kubelet's, which reports what the test reports.
 type socket struct {
 	podresources.UnimplementedPodResourcesListerServer
 	mu   sync.Mutex
 	pods map[string]string // name: ids with commas
 }
 
-func (s *socket) say(pods map[string]string) {
+func (s *socket) setPods(pods map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pods = pods
@@ -105,7 +105,7 @@ func (n *podsNode) becomes(name, want string) {
 	n.t.Helper()
 	var got string
 	testkit.Until(n.t, time.Minute, func() bool {
-		if err := n.Look(n.t.Context()); err != nil {
+		if err := n.Poll(n.t.Context()); err != nil {
 			n.t.Fatal(err)
 		}
 		p, err := n.admin.CoreV1().Pods("default").Get(n.t.Context(), name, metav1.GetOptions{})
@@ -133,13 +133,13 @@ func TestPodsAreAnnotatedWithTheirGPUs(t *testing.T) {
 	n.pod("plain", "n1")
 	n.pod("elsewhere", "n2")
 	// The kubelet is ahead of the API server's cache: the pod is found at a later look.
-	s.say(map[string]string{"train": "GPU-b,GPU-a", "plain": "", "elsewhere": "GPU-x"})
+	s.setPods(map[string]string{"train": "GPU-b,GPU-a", "plain": "", "elsewhere": "GPU-x"})
 	const both, one = `{"devices":{"nvidia.com/gpu":["GPU-a","GPU-b"]}}`, `{"devices":{"nvidia.com/gpu":["GPU-a"]}}`
 	n.becomes("train", both)
 	n.becomes("plain", "")
 	n.becomes("elsewhere", "") // not this node's
 
-	s.say(map[string]string{"train": "GPU-a", "plain": ""})
+	s.setPods(map[string]string{"train": "GPU-a", "plain": ""})
 	n.becomes("train", one)
 
 	// Another pod of the name, with the same GPU: after the refresh.
@@ -147,15 +147,15 @@ func TestPodsAreAnnotatedWithTheirGPUs(t *testing.T) {
 	n.pod("train", "n1")
 	testkit.Until(t, time.Minute, func() bool {
 		n.clock.Step(time.Minute)
-		if err := n.Look(t.Context()); err != nil {
+		if err := n.Poll(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		p, err := n.admin.CoreV1().Pods("default").Get(t.Context(), "train", metav1.GetOptions{})
 		return err == nil && p.Annotations[nodemark.DevicesAnnotation] == one
 	})
 
-	// The pod says nothing any more of a GPU that it has not.
-	s.say(map[string]string{"train": "", "plain": ""})
+	// The pod reports nothing any more of a GPU that it has not.
+	s.setPods(map[string]string{"train": "", "plain": ""})
 	n.becomes("train", "")
 }
 
@@ -166,7 +166,7 @@ func TestAKubeletThatDoesNotAnswer(t *testing.T) {
 	}
 	defer k.Close()
 	a := &Annotator{Node: "n1", Kubelet: k, Clock: testkit.NewClock()}
-	if err := a.Look(t.Context()); err == nil || !strings.Contains(err.Error(), "listing the devices of pods") {
+	if err := a.Poll(t.Context()); err == nil || !strings.Contains(err.Error(), "listing the devices of pods") {
 		t.Errorf("a kubelet that is not there gave %v", err)
 	}
 	if ok, _ := a.Rounds().Ready(); ok {

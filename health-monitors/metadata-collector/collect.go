@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 
-	"github.com/nvidia/nvsentinel/health-monitors/internal/rounds"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/polling"
 	"github.com/nvidia/nvsentinel/health-monitors/metadata-collector/inventory"
 	"github.com/nvidia/nvsentinel/internal/durable"
 )
@@ -23,7 +23,7 @@ import (
 // fileBytes bounds the file that is read back; a node's is a few KiB.
 const fileBytes = 4 << 20
 
-// Driver tells what GPUs there are: nvml.Driver.
+// Driver reports what GPUs there are: nvml.Driver.
 type Driver interface {
 	Facts(ctx context.Context) (inventory.Facts, error)
 }
@@ -44,22 +44,22 @@ type Collector struct {
 	Log               *slog.Logger
 	Metrics           *Metrics
 
-	sign  string    // of the driver at the last question
-	asked time.Time // when it was answered
+	sign      string    // of the driver at the last question
+	queriedAt time.Time // when it was answered
 }
 
 // Rounds are the looks of the collector. What fails leaves the file as it is.
-func (c *Collector) Rounds() *rounds.Rounds {
-	return &rounds.Rounds{
-		Look: c.Look, Interval: c.Interval, Clock: c.Clock, Log: c.Log.With("file", c.Path), NotYet: "the driver has not been queried yet",
+func (c *Collector) Rounds() *polling.Rounds {
+	return &polling.Rounds{
+		Poll: c.Poll, Interval: c.Interval, Clock: c.Clock, Log: c.Log.With("file", c.Path), NotYet: "the driver has not been queried yet",
 		Fails: "GPU metadata collection failed, the file stays unchanged", Works: "GPU metadata collection recovered",
 		Failed: func(bool) { c.Metrics.Failures.Inc() },
 	}
 }
 
-// Look asks the driver if that is due, and writes the file if it says something
+// Poll asks the driver if that is due, and writes the file if it reports something
 // else.
-func (c *Collector) Look(ctx context.Context) error {
+func (c *Collector) Poll(ctx context.Context) error {
 	boot, err := c.BootID()
 	if err != nil {
 		return fmt.Errorf("reading the boot ID: %w", err)
@@ -69,7 +69,7 @@ func (c *Collector) Look(ctx context.Context) error {
 		c.Log.Warn("unreadable GPU metadata file found, replacing it", "error", err)
 	}
 	sign, now := c.driverSign(), c.Clock.Now()
-	if present != nil && present.BootID == boot && sign == c.sign && now.Sub(c.asked) < c.Refresh {
+	if present != nil && present.BootID == boot && sign == c.sign && now.Sub(c.queriedAt) < c.Refresh {
 		return nil
 	}
 	seen, err := c.Driver.Facts(ctx)
@@ -88,7 +88,7 @@ func (c *Collector) Look(ctx context.Context) error {
 		c.Log.Info("GPU metadata written", "reason", why, "gpus", len(next.GPUs), "driver", next.DriverVersion, "partial", seen.Partial)
 	}
 	c.Metrics.GPUs.Set(float64(len(next.GPUs)))
-	c.sign, c.asked = sign, now
+	c.sign, c.queriedAt = sign, now
 	return nil
 }
 

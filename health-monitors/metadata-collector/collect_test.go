@@ -23,7 +23,7 @@ import (
 
 var scratch string
 
-// TestMain is the process that asks the driver when it is told so, as the program
+// TestMain is the process that asks the driver on request, as the program
 // is.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == nvml.Argument {
@@ -74,9 +74,9 @@ func newNode(t *testing.T, library string) *node {
 		t.Fatal(err)
 	}
 	n := &node{t: t, dir: t.TempDir(), clock: testkit.NewClock(), driver: driver}
-	n.put("boot_id", "boot-1")
-	n.put("proc/version", "570.1")
-	n.put("sys/bus/pci/devices/0000:3b:00.0/numa_node", "1\n")
+	n.writeFile("boot_id", "boot-1")
+	n.writeFile("proc/version", "570.1")
+	n.writeFile("sys/bus/pci/devices/0000:3b:00.0/numa_node", "1\n")
 	t.Setenv("NVML_SIM", n.path("sim"))
 	n.Collector = &Collector{
 		Node: "n1", Path: n.path("state/gpu_metadata.json"), Sysfs: n.path("sys"), DriverPath: n.path("proc"), Interval: time.Second,
@@ -88,7 +88,7 @@ func newNode(t *testing.T, library string) *node {
 
 func (n *node) path(name string) string { return filepath.Join(n.dir, name) }
 
-func (n *node) put(name, content string) {
+func (n *node) writeFile(name, content string) {
 	n.t.Helper()
 	if err := os.MkdirAll(filepath.Dir(n.path(name)), 0o755); err != nil {
 		n.t.Fatal(err)
@@ -98,11 +98,11 @@ func (n *node) put(name, content string) {
 	}
 }
 
-// look looks, a minute later, and returns what the monitors read then.
-func (n *node) look() (nodefile.Inventory, os.FileInfo) {
+// poll looks, a minute later, and returns what the monitors read then.
+func (n *node) poll() (nodefile.Inventory, os.FileInfo) {
 	n.t.Helper()
 	n.clock.Step(time.Minute)
-	if err := n.Look(n.t.Context()); err != nil {
+	if err := n.Poll(n.t.Context()); err != nil {
 		n.t.Fatal(err)
 	}
 	info, err := os.Stat(n.Path)
@@ -127,8 +127,8 @@ const (
 
 func TestTheFileFollowsTheDriver(t *testing.T) {
 	n := newNode(t, "whole")
-	n.put("sim", "driver 570.1\n"+first+"\n"+second+"\n")
-	inv, written := n.look()
+	n.writeFile("sim", "driver 570.1\n"+first+"\n"+second+"\n")
+	inv, written := n.poll()
 	if inv.Driver != "570.1" || inv.ByPCI["0000:3b:00.0"].UUID != "GPU-aaaa" || inv.ByPCI["0000:5e:00.0"].Index != "1" {
 		t.Errorf("the file says %+v", inv)
 	}
@@ -140,36 +140,36 @@ func TestTheFileFollowsTheDriver(t *testing.T) {
 	}
 
 	// The driver is not asked again before it is due, and nothing is written twice.
-	n.put("sim", "fail 9\n")
-	if _, again := n.look(); !os.SameFile(written, again) {
+	n.writeFile("sim", "fail 9\n")
+	if _, again := n.poll(); !os.SameFile(written, again) {
 		t.Error("the same was written again")
 	}
-	n.put("sim", "driver 570.1\n"+first+"\n"+second+"\n")
+	n.writeFile("sim", "driver 570.1\n"+first+"\n"+second+"\n")
 	n.clock.Step(n.Refresh)
-	if _, again := n.look(); !os.SameFile(written, again) {
+	if _, again := n.poll(); !os.SameFile(written, again) {
 		t.Error("the same was written again after it was asked for")
 	}
 
-	// A GPU is lost: it keeps its name. A driver is loaded anew: at once.
-	n.put("sim", "driver 575.2\n"+first+" lost\n"+second+"\n")
-	n.put("proc/version", "575.2")
-	if inv, _ := n.look(); inv.Driver != "575.2" || inv.ByPCI["0000:3b:00.0"].UUID != "GPU-aaaa" || len(inv.ByPCI) != 2 {
+	// A GPU is lost: it keeps its name. A driver is loaded again: at once.
+	n.writeFile("sim", "driver 575.2\n"+first+" lost\n"+second+"\n")
+	n.writeFile("proc/version", "575.2")
+	if inv, _ := n.poll(); inv.Driver != "575.2" || inv.ByPCI["0000:3b:00.0"].UUID != "GPU-aaaa" || len(inv.ByPCI) != 2 {
 		t.Errorf("the file says %+v", inv)
 	}
 	// After a reboot it is not there.
-	n.put("boot_id", "boot-2")
-	if inv, _ := n.look(); len(inv.ByPCI) != 1 || inv.ByPCI["0000:5e:00.0"].UUID != "GPU-bbbb" {
+	n.writeFile("boot_id", "boot-2")
+	if inv, _ := n.poll(); len(inv.ByPCI) != 1 || inv.ByPCI["0000:5e:00.0"].UUID != "GPU-bbbb" {
 		t.Errorf("the file says %+v", inv)
 	}
 	// A file that somebody broke is replaced.
-	n.put("state/gpu_metadata.json", "{")
-	if inv, _ := n.look(); len(inv.ByPCI) != 1 {
+	n.writeFile("state/gpu_metadata.json", "{")
+	if inv, _ := n.poll(); len(inv.ByPCI) != 1 {
 		t.Errorf("the file says %+v", inv)
 	}
 }
 
-// TestAFactIsWrittenAsTheDriverToldIt holds every key of the file.
-func TestAFactIsWrittenAsTheDriverToldIt(t *testing.T) {
+// TestDriverValuesAreWrittenUnchanged checks every key of the file.
+func TestDriverValuesAreWrittenUnchanged(t *testing.T) {
 	const whole = `"gpus": [
     {
       "gpu_id": 0,
@@ -213,8 +213,8 @@ func TestAFactIsWrittenAsTheDriverToldIt(t *testing.T) {
 `
 	for library, want := range map[string]string{"whole": whole, "few": few} {
 		n := newNode(t, library)
-		n.put("sim", "driver 570.1\ngpu GPU-aaaa 00000000:3B:00.0 111 NVIDIA_H100 2 1 00000000:C1:00.0 -2\n")
-		n.look()
+		n.writeFile("sim", "driver 570.1\ngpu GPU-aaaa 00000000:3B:00.0 111 NVIDIA_H100 2 1 00000000:C1:00.0 -2\n")
+		n.poll()
 		data, err := os.ReadFile(n.Path)
 		if err != nil {
 			t.Fatal(err)
@@ -230,27 +230,27 @@ func TestAFactIsWrittenAsTheDriverToldIt(t *testing.T) {
 // the process that asked.
 func TestADriverThatFails(t *testing.T) {
 	n := newNode(t, "whole")
-	n.put("sim", "driver 570.1\n"+first+"\n")
-	_, written := n.look()
+	n.writeFile("sim", "driver 570.1\n"+first+"\n")
+	_, written := n.poll()
 	n.clock.Step(n.Refresh)
 	for text, want := range map[string]string{"fail 9\n": "initializing the driver library: error 9", "": "initializing"} {
 		if text == "" {
 			t.Setenv("NVML_SIM", n.path("none"))
 		}
-		n.put("sim", text)
-		if err := n.Look(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+		n.writeFile("sim", text)
+		if err := n.Poll(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q gave %v", text, err)
 		}
 		t.Setenv("NVML_SIM", n.path("sim"))
 	}
-	n.put("sim", "hang\n"+first+"\n")
+	n.writeFile("sim", "hang\n"+first+"\n")
 	n.driver.Deadline = time.Second
-	if err := n.Look(t.Context()); err == nil || !strings.Contains(err.Error(), "no response within 1s") {
+	if err := n.Poll(t.Context()); err == nil || !strings.Contains(err.Error(), "no response within 1s") {
 		t.Errorf("a driver that hangs gave %v", err)
 	}
 	n.driver.Deadline = time.Minute
-	n.put("sim", "driver 570.1\n"+first+"\n")
-	testkit.Until(t, time.Minute, func() bool { return n.Look(t.Context()) == nil }) // the process was killed
+	n.writeFile("sim", "driver 570.1\n"+first+"\n")
+	testkit.Until(t, time.Minute, func() bool { return n.Poll(t.Context()) == nil }) // the process was killed
 	info, err := os.Stat(n.Path)
 	if err != nil || !os.SameFile(written, info) {
 		t.Errorf("the file was written: %v", err)
@@ -260,7 +260,7 @@ func TestADriverThatFails(t *testing.T) {
 func TestNoLibrary(t *testing.T) {
 	n := newNode(t, "whole")
 	n.driver.Library = n.path("none.so")
-	if err := n.Look(t.Context()); err == nil || !strings.Contains(err.Error(), "none.so cannot be loaded") {
+	if err := n.Poll(t.Context()); err == nil || !strings.Contains(err.Error(), "none.so cannot be loaded") {
 		t.Errorf("a driver without a library gave %v", err)
 	}
 	if ok, _ := n.Rounds().Ready(); ok {

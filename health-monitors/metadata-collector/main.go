@@ -44,7 +44,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 	return annotatePods(d, cfg)
 }
 
-// annotatePods says of the node's pods which GPUs they hold.
+// annotatePods reports about the node's pods which GPUs they hold.
 func annotatePods(d *daemon.Daemon, cfg Config) error {
 	node, err := Dial(cfg.Socket)
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/connector"
+	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/evaluation"
 	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/internal/sysfs"
-	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/judge"
 	"github.com/nvidia/nvsentinel/internal/config"
 )
 
 // Agent is the name of this monitor.
-const Agent = judge.Agent
+const Agent = evaluation.Agent
 
 // Config is the configuration of the monitor.
 type Config struct {
@@ -30,17 +30,17 @@ type Config struct {
 	Exclude string `toml:"excludeDevices" flag:"exclude-devices" usage:"Regular expression of the network cards to ignore. Empty ignores none."`
 	// Interval is the time between two polls.
 	Interval time.Duration `toml:"pollInterval" bounds:"at least 100ms" flag:"poll-interval" usage:"Interval between two polls."`
-	// Looks and Persist define when a state is accepted.
-	Looks   int           `toml:"consecutivePolls" bounds:"at least 1" flag:"consecutive-polls" usage:"Number of consecutive polls with the same result before a state is accepted."`
-	Persist time.Duration `toml:"persistTime" bounds:"at least 0s" flag:"persist-time" usage:"Time that a link must be down, or a card missing, before a fault is reported."`
-	// Steady says when a fault of state is over.
+	// ConsecutivePolls and Persist define when a state is accepted.
+	ConsecutivePolls int           `toml:"consecutivePolls" bounds:"at least 1" flag:"consecutive-polls" usage:"Number of consecutive polls with the same result before a state is accepted."`
+	Persist          time.Duration `toml:"persistTime" bounds:"at least 0s" flag:"persist-time" usage:"Time that a link must be down, or a card missing, before a fault is reported."`
+	// Steady reports when a fault of state is over.
 	Steady time.Duration `toml:"steadyTime" bounds:"at least 0s" flag:"steady-time" usage:"Time that a link or card must be healthy before the recovery is reported."`
 	// Reload is for updates of the driver.
 	Reload time.Duration `toml:"driverReloadTimeout" bounds:"at least 0s" flag:"driver-reload-timeout" usage:"Time that all cards of a driver may be missing at once while the driver reloads."`
 	// Settle is for links that come up.
 	Settle time.Duration `toml:"settleTime" bounds:"at least 0s" flag:"settle-time" usage:"Time after the first poll of a boot, or after a driver returns, during which no link or card faults are reported."`
-	// Quiet is for counters.
-	Quiet time.Duration `toml:"quietTime" bounds:"at least 0s" flag:"quiet-time" usage:"Time that a non-fatal counter must stay within its threshold before its fault recovers."`
+	// QuietTime is for counters.
+	QuietTime time.Duration `toml:"quietTime" bounds:"at least 0s" flag:"quiet-time" usage:"Time that a non-fatal counter must stay within its threshold before its fault recovers."`
 	// Counters are rules in place of the built-in ones of the same code.
 	Counters []Counter `toml:"counters"`
 }
@@ -65,16 +65,16 @@ type Counter struct {
 
 // Default is the configuration of a node without special wishes.
 var Default = Config{
-	Config:     connector.Default(Agent, 16),
-	SysfsRoot:  "/sys",
-	RoutesPath: "/proc/1/net",
-	Interval:   time.Second,
-	Looks:      3,
-	Persist:    30 * time.Second,
-	Steady:     2 * time.Minute,
-	Reload:     15 * time.Minute,
-	Settle:     2 * time.Minute,
-	Quiet:      10 * time.Minute,
+	Config:           connector.Default(Agent, 16),
+	SysfsRoot:        "/sys",
+	RoutesPath:       "/proc/1/net",
+	Interval:         time.Second,
+	ConsecutivePolls: 3,
+	Persist:          30 * time.Second,
+	Steady:           2 * time.Minute,
+	Reload:           15 * time.Minute,
+	Settle:           2 * time.Minute,
+	QuietTime:        10 * time.Minute,
 }
 
 // Validate lists everything that is wrong.
@@ -137,10 +137,10 @@ func (x Counter) action() string {
 }
 
 // rules are the built-in counters with those of the file over them.
-func (c Config) rules() ([]judge.Counter, error) {
-	out := judge.Counters()
+func (c Config) rules() ([]evaluation.Counter, error) {
+	out := evaluation.Counters()
 	for _, x := range c.Counters {
-		out = slices.DeleteFunc(out, func(r judge.Counter) bool { return r.Code == x.code() })
+		out = slices.DeleteFunc(out, func(r evaluation.Counter) bool { return r.Code == x.code() })
 		if x.Off {
 			continue
 		}
@@ -148,22 +148,22 @@ func (c Config) rules() ([]judge.Counter, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the rule of counter %s: %w", x.Counter, err)
 		}
-		out = append(out, judge.Counter{Code: x.code(), Name: x.Counter, Over: x.Over, Window: x.Window, Fatal: x.Fatal, Action: action})
+		out = append(out, evaluation.Counter{Code: x.code(), Name: x.Counter, Over: x.Over, Window: x.Window, Fatal: x.Fatal, Action: action})
 	}
 	return out, nil
 }
 
-// Policy is what the judgement is told.
-func (c Config) Policy() (judge.Policy, error) {
+// Policy is the configuration of the evaluation.
+func (c Config) Policy() (evaluation.Policy, error) {
 	counters, err := c.rules()
-	return judge.Policy{
-		Strategy: c.Strategy, Looks: c.Looks, Persist: c.Persist, Reload: c.Reload, Steady: c.Steady,
-		Settle: c.Settle, Quiet: c.Quiet, Counters: counters,
+	return evaluation.Policy{
+		Strategy: c.Strategy, ConsecutivePolls: c.ConsecutivePolls, Persist: c.Persist, Reload: c.Reload, Steady: c.Steady,
+		Settle: c.Settle, QuietTime: c.QuietTime, Counters: counters,
 	}, err
 }
 
 // Tree is what is looked at.
-func (c Config) Tree(counters []judge.Counter) (*sysfs.Tree, error) {
+func (c Config) Tree(counters []evaluation.Counter) (*sysfs.Tree, error) {
 	t := &sysfs.Tree{Root: c.SysfsRoot, Routes: c.RoutesPath}
 	for _, r := range counters {
 		if !slices.Contains(t.Counters, r.Name) {

@@ -53,21 +53,21 @@ const port = "sys/class/infiniband/mlx5_0/ports/1/"
 func newProcess(t *testing.T) *process {
 	t.Helper()
 	p := &process{t: t, dir: t.TempDir(), connector: reporttest.Start(t)}
-	p.put("boot_id", "boot-1")
-	p.put("net/route", "Iface\n")
-	p.put("sys/class/infiniband/mlx5_0/device/uevent", "PCI_SLOT_NAME=0000:3b:00.0")
-	p.put("sys/class/infiniband/mlx5_0/node_guid", "b83f:d203:0001:0000")
-	p.put("sys/class/infiniband_verbs/uverbs0/ibdev", "mlx5_0")
-	p.put(port+"link_layer", "InfiniBand")
-	p.put(port+"phys_state", "5: LinkUp")
-	p.put(port+"state", "4: ACTIVE")
-	p.put(port+"counters/link_downed", "0")
+	p.writeFile("boot_id", "boot-1")
+	p.writeFile("net/route", "Iface\n")
+	p.writeFile("sys/class/infiniband/mlx5_0/device/uevent", "PCI_SLOT_NAME=0000:3b:00.0")
+	p.writeFile("sys/class/infiniband/mlx5_0/node_guid", "b83f:d203:0001:0000")
+	p.writeFile("sys/class/infiniband_verbs/uverbs0/ibdev", "mlx5_0")
+	p.writeFile(port+"link_layer", "InfiniBand")
+	p.writeFile(port+"phys_state", "5: LinkUp")
+	p.writeFile(port+"state", "4: ACTIVE")
+	p.writeFile(port+"counters/link_downed", "0")
 	t.Cleanup(p.kill)
 	return p
 }
 
-// put replaces a file at once.
-func (p *process) put(name, content string) {
+// writeFile replaces a file at once.
+func (p *process) writeFile(name, content string) {
 	p.t.Helper()
 	path := filepath.Join(p.dir, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -126,8 +126,8 @@ func (p *process) stop() {
 	p.cmd = nil
 }
 
-// died waits until the program was killed by its crash point.
-func (p *process) died() {
+// waitKilled waits until the program was killed by its crash point.
+func (p *process) waitKilled() {
 	p.t.Helper()
 	select {
 	case err := <-p.done:
@@ -142,7 +142,7 @@ func (p *process) died() {
 	}
 }
 
-// await waits for as many different events as are wanted, and says which came.
+// await waits for as many different events as are wanted, and reports which came.
 func (p *process) await(want ...string) {
 	p.t.Helper()
 	events := p.connector.Await(p.t, fmt.Sprint(want), func(events []*protos.HealthEvent) bool { return len(events) >= len(want) })
@@ -166,7 +166,7 @@ const (
 )
 
 // TestALinkIsLostAndComesBack: with a kill at every point where something is
-// told, each fault and each end comes once, under one id.
+// reported, each fault and each end comes once, under one id.
 func TestALinkIsLostAndComesBack(t *testing.T) {
 	for _, point := range []string{"", "judged:1", "outboxed:1", "published:1", "removed:1"} {
 		t.Run(point, func(t *testing.T) {
@@ -176,13 +176,13 @@ func TestALinkIsLostAndComesBack(t *testing.T) {
 			if point == "" {
 				env = "NVSENTINEL_CRASH="
 			}
-			again := func() { // begins anew, with the crash that comes at the next telling
+			again := func() { // begins again, with the crash that comes at the next reporting
 				p.kill()
 				p.start(env)
 			}
 			settle := func() { // after the crash, or without one
 				if point != "" {
-					p.died()
+					p.waitKilled()
 					p.start()
 				}
 			}
@@ -190,19 +190,19 @@ func TestALinkIsLostAndComesBack(t *testing.T) {
 			testkit.Until(t, time.Minute, func() bool { return strings.Contains(p.state(), "mlx5_0") })
 			p.stop()
 			again()
-			p.put(port+"counters/link_downed", "1")
+			p.writeFile(port+"counters/link_downed", "1")
 			settle()
 			p.await(downed)
 			again()
-			p.put(port+"state", "1: DOWN")
+			p.writeFile(port+"state", "1: DOWN")
 			settle()
 			p.await(downed, down)
 			again()
-			p.put("boot_id", "boot-2")
+			p.writeFile("boot_id", "boot-2")
 			settle()
 			p.await(downed, down, rebooted, outlasts)
 			again()
-			p.put(port+"state", "4: ACTIVE")
+			p.writeFile(port+"state", "4: ACTIVE")
 			settle()
 			p.await(downed, down, rebooted, outlasts, active)
 		})

@@ -11,7 +11,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/connector"
-	"github.com/nvidia/nvsentinel/health-monitors/sighting"
+	"github.com/nvidia/nvsentinel/health-monitors/location"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/catalogue"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/source"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/watch"
@@ -36,7 +36,7 @@ type Config struct {
 	SettleTime time.Duration `toml:"settleTime" bounds:"at least 0s" flag:"settle-time" usage:"Time without errors after a reboot before a check is reported as healthy."`
 	// LookBack bounds what a first look at the log reports.
 	LookBack time.Duration `toml:"lookBack" bounds:"at least 0s" flag:"look-back" usage:"Maximum age of faults that are reported on a node without saved state."`
-	// GapStrategy is that of SysLogsGap, which tells of lost lines.
+	// GapStrategy is that of SysLogsGap, which reports lost lines.
 	GapStrategy record.Strategy `toml:"gapProcessingStrategy" bounds:"PROCESS, PERSIST_ONLY" flag:"gap-processing-strategy" usage:"Processing strategy of the events that report lost log lines (SysLogsGap): PROCESS or PERSIST_ONLY."`
 	// EveryEvent reports each event of a storm.
 	EveryEvent bool `toml:"everyEvent" flag:"every-event" usage:"If true, reports every event. If false, reports the first ten events that differ only in their text, then one a minute with the count of the others."`
@@ -144,7 +144,7 @@ func (c Config) OpenLog(clk clock.PassiveClock) Log {
 	}
 }
 
-// Policy is what the watch is told; it fails if the catalogue has become
+// Policy is what the watch is reported; it fails if the catalogue has become
 // unreadable since the validation.
 func (c Config) Policy() (watch.Policy, error) {
 	known, err := catalogue.Load(c.CataloguePath)
@@ -171,7 +171,7 @@ func (c Config) Policy() (watch.Policy, error) {
 }
 
 // Agent is the name of this monitor.
-const Agent = sighting.Agent
+const Agent = location.Agent
 
 func or(given, otherwise string) string {
 	if given != "" {

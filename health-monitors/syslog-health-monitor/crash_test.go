@@ -59,7 +59,7 @@ type process struct {
 func newProcess(t *testing.T) *process {
 	t.Helper()
 	p := &process{t: t, dir: t.TempDir(), connector: reporttest.Start(t)}
-	p.put("boot_id", "boot-1")
+	p.writeFile("boot_id", "boot-1")
 	var err error
 	if p.kernel, err = kmsgtest.Open(filepath.Join(p.dir, "kernel")); err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func newProcess(t *testing.T) *process {
 	return p
 }
 
-func (p *process) put(name, content string) {
+func (p *process) writeFile(name, content string) {
 	p.t.Helper()
 	path := filepath.Join(p.dir, name)
 	if err := os.WriteFile(path+".new", []byte(content), 0o600); err != nil {
@@ -84,7 +84,7 @@ func (p *process) put(name, content string) {
 	}
 }
 
-// write has the kernel write count lines with an XID, each told by its pid.
+// write has the kernel write count lines with an XID, each reported by its pid.
 func (p *process) write(count int) {
 	p.t.Helper()
 	for range count {
@@ -129,8 +129,8 @@ func (p *process) kill() {
 	p.cmd = nil
 }
 
-// died waits until the program was killed by its crash point.
-func (p *process) died() {
+// waitKilled waits until the program was killed by its crash point.
+func (p *process) waitKilled() {
 	p.t.Helper()
 	select {
 	case err := <-p.done:
@@ -185,13 +185,13 @@ func TestACrashAtAnyPointLosesAndDoublesNothing(t *testing.T) {
 				p.extra = []string{"--every-event"}
 				p.write(700) // more than one read, and several batches
 				p.start(fmt.Sprintf("NVSENTINEL_CRASH=syslog-health-monitor/%s:%d", point, hit))
-				p.died()
+				p.waitKilled()
 				p.write(3)
 				p.start()
 				p.check(0)
 				p.kill()
 				p.kernel.Reboot()
-				p.put("boot_id", "boot-2")
+				p.writeFile("boot_id", "boot-2")
 				p.start()
 				p.check(3)
 				p.kill()

@@ -23,13 +23,13 @@ func newJournalProcess(t *testing.T) (*process, *journaltest.Journal) {
 	t.Helper()
 	p := newProcess(t)
 	j := journaltest.At(t, filepath.Join(p.dir, "journal"))
-	p.put("boot_id", bootBefore)
+	p.writeFile("boot_id", bootBefore)
 	p.extra = []string{"--every-event", "--source=journal", "--log-path=" + j.Dir, "--journalctl=" + journaltest.Journalctl(t)}
 	return p, j
 }
 
-// tell adds count lines with an XID to the journal, among others.
-func (p *process) tell(j *journaltest.Journal, boot string, count int) {
+// appendXIDs adds count lines with an XID to the journal, among others.
+func (p *process) appendXIDs(j *journaltest.Journal, boot string, count int) {
 	p.t.Helper()
 	var texts []string
 	for range count {
@@ -47,7 +47,7 @@ func TestKillsOnAJournalLoseAndDoubleNothing(t *testing.T) {
 		acknowledged := len(p.connector.Distinct(t))
 		p.start()
 		for range 2 {
-			p.tell(j, bootBefore, 1+rand.IntN(40))
+			p.appendXIDs(j, bootBefore, 1+rand.IntN(40))
 			if round%3 == 1 {
 				j.Rotate()
 			}
@@ -58,9 +58,9 @@ func TestKillsOnAJournalLoseAndDoubleNothing(t *testing.T) {
 		}
 		p.kill()
 	}
-	p.tell(j, bootBefore, 3) // the unread end of the boot
+	p.appendXIDs(j, bootBefore, 3) // the unread end of the boot
 	j.Kernel(bootAfter, "Linux version 6.1")
-	p.put("boot_id", bootAfter)
+	p.writeFile("boot_id", bootAfter)
 	p.start()
 	p.check(3)
 	for _, e := range p.connector.Distinct(t) {

@@ -1,12 +1,12 @@
 // Command syslog-health-monitor reports the GPU faults that the kernel log of
-// its node tells, and what a reboot has cured.
+// its node reports, and what a reboot has cured.
 package main
 
 import (
 	"context"
 
 	"github.com/nvidia/nvsentinel/health-monitors/internal/nodefile"
-	"github.com/nvidia/nvsentinel/health-monitors/sighting"
+	"github.com/nvidia/nvsentinel/health-monitors/location"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/watch"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 )
@@ -30,7 +30,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 	d.OnStop("kernel log", func(context.Context) error { return log.Close() })
 	monitor := &watch.Monitor{
 		Policy: policy, Outbox: outbox, Source: log, Cleared: cfg.Clearances(), BootID: nodefile.BootID(cfg.BootIDPath),
-		Devices: nodefile.FollowGPUs(cfg.MetadataPath, sighting.Address), Clock: d.Clock, Log: d.Log,
+		Devices: nodefile.FollowGPUs(cfg.MetadataPath, location.Address), Clock: d.Clock, Log: d.Log,
 		Metrics: watch.NewMetrics(d.Registry, log.Counts),
 	}
 	if flooded, ok := log.(interface{ Wake() <-chan struct{} }); ok {

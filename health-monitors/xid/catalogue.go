@@ -1,7 +1,7 @@
 // Package xid knows the XID errors of the NVIDIA driver: how a kernel log line
-// reports one, what the vendor's catalogue says about its code, and what we
+// reports one, what the vendor's catalogue states about its code, and what we
 // make of it. The catalogue is catalogue.csv, for NVLink5 registers nvlink5.csv,
-// both reviewed by hand and compiled into Go. It does no I/O and reads no clock.
+// both reviewed manually and compiled into Go. It does no I/O and reads no clock.
 package xid
 
 //go:generate go run ./gen -in catalogue.csv -out catalogue_generated.go
@@ -15,13 +15,13 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// Policy names how a code was judged.
+// Policy names how a code was evaluated.
 type Policy string
 
 // Policies. All but ByBucket are named on the event, so that a reader sees
 // that the vendor's bucket alone did not decide.
 const (
-	// ByBucket: the catalogue's bucket maps to an action of ours.
+	// ByBucket: the catalogue's bucket maps to an action of the project.
 	ByBucket Policy = "bucket"
 	// UnmappedBucket: the bucket is a workflow for people; CONTACT_SUPPORT.
 	UnmappedBucket Policy = "unmapped-bucket"
@@ -56,13 +56,13 @@ type Row struct {
 	Code int
 	// Bucket is the catalogue's immediate action, empty where it is blank.
 	Bucket string
-	// Action is ours; empty where the line says it.
+	// Action is ours; empty where the line reports it.
 	Action record.Action
-	// Fatal says whether the code takes the node out of service.
+	// Fatal reports whether the code takes the node out of service.
 	Fatal bool
-	// RebootCures says whether a reboot ends the fault; meaningless unless Fatal.
+	// RebootCures reports whether a reboot ends the fault; meaningless unless Fatal.
 	RebootCures bool
-	// Policy is how the row is judged.
+	// Policy is how the row is evaluated.
 	Policy Policy
 }
 
@@ -94,46 +94,46 @@ func (c Catalogue) ResetCodes() []string {
 	return codes
 }
 
-// Judgement is what we make of one reported XID.
-type Judgement struct {
+// Evaluation is what we make of one reported XID.
+type Evaluation struct {
 	Action record.Action
 	Fatal  bool
-	// RebootCures says whether a reboot ends the fault; true when it is not fatal.
+	// RebootCures reports whether a reboot ends the fault; true when it is not fatal.
 	RebootCures bool
 	Policy      Policy
 }
 
-// Judge decides about one reported XID under a driver version (empty: unknown).
+// Evaluate decides about one reported XID under a driver version (empty: unknown).
 // Unknown and blank codes, and registers without a row, are reported but never
 // disrupt: what nobody has classified must not reboot a fleet.
-func (c Catalogue) Judge(f Fault, driver string) Judgement {
+func (c Catalogue) Evaluate(f Fault, driver string) Evaluation {
 	row, ok := c[f.Code]
 	switch {
 	case !ok:
-		return Judgement{record.ActionContactSupport, false, true, UnknownCode}
+		return Evaluation{record.ActionContactSupport, false, true, UnknownCode}
 	case row.Policy == ActionInText:
-		return judgeRecoveryAction(f.Text)
+		return evaluateRecoveryAction(f.Text)
 	case row.Policy == Configured:
 	case f.Code == 74 && onlyIgnorable(f.LinkRegisters):
-		return judged(record.ActionNone, IgnorableBits)
+		return evaluationOf(record.ActionNone, IgnorableBits)
 	case row.Policy == NeedsDecode && f.NVLink5 != nil:
 		return decode(f.Code, *f.NVLink5, driver)
 	}
-	return Judgement{row.Action, row.Fatal, row.RebootCures || !row.Fatal, row.Policy}
+	return Evaluation{row.Action, row.Fatal, row.RebootCures || !row.Fatal, row.Policy}
 }
 
-// ResetCures says whether a reset of the GPU ends what was judged so.
-func (j Judgement) ResetCures() bool {
-	return j.Action == record.ActionComponentReset || j.Action == record.ActionNone
+// ResetCures reports whether a reset of the GPU ends what was evaluated so.
+func (e Evaluation) ResetCures() bool {
+	return e.Action == record.ActionComponentReset || e.Action == record.ActionNone
 }
 
-// judged applies the two rules of an action: it is fatal unless it is NONE, and
+// evaluationOf applies the two rules of an action: it is fatal unless it is NONE, and
 // a reboot cures what a reset or a restart would.
-func judged(a record.Action, p Policy) Judgement {
-	return Judgement{a, a != record.ActionNone, Cures(a), p}
+func evaluationOf(a record.Action, p Policy) Evaluation {
+	return Evaluation{a, a != record.ActionNone, Cures(a), p}
 }
 
-// Cures says whether a reboot cures what the action would.
+// Cures reports whether a reboot cures what the action would.
 func Cures(a record.Action) bool {
 	switch a {
 	case record.ActionNone, record.ActionComponentReset, record.ActionRestartVM, record.ActionRestartBM:

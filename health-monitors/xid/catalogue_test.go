@@ -59,8 +59,8 @@ func TestCatalogueIsThePublishedTable(t *testing.T) {
 			if !strings.Contains(" "+p.buckets+" ", " "+row.Bucket+" ") || (row.Bucket == "") != (p.buckets == "") {
 				t.Errorf("xid %d: bucket %q, want one of %q", code, row.Bucket, p.buckets)
 			}
-			want := Judgement{p.action, p.fatal, p.cures, p.policy}
-			if got := Builtin.Judge(Fault{Code: code}, ""); got != want {
+			want := Evaluation{p.action, p.fatal, p.cures, p.policy}
+			if got := Builtin.Evaluate(Fault{Code: code}, ""); got != want {
 				t.Errorf("xid %d: judged %+v, want %+v of the published table; an action that is not the bucket's has a name of its own in column policy and its reason in the note, and a row here", code, got, want)
 			}
 		}
@@ -84,10 +84,10 @@ func TestKnownBucketsAreFatalUnlessTheActionIsNone(t *testing.T) {
 	}
 }
 
-func TestCodesNobodyClassifiedNeverDisrupt(t *testing.T) {
+func TestUnclassifiedCodesNeverDisrupt(t *testing.T) {
 	for _, code := range []int{0, 179, 999, 1 << 30} {
-		want := Judgement{record.ActionContactSupport, false, true, UnknownCode}
-		if got := Builtin.Judge(Fault{Code: code}, ""); got != want {
+		want := Evaluation{record.ActionContactSupport, false, true, UnknownCode}
+		if got := Builtin.Evaluate(Fault{Code: code}, ""); got != want {
 			t.Errorf("xid %d: judged %+v, want %+v", code, got, want)
 		}
 	}
@@ -95,11 +95,11 @@ func TestCodesNobodyClassifiedNeverDisrupt(t *testing.T) {
 
 // TestXID154IsReadByItsNumber: the words are those of several drivers.
 func TestXID154IsReadByItsNumber(t *testing.T) {
-	reset := Judgement{record.ActionComponentReset, true, true, ActionInText}
-	reboot := Judgement{record.ActionRestartBM, true, true, ActionInText}
-	person := Judgement{record.ActionContactSupport, true, true, ActionInText}
-	undecided := Judgement{record.ActionContactSupport, true, false, Undecided}
-	for text, want := range map[string]Judgement{
+	reset := Evaluation{record.ActionComponentReset, true, true, ActionInText}
+	reboot := Evaluation{record.ActionRestartBM, true, true, ActionInText}
+	person := Evaluation{record.ActionContactSupport, true, true, ActionInText}
+	undecided := Evaluation{record.ActionContactSupport, true, false, Undecided}
+	for text, want := range map[string]Evaluation{
 		"GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)":                 reset,
 		"GPU recovery action changed from 0x0 (None) to 0x1 (PF FLR)":                             reset,
 		"GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)":                    reset,
@@ -125,7 +125,7 @@ func TestXID154IsReadByItsNumber(t *testing.T) {
 		if !ok {
 			t.Fatalf("%q was not parsed", text)
 		}
-		if got := Builtin.Judge(f, ""); got != want || f.Withdrawn() != !want.Fatal {
+		if got := Builtin.Evaluate(f, ""); got != want || f.Withdrawn() != !want.Fatal {
 			t.Errorf("%q: judged %+v, withdrawn %t; want %+v", text, got, f.Withdrawn(), want)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/health-monitors/sighting"
+	"github.com/nvidia/nvsentinel/health-monitors/location"
 )
 
 // Names of the XID check on the wire.
@@ -22,14 +22,14 @@ const (
 )
 
 // Event makes the health event of one reported XID; message is the raw line.
-func (c Catalogue) Event(f Fault, d sighting.Device, s sighting.Sighting, message string) *protos.HealthEvent {
-	j := c.Judge(f, d.Driver)
+func (c Catalogue) Event(f Fault, d location.Device, s location.Sighting, message string) *protos.HealthEvent {
+	j := c.Evaluate(f, d.Driver)
 	d.PCI = f.PCI
 	e := s.About(Check, d, message)
 	e.IsFatal = j.Fatal
 	e.RecommendedAction = record.ActionNumber(d.Action(j.Action))
 	e.ErrorCode = []string{f.ErrorCode()}
-	e.EntitiesImpacted = append(e.EntitiesImpacted, sighting.Entities(
+	e.EntitiesImpacted = append(e.EntitiesImpacted, location.Entities(
 		[2]string{EntityGPUInstance, f.GPUInstance}, [2]string{EntityComputeInstance, f.ComputeInstance},
 		[2]string{"GPC", f.GPC}, [2]string{"TPC", f.TPC}, [2]string{"SM", f.SM}, [2]string{"NVLINK", f.Link})...)
 	maps.Copy(e.Metadata, registerMetadata(f.LinkRegisters))
@@ -44,7 +44,7 @@ const MetadataCancelledBy = "nvsentinel.nvidia.com/cancel-source-error-code"
 
 // Withdrawal makes the recovery of an XID 154 that the driver took back; message
 // is the raw line.
-func Withdrawal(d sighting.Device, s sighting.Sighting, message string) *protos.HealthEvent {
+func Withdrawal(d location.Device, s location.Sighting, message string) *protos.HealthEvent {
 	e := s.About(Check, d, message)
 	e.IsHealthy = true
 	e.ErrorCode = []string{strconv.Itoa(RecoveryAction)}
@@ -52,7 +52,7 @@ func Withdrawal(d sighting.Device, s sighting.Sighting, message string) *protos.
 }
 
 // Cancellation makes the recovery that a code brings for others of its device.
-func Cancellation(d sighting.Device, s sighting.Sighting, source string, targets []string) *protos.HealthEvent {
+func Cancellation(d location.Device, s location.Sighting, source string, targets []string) *protos.HealthEvent {
 	e := s.About(Check, d, "Cleared by XID "+source)
 	e.IsHealthy = true
 	e.ErrorCode = slices.Clone(targets)
@@ -90,31 +90,31 @@ func newAction(text string) (number uint64, ok bool) {
 	return number, err == nil
 }
 
-// Withdrawn tells whether the fault is an XID 154 by which the driver takes its
+// Withdrawn reports whether the fault is an XID 154 by which the driver takes its
 // recovery action back: it is no fault but the end of one.
 func (f Fault) Withdrawn() bool {
 	number, ok := newAction(f.Text)
 	return f.Code == RecoveryAction && ok && number == actionNone
 }
 
-// judgeRecoveryAction decides about an XID 154 by its number. The action is a
+// evaluateRecoveryAction decides about an XID 154 by its number. The action is a
 // mark in the driver's memory: a reboot takes it away, and what needs it still
 // is logged again. A line without a known number is fatal, for a person.
-func judgeRecoveryAction(text string) Judgement {
+func evaluateRecoveryAction(text string) Evaluation {
 	number, ok := newAction(text)
 	if !ok {
-		return Judgement{record.ActionContactSupport, true, false, Undecided}
+		return Evaluation{record.ActionContactSupport, true, false, Undecided}
 	}
 	switch number {
 	case actionNone:
-		return judged(record.ActionNone, ActionInText)
+		return evaluationOf(record.ActionNone, ActionInText)
 	case actionReset, actionDrainAndReset:
-		return judged(record.ActionComponentReset, ActionInText)
+		return evaluationOf(record.ActionComponentReset, ActionInText)
 	case actionReboot, actionSystemReboot, actionBusReset:
 		// The reset of one GPU is not that of its bus; a reboot is that too.
-		return judged(record.ActionRestartBM, ActionInText)
+		return evaluationOf(record.ActionRestartBM, ActionInText)
 	case actionDrainP2P, actionIMEXDomain:
-		return Judgement{record.ActionContactSupport, true, true, ActionInText}
+		return Evaluation{record.ActionContactSupport, true, true, ActionInText}
 	}
-	return Judgement{record.ActionContactSupport, true, false, Undecided}
+	return Evaluation{record.ActionContactSupport, true, false, Undecided}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// Registers are what a line of XIDs 144 to 150 says of a fifth-generation NVLink.
+// Registers are what a line of XIDs 144 to 150 reports about a fifth-generation NVLink.
 type Registers struct {
 	// Unit is the part of the link that reports, for example RLW_CTRL.
 	Unit string
@@ -48,7 +48,7 @@ func hex(digits string) uint32 {
 	return uint32(n)
 }
 
-// pattern tells whether bits fit: the bits of mask must be those of value.
+// pattern reports whether bits fit: the bits of mask must be those of value.
 type pattern struct{ mask, value uint32 }
 
 func (p pattern) fits(bits uint32) bool { return bits&p.mask == p.value }
@@ -88,9 +88,9 @@ func find(code int, r Registers, layout int) (row5, bool) {
 	return row5{}, false
 }
 
-// decode judges registers by the table. Without the driver's version both
+// decode evaluates registers by the table. Without the driver's version both
 // layouts are tried; only an answer on which they don't disagree counts.
-func decode(code int, r Registers, driver string) Judgement {
+func decode(code int, r Registers, driver string) Evaluation {
 	old, isOld := find(code, r, layoutV1)
 	current, isCurrent := find(code, r, layoutV2)
 	switch branch, known := driverBranch(driver); {
@@ -106,23 +106,23 @@ func decode(code int, r Registers, driver string) Judgement {
 	return byRow(current, isCurrent, r)
 }
 
-// bySeverity judges registers of which no row decides: they are for a person,
-// and the driver's own word says whether they are fatal.
-func bySeverity(r Registers, p Policy) Judgement {
+// bySeverity evaluates registers of which no row decides: they are for a person,
+// and the driver's own word reports whether they are fatal.
+func bySeverity(r Registers, p Policy) Evaluation {
 	fatal := r.Severity == "Fatal"
-	return Judgement{record.ActionContactSupport, fatal, !fatal, p}
+	return Evaluation{record.ActionContactSupport, fatal, !fatal, p}
 }
 
-// byRow is the judgement of a row, if one was found.
-func byRow(row row5, found bool, r Registers) Judgement {
+// byRow is the evaluation of a row, if one was found.
+func byRow(row row5, found bool, r Registers) Evaluation {
 	switch {
 	case !found:
 		return bySeverity(r, NoMatchingRow)
 	case row.bucket == "RESET_GPU":
-		return judged(record.ActionComponentReset, Decoded)
+		return evaluationOf(record.ActionComponentReset, Decoded)
 	}
 	// IGNORE, and XID_154_EVAL: the XID 154 that follows names the action.
-	return judged(record.ActionNone, Decoded)
+	return evaluationOf(record.ActionNone, Decoded)
 }
 
 // driverBranch reads the 575 of "575.51.03".
@@ -165,10 +165,10 @@ func parseLink(text string) (number string, registers []uint32) {
 }
 
 // ignorable are the bits of an XID 74's first register that the vendor's
-// workflow says can be ignored: 0, 23 and 30.
+// workflow reports can be ignored: 0, 23 and 30.
 const ignorable = 1 | 1<<23 | 1<<30
 
-// onlyIgnorable tells whether registers are known and hold nothing but ignorable
+// onlyIgnorable reports whether registers are known and hold nothing but ignorable
 // bits, and one of them at least.
 func onlyIgnorable(registers []uint32) bool {
 	return len(registers) > 0 && registers[0] != 0 && registers[0]&^ignorable == 0 &&
@@ -176,7 +176,7 @@ func onlyIgnorable(registers []uint32) bool {
 }
 
 // registerMetadata is how registers travel: 32 binary digits each. They are
-// readings, and an entity says what is faulty.
+// readings, and an entity reports what is faulty.
 func registerMetadata(registers []uint32) map[string]string {
 	out := make(map[string]string, len(registers))
 	for i, v := range registers {

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/health-monitors/sighting"
+	"github.com/nvidia/nvsentinel/health-monitors/location"
 )
 
 const xid74 = "NVRM: Xid (PCI:0000:81:00): 74, pid=1234, name=python, NVLink: fatal error detected on "
@@ -48,19 +48,19 @@ func TestRegistersOfAnXID74AreRead(t *testing.T) {
 }
 
 func TestIgnorableBitsOfAnXID74AreNoFault(t *testing.T) {
-	fatal := Judgement{record.ActionContactSupport, true, false, UnmappedBucket}
-	none := Judgement{record.ActionNone, false, true, IgnorableBits}
-	for text, want := range map[string]Judgement{
+	fatal := Evaluation{record.ActionContactSupport, true, false, UnmappedBucket}
+	none := Evaluation{record.ActionNone, false, true, IgnorableBits}
+	for text, want := range map[string]Evaluation{
 		"link 2(0x1, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)":        none,
 		"link 2(0x40800001, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)": none,
 		"link 2(0x800000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)":   none,
 		"link 2(0x3, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)":        fatal,
 		"link 2(0x1, 0x0, 0x0, 0x0, 0x0, 0x0, 0x1)":        fatal,
-		"link 2(0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)":        fatal, // says nothing
+		"link 2(0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)":        fatal, // reports nothing
 		"link 2(0x1, 0x0, 0x0":                             fatal, // cut
 	} {
 		f, _ := Parse(xid74 + text)
-		if got := Builtin.Judge(f, ""); got != want {
+		if got := Builtin.Evaluate(f, ""); got != want {
 			t.Errorf("%q: judged %+v, want %+v", text, got, want)
 		}
 	}
@@ -69,10 +69,10 @@ func TestIgnorableBitsOfAnXID74AreNoFault(t *testing.T) {
 // TestRegistersAreMetadata: what an event of an XID 74 is about and what it
 // asks for does not depend on its registers.
 func TestRegistersAreMetadata(t *testing.T) {
-	d := sighting.Device{UUID: "GPU-1", Index: "0", Listed: true, Chassis: "C9"}
+	d := location.Device{UUID: "GPU-1", Index: "0", Listed: true, Chassis: "C9"}
 	event := func(text string) record.Event {
 		f, _ := Parse(xid74 + text)
-		return record.FromProto(Builtin.Event(f, d, sighting.Sighting{Node: "n", Boot: "b", Strategy: record.Process}, "raw line"))
+		return record.FromProto(Builtin.Event(f, d, location.Sighting{Node: "n", Boot: "b", Strategy: record.Process}, "raw line"))
 	}
 	whole, cut := event("link 2(0x10000, 0x0, 0x0, 0x0, 0x80000001, 0x0, 0x0)"), event("link 2(0x10000, 0x0")
 	zero := strings.Repeat("0", 32)

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/health-monitors/sighting"
+	"github.com/nvidia/nvsentinel/health-monitors/location"
 )
 
 // link5Line is a line with registers, as the driver writes it.
@@ -40,17 +40,17 @@ func TestNVLink5LinesAreRead(t *testing.T) {
 	}
 }
 
-func TestNVLink5IsJudgedByTheTable(t *testing.T) {
-	reset := Judgement{record.ActionComponentReset, true, true, Decoded}
-	ignore := Judgement{record.ActionNone, false, true, Decoded}
-	none := Judgement{record.ActionContactSupport, false, true, NoMatchingRow}
+func TestNVLink5IsEvaluatedByTheTable(t *testing.T) {
+	reset := Evaluation{record.ActionComponentReset, true, true, Decoded}
+	ignore := Evaluation{record.ActionNone, false, true, Decoded}
+	none := Evaluation{record.ActionContactSupport, false, true, NoMatchingRow}
 	for _, c := range []struct {
 		name         string
 		code         int
 		unit         string
 		info, status uint32
 		driver       string
-		want         Judgement
+		want         Evaluation
 	}{
 		{"new layout, reset", 144, "SAW_MVB", 0x1, 0x2, "575.51.03", reset},
 		{"new layout, other bits set", 144, "SAW_MVB", 0xfc0fff81, 0x10, "580.1", reset},
@@ -77,18 +77,18 @@ func TestNVLink5IsJudgedByTheTable(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f, ok := Parse(link5Line(c.code, c.unit, c.info, c.status))
-			if got := Builtin.Judge(f, c.driver); !ok || got != c.want {
+			if got := Builtin.Evaluate(f, c.driver); !ok || got != c.want {
 				t.Errorf("judged %+v, want %+v", got, c.want)
 			}
 		})
 	}
 }
 
-// TestWithoutARowTheDriversWordDecides: a line that calls itself fatal is fatal.
-func TestWithoutARowTheDriversWordDecides(t *testing.T) {
+// TestWithoutRowDriverActionDecides: a line that calls itself fatal is fatal.
+func TestWithoutRowDriverActionDecides(t *testing.T) {
 	for severity, fatal := range map[string]bool{"Fatal": true, "Nonfatal": false, "Fatality": false} {
 		f, _ := Parse(strings.Replace(link5Line(149, "NETIR_NEW_EVT", 0x11, 0), "Nonfatal", severity, 1))
-		if got := Builtin.Judge(f, "580"); got != (Judgement{record.ActionContactSupport, fatal, !fatal, NoMatchingRow}) {
+		if got := Builtin.Evaluate(f, "580"); got != (Evaluation{record.ActionContactSupport, fatal, !fatal, NoMatchingRow}) {
 			t.Errorf("%s: judged %+v", severity, got)
 		}
 	}
@@ -127,17 +127,17 @@ func TestLayoutsThatDisagreeAreNoVerdict(t *testing.T) {
 		{code: 144, units: []string{"U"}, v1: pattern{1, 0}, v2: pattern{1, 1}, bucket: "IGNORE"},
 	}
 	f, _ := Parse(link5Line(144, "U", 1, 0))
-	if got := Builtin.Judge(f, ""); got != (Judgement{record.ActionContactSupport, false, true, DriverUnknown}) {
+	if got := Builtin.Evaluate(f, ""); got != (Evaluation{record.ActionContactSupport, false, true, DriverUnknown}) {
 		t.Errorf("judged %+v", got)
 	}
-	if got := Builtin.Judge(f, "570"); got.Action != record.ActionComponentReset {
+	if got := Builtin.Evaluate(f, "570"); got.Action != record.ActionComponentReset {
 		t.Errorf("judged %+v", got)
 	}
 }
 
 func TestNVLink5EventNamesUnitAndLink(t *testing.T) {
 	f, _ := Parse(link5Line(149, "NETIR_LINK_EVT", 0x11, 0))
-	e := record.FromProto(Builtin.Event(f, sighting.Device{UUID: "GPU-1", Index: "3", Listed: true, Driver: "580"}, sighting.Sighting{}, "raw"))
+	e := record.FromProto(Builtin.Event(f, location.Device{UUID: "GPU-1", Index: "3", Listed: true, Driver: "580"}, location.Sighting{}, "raw"))
 	want := []record.Entity{
 		{EntityType: "PCI", EntityValue: "0000:18:00"}, {EntityType: "GPU_UUID", EntityValue: "GPU-1"},
 		{EntityType: "GPU", EntityValue: "3"}, {EntityType: "NVLINK", EntityValue: "5"},

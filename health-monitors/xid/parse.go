@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/nvidia/nvsentinel/health-monitors/sighting"
+	"github.com/nvidia/nvsentinel/health-monitors/location"
 )
 
 // Fault is one XID as a kernel log line reports it.
@@ -113,7 +113,7 @@ func parse(text string) (Fault, bool) {
 	if m == nil {
 		return Fault{}, false
 	}
-	f := Fault{PCI: sighting.Address(m[1]), GPUInstance: number(m[2]), ComputeInstance: number(m[3]), Text: text}
+	f := Fault{PCI: location.Address(m[1]), GPUInstance: number(m[2]), ComputeInstance: number(m[3]), Text: text}
 	f.Code, f.Number = code(m[4])
 	switch {
 	case f.Code == 13:
@@ -149,7 +149,7 @@ func ParseOwner(message string) (pci, uuid string, ok bool) {
 	if m == nil {
 		return "", "", false
 	}
-	return sighting.Address(m[1]), m[2], true
+	return location.Address(m[1]), m[2], true
 }
 
 // code reads a number of any length, decimal or hexadecimal with its 0x; one that

@@ -12,7 +12,7 @@ import (
 	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/mutate"
-	"github.com/nvidia/nvsentinel/health-monitors/sighting"
+	"github.com/nvidia/nvsentinel/health-monitors/location"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/kernellog"
 )
 
@@ -76,7 +76,7 @@ func TestLinesThatReportNoXID(t *testing.T) {
 }
 
 // TestTornLinesHoldSeveralXIDs: each has its own text, so that the words of one
-// say nothing about the other.
+// report nothing about the other.
 func TestTornLinesHoldSeveralXIDs(t *testing.T) {
 	const first, second = "NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x0 (None) to ", "NVRM: Xid (PCI:0000:5e:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (OS Reboot)"
 	got := ParseAll(first + second)
@@ -111,8 +111,8 @@ func TestParseOwner(t *testing.T) {
 
 func TestEventNamesEverythingThatIsKnown(t *testing.T) {
 	f, _ := Parse("NVRM: Xid (PCI:0000:05:00): 13, Exception on (GPC 2, TPC 3, SM 1): x")
-	e := record.FromProto(Builtin.Event(f, sighting.Device{UUID: "GPU-1", Index: "0", Listed: true, Chassis: "C9"},
-		sighting.Sighting{Node: "n", Boot: "b", Strategy: record.PersistOnly}, "raw line"))
+	e := record.FromProto(Builtin.Event(f, location.Device{UUID: "GPU-1", Index: "0", Listed: true, Chassis: "C9"},
+		location.Sighting{Node: "n", Boot: "b", Strategy: record.PersistOnly}, "raw line"))
 	want := record.Event{
 		Version: 1, Agent: "syslog-health-monitor", ComponentClass: "GPU", CheckName: "SysLogsXIDError", Message: "raw line",
 		RecommendedAction: record.ActionNone, ErrorCode: []string{"13"}, NodeName: "n", ProcessingStrategy: record.PersistOnly,
@@ -131,14 +131,14 @@ func TestEventNamesEverythingThatIsKnown(t *testing.T) {
 func TestResetNeedsAListedGPU(t *testing.T) {
 	f, _ := Parse("NVRM: Xid (PCI:0000:05:00): 95, x")
 	for name, c := range map[string]struct {
-		device sighting.Device
+		device location.Device
 		want   record.Action
 	}{
-		"listed":                 {sighting.Device{UUID: "GPU-1", Index: "0", Listed: true}, record.ActionComponentReset},
-		"only the driver's word": {sighting.Device{UUID: "GPU-1"}, record.ActionRestartVM},
-		"unknown":                {sighting.Device{}, record.ActionRestartVM},
+		"listed":                 {location.Device{UUID: "GPU-1", Index: "0", Listed: true}, record.ActionComponentReset},
+		"only the driver's word": {location.Device{UUID: "GPU-1"}, record.ActionRestartVM},
+		"unknown":                {location.Device{}, record.ActionRestartVM},
 	} {
-		e := record.FromProto(Builtin.Event(f, c.device, sighting.Sighting{}, ""))
+		e := record.FromProto(Builtin.Event(f, c.device, location.Sighting{}, ""))
 		if e.RecommendedAction != c.want || !e.IsFatal {
 			t.Errorf("%s: %s, fatal %t; want %s", name, e.RecommendedAction, e.IsFatal, c.want)
 		}
@@ -151,7 +151,7 @@ func TestUnusualPoliciesAreNamed(t *testing.T) {
 		"162": "recovery-notice", "170": "blank-bucket", "500": "unknown-code",
 	} {
 		f, _ := Parse("NVRM: Xid (PCI:0000:05:00): " + code)
-		e := Builtin.Event(f, sighting.Device{}, sighting.Sighting{}, "")
+		e := Builtin.Event(f, location.Device{}, location.Sighting{}, "")
 		if got := e.Metadata[MetadataPolicy]; got != want || e.ErrorCode[0] != code {
 			t.Errorf("xid %s: policy %q, want %q; codes %v", code, got, want, e.ErrorCode)
 		}
@@ -182,8 +182,8 @@ func checkLine(t *testing.T, raw []byte) {
 func checkFault(t *testing.T, text string, fault Fault) {
 	t.Helper()
 	for _, driver := range []string{"", "570.1", "580", "x"} {
-		d := sighting.Device{Driver: driver}
-		e := Builtin.Event(fault, d, sighting.Sighting{Node: "n", Boot: "b", Strategy: record.Process}, kernellog.Cut(text, 100))
+		d := location.Device{Driver: driver}
+		e := Builtin.Event(fault, d, location.Sighting{Node: "n", Boot: "b", Strategy: record.Process}, kernellog.Cut(text, 100))
 		if _, err := proto.Marshal(e); err != nil {
 			t.Errorf("event cannot be encoded: %v", err)
 		}
@@ -208,13 +208,13 @@ func FuzzLine(f *testing.F) {
 
 // TestRecoveries: they are healthy, and name the codes that they clear.
 func TestRecoveries(t *testing.T) {
-	d := sighting.Device{UUID: "GPU-1"}
+	d := location.Device{UUID: "GPU-1"}
 	for name, c := range map[string]struct {
 		event *protos.HealthEvent
 		codes []string
 	}{
-		"withdrawal":   {Withdrawal(d, sighting.Sighting{}, "line"), []string{"154"}},
-		"cancellation": {Cancellation(d, sighting.Sighting{}, "43", []string{"13", "31"}), []string{"13", "31"}},
+		"withdrawal":   {Withdrawal(d, location.Sighting{}, "line"), []string{"154"}},
+		"cancellation": {Cancellation(d, location.Sighting{}, "43", []string{"13", "31"}), []string{"13", "31"}},
 	} {
 		if e := record.FromProto(c.event); !e.IsHealthy || e.IsFatal || !slices.Equal(e.ErrorCode, c.codes) {
 			t.Errorf("%s: healthy %t, fatal %t, codes %v", name, e.IsHealthy, e.IsFatal, e.ErrorCode)
@@ -226,7 +226,7 @@ func TestResetCures(t *testing.T) {
 	for action, want := range map[record.Action]bool{
 		record.ActionNone: true, record.ActionComponentReset: true, record.ActionRestartVM: false, record.ActionContactSupport: false,
 	} {
-		if got := (Judgement{Action: action}).ResetCures(); got != want {
+		if got := (Evaluation{Action: action}).ResetCures(); got != want {
 			t.Errorf("a reset cures what asks for %s: %t", action, got)
 		}
 	}

@@ -55,53 +55,53 @@ func widgets(t *testing.T) dynamic.ResourceInterface {
 	return cluster.Dynamic().Resource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"})
 }
 
-// stamping is a process that stamps one object.
-type stamping struct {
-	t      *testing.T
-	object artifact.Object
-	kept   artifact.Progress
+// writer is a process that renders one object.
+type writer struct {
+	t        *testing.T
+	object   artifact.Object
+	progress artifact.Progress
 	// made are the inputs whose outputs were read, in order.
 	made []string
 }
 
-func newStamping(t *testing.T, resource dynamic.ResourceInterface, name string, life artifact.Lifecycle) *stamping {
-	return &stamping{t: t, kept: artifact.Progress{Slot: artifact.Slot{ID: name}}, object: artifact.Object{
+func newWriter(t *testing.T, resource dynamic.ResourceInterface, name string, life artifact.Lifecycle) *writer {
+	return &writer{t: t, progress: artifact.Progress{Slot: artifact.Slot{ID: name}}, object: artifact.Object{
 		Resource: resource, Name: name, Lifecycle: life, Rule: &rule, Paths: map[string]string{"result": ".status.result"},
 	}}
 }
 
-func (s *stamping) stamp(input string) artifact.Definition {
-	s.t.Helper()
+func (w *writer) render(input string) artifact.Definition {
+	w.t.Helper()
 	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget", "spec": map[string]any{"input": input}}}
-	d, err := artifact.Define(o, s.kept.Slot.ID, map[string]any{"input": input})
+	d, err := artifact.Define(o, w.progress.Slot.ID, map[string]any{"input": input})
 	if err != nil {
-		s.t.Fatal(err)
+		w.t.Fatal(err)
 	}
 	return d
 }
 
-func (s *stamping) pass(input string) artifact.Decision {
-	s.t.Helper()
-	p, d, err := s.object.Pass(s.t.Context(), s.kept, s.stamp(input), time.Now(), func(_ context.Context, p artifact.Progress) error {
+func (w *writer) pass(input string) artifact.Decision {
+	w.t.Helper()
+	p, d, err := w.object.Pass(w.t.Context(), w.progress, w.render(input), time.Now(), func(_ context.Context, p artifact.Progress) error {
 		for _, o := range p.Outputs {
 			var result struct{ Of string }
 			if err := json.Unmarshal([]byte(o.Value), &result); err != nil {
 				return err
 			}
 			if from, _ := artifact.Digest(map[string]any{"input": result.Of}); from != o.InputDigest {
-				s.t.Errorf("an output of %s is said to be of %s", result.Of, o.InputDigest)
+				w.t.Errorf("an output of %s is said to be of %s", result.Of, o.InputDigest)
 			}
-			if len(s.made) == 0 || s.made[len(s.made)-1] != result.Of {
-				s.made = append(s.made, result.Of)
+			if len(w.made) == 0 || w.made[len(w.made)-1] != result.Of {
+				w.made = append(w.made, result.Of)
 			}
 		}
-		s.kept = p
+		w.progress = p
 		return nil
 	})
 	if err != nil {
-		s.t.Fatal(err)
+		w.t.Fatal(err)
 	}
-	s.kept = p
+	w.progress = p
 	return d
 }
 
@@ -144,7 +144,7 @@ func TestDriftOnAnAPIServer(t *testing.T) {
 		{artifact.Immutable, "False", "map[input:foreign more:foreign size:large]", healthrule.Unhealthy, false},
 	} {
 		t.Run(fmt.Sprint(x.life, " ", x.ready), func(t *testing.T) {
-			s := newStamping(t, resource, fmt.Sprint("drift-", i), x.life)
+			s := newWriter(t, resource, fmt.Sprint("drift-", i), x.life)
 			s.pass("a")
 			patch := `{"spec":{"input":"foreign","more":"foreign","size":"large"}}`
 			if _, err := resource.Patch(t.Context(), s.object.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
@@ -174,32 +174,32 @@ func TestDriftOnAnAPIServer(t *testing.T) {
 	}
 }
 
-// TestAnExternalTrigger: the object's surroundings change its output while a newer stamp
+// TestAnExternalTrigger: the object's surroundings change its output while a newer rendered definition
 // waits. What they make of the older definition is that one's.
 func TestAnExternalTrigger(t *testing.T) {
 	resource := widgets(t)
-	s := newStamping(t, resource, "trigger", artifact.Mutable)
+	s := newWriter(t, resource, "trigger", artifact.Mutable)
 	s.pass("a")
 	work(t, resource, s.object.Name, "True", 1)
 	s.pass("a")
 	work(t, resource, s.object.Name, "Unknown", 2) // something happened, and is being worked on
-	if d := s.pass("b"); d.Health.State != healthrule.Unknown || s.kept.Slot.Applied.Digest != s.stamp("a").Digest {
+	if d := s.pass("b"); d.Health.State != healthrule.Unknown || s.progress.Slot.Applied.Digest != s.render("a").Digest {
 		t.Errorf("written while Unknown: %+v", d)
 	}
 	work(t, resource, s.object.Name, "True", 2)
 	s.pass("b") // read, as a's, and only then written
-	if o := s.kept.Outputs; len(o) != 1 || !strings.Contains(o[0].Value, `"trigger":2`) || o[0].DefinitionDigest != s.stamp("a").Digest {
+	if o := s.progress.Outputs; len(o) != 1 || !strings.Contains(o[0].Value, `"trigger":2`) || o[0].DefinitionDigest != s.render("a").Digest {
 		t.Errorf("outputs %+v", o)
 	}
 	work(t, resource, s.object.Name, "True", 2)
 	s.pass("b")
-	if o := s.kept.Outputs; len(o) != 1 || o[0].DefinitionDigest != s.stamp("b").Digest || fmt.Sprint(s.made) != "[a b]" {
+	if o := s.progress.Outputs; len(o) != 1 || o[0].DefinitionDigest != s.render("b").Digest || fmt.Sprint(s.made) != "[a b]" {
 		t.Errorf("outputs %+v of %v", o, s.made)
 	}
 }
 
-// TestNoStarvation: stamps come much faster than the object can follow, and outputs
-// come all the same, each of one stamp; most stamps are never written.
+// TestNoStarvation: rendered definitions come much faster than the object can follow, and outputs
+// come all the same, each of one rendered definition; most rendered definitions are never written.
 func TestNoStarvation(t *testing.T) { starve(t, 10*time.Millisecond, 200*time.Millisecond, 6) }
 
 func TestNoStarvationForAMinute(t *testing.T) {
@@ -210,7 +210,7 @@ func TestNoStarvationForAMinute(t *testing.T) {
 func starve(t *testing.T, pace, takes time.Duration, rounds int) {
 	t.Helper()
 	resource := widgets(t)
-	s := newStamping(t, resource, strings.ToLower(t.Name()), artifact.Mutable)
+	s := newWriter(t, resource, strings.ToLower(t.Name()), artifact.Mutable)
 	ctx, stop := context.WithCancel(t.Context())
 	var controller sync.WaitGroup
 	controller.Go(func() {
@@ -241,7 +241,7 @@ func starve(t *testing.T, pace, takes time.Duration, rounds int) {
 	}
 }
 
-// pause waits as stamps and controllers do.
+// pause waits as rendered definitions and controllers do.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -1,6 +1,6 @@
-// Package artifact says what may be read from a stamped object and what may be
+// Package artifact reports what may be read from a rendered object and what may be
 // written to it, so that every output was made by exactly one set of inputs, although
-// the object does not say by which (seed: Artifact Tracing with Health Rules).
+// the object does not report by which (seed: Artifact Tracing with Health Rules).
 //
 // An object is read only while it is healthy and written only while it is healthy or
 // unhealthy: at most one definition is in flight, and of those that come meanwhile the
@@ -22,12 +22,12 @@ import (
 	"github.com/nvidia/nvsentinel/internal/remediation"
 )
 
-// Lifecycle is what becomes of an object whose stamp changes.
+// Lifecycle is what becomes of an object whose rendered definition changes.
 type Lifecycle string
 
 // Lifecycles.
 const (
-	// Mutable objects follow their stamp, and are made again if somebody deletes them.
+	// Mutable objects follow their rendered definition, and are made again if somebody deletes them.
 	Mutable Lifecycle = "mutable"
 	// Immutable objects act once: they are made, and never written to or made again.
 	Immutable Lifecycle = "immutable"
@@ -35,7 +35,7 @@ const (
 
 // Slot is what is remembered of an object between two looks.
 type Slot struct {
-	// ID says for whom the object is; it bears the same in SlotAnnotation.
+	// ID reports for whom the object is; it bears the same in SlotAnnotation.
 	ID string `json:"id"`
 	// UID of the object that Applied made; empty before.
 	UID string `json:"uid,omitempty"`
@@ -51,9 +51,9 @@ type Slot struct {
 type Facts struct {
 	Slot      Slot
 	Lifecycle Lifecycle
-	// Rule is nil for a template that judges nothing: what exists is healthy.
+	// Rule is nil for a template that evaluates nothing: what exists is healthy.
 	Rule *healthrule.Rule
-	// Wanted is the newest stamp; the zero Definition asks for nothing new.
+	// Wanted is the newest rendered definition; the zero Definition asks for nothing new.
 	Wanted Definition
 	// Live is nil if the object is certainly absent. ReadErr is why nothing is known.
 	Live    *unstructured.Unstructured
@@ -107,16 +107,16 @@ type Decision struct {
 	Do Verb
 	// Health is the verdict; Unknown whenever the object is not as it was defined.
 	Health healthrule.Result
-	// Read says that the outputs may be read, and are those of Applied. Without it what
+	// Read reports that the outputs may be read, and are those of Applied. Without it what
 	// was read before stands, and is stale.
 	Read bool
-	// Drifted says that an immutable object was changed: its verdict counts, and its
+	// Drifted reports that an immutable object was changed: its verdict counts, and its
 	// outputs are nobody's.
 	Drifted bool
 	// Final: nothing of this object will ever be known.
 	Final bool
-	// Held: there is something to write, which may not be now.
-	Held bool
+	// Deferred: there is something to write, which may not be now.
+	Deferred bool
 	// Since is that of the slot from now on.
 	Since time.Time
 	// Live is the object as a pass saw it last; nil if it is not there or could not be read.
@@ -126,13 +126,13 @@ type Decision struct {
 // Decide what to do with an object now. An error is one of encoding, and means that
 // nothing can be decided.
 func Decide(f Facts) (Decision, error) {
-	o := remediation.Object{Known: f.Slot.UID, Again: f.Lifecycle == Mutable, Presence: remediation.Absent}
+	o := remediation.Object{KnownUID: f.Slot.UID, Again: f.Lifecycle == Mutable, Presence: remediation.Absent}
 	switch {
 	case f.ReadErr != nil:
 		o.Presence = remediation.Unread
 	case f.Live != nil:
 		o.Presence, o.UID = remediation.Present, string(f.Live.GetUID())
-		o.Ours = f.Live.GetAnnotations()[SlotAnnotation] == f.Slot.ID
+		o.OwnMarks = f.Live.GetAnnotations()[SlotAnnotation] == f.Slot.ID
 	}
 	switch found := o.Find(); {
 	case o.Presence == remediation.Unread:
@@ -148,7 +148,7 @@ func Decide(f Facts) (Decision, error) {
 	case found == remediation.Found, f.Slot.Applied == nil, f.intended() && f.Slot.Applied.Digest != f.Slot.Intended.Digest:
 		return f.arrived(), nil
 	}
-	return f.judge()
+	return f.evaluate()
 }
 
 // arrived decides about an object that was written, by whomever, and not looked at since.
@@ -160,7 +160,7 @@ func (f Facts) arrived() Decision {
 	return d
 }
 
-// intended says whether the live object bears what was intended.
+// intended reports whether the live object bears what was intended.
 func (f Facts) intended() bool {
 	return f.Slot.Intended != nil && f.Live.GetAnnotations()[DefinitionAnnotation] == f.Slot.Intended.Digest
 }
@@ -171,13 +171,13 @@ func (f Facts) unread() Decision {
 	return Decision{Do: Nothing, Since: f.Slot.Since, Health: healthrule.Evaluate(nil, f.Rule, f.ReadErr)}
 }
 
-// patience is how long the object may be without a verdict. A wait that began ahead of now
+// timeout is how long the object may be without a verdict. A wait that began ahead of now
 // was written by a clock that has been set right since: it begins now.
-func (f Facts) patience(since time.Time) remediation.Patience {
+func (f Facts) timeout(since time.Time) remediation.VerdictTimeout {
 	if since.IsZero() || since.After(f.Now) {
 		since = f.Now.UTC()
 	}
-	return remediation.Patience{Since: since, Timeout: f.UnknownTimeout}
+	return remediation.VerdictTimeout{Since: since, Timeout: f.UnknownTimeout}
 }
 
 // absent decides about an object that is certainly not there.
@@ -192,7 +192,7 @@ func (f Facts) absent() Decision {
 	return d
 }
 
-// outdated says that something newer than what is intended is wanted.
+// outdated reports that something newer than what is intended is wanted.
 func (f Facts) outdated() bool {
 	return f.Wanted.Digest != "" && f.Slot.Intended.Digest != f.Wanted.Digest
 }
@@ -201,8 +201,8 @@ func (f Facts) outdated() bool {
 func (f Facts) waiting(health healthrule.Result) Decision {
 	d := Decision{Do: Nothing, Health: health}
 	if health.State == healthrule.Unknown {
-		p := f.patience(f.Slot.Since)
-		d.Since, d.Health = p.Since, p.Judge(health, f.Now).Health
+		p := f.timeout(f.Slot.Since)
+		d.Since, d.Health = p.Since, p.Evaluate(health, f.Now).Health
 	}
 	return d
 }
@@ -215,8 +215,8 @@ func unknown(reason, message string) healthrule.Result {
 	return healthrule.Result{State: healthrule.Unknown, Reason: reason, Message: message}
 }
 
-// judge decides about an object that was written before: drift first, then its state.
-func (f Facts) judge() (Decision, error) {
+// evaluate decides about an object that was written before: drift first, then its state.
+func (f Facts) evaluate() (Decision, error) {
 	drifted, err := f.Slot.Applied.Drifted(f.Live)
 	if err != nil {
 		return Decision{}, err
@@ -254,7 +254,7 @@ func (f Facts) deleted(says healthrule.Result) Decision {
 	return f.waiting(unknown(ReasonLost, message)) // it is made again
 }
 
-// Remember is the slot after a decision; what it says has to be kept before the object
+// Remember is the slot after a decision; what it reports has to be kept before the object
 // is written. An error is one of encoding.
 func (f Facts) Remember(d Decision) (Slot, error) {
 	s := f.Slot

@@ -182,7 +182,7 @@ func TestSince(t *testing.T) {
 	}
 }
 
-// TestSinceAhead: a wait that a clock ahead of time has begun begins anew, and ends.
+// TestSinceAhead: a wait that a clock ahead of time has begun begins again, and ends.
 func TestSinceAhead(t *testing.T) {
 	a := define(t, of("a"))
 	applied, _ := a.As(made(t, a, "True"))

@@ -19,13 +19,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
 )
 
-// Marks on a stamped object.
+// Marks on a rendered object.
 const (
 	// DefinitionAnnotation is the digest of the definition that was written last.
 	DefinitionAnnotation = "nvsentinel.dgxc.nvidia.com/definition"
 	// GenerationAnnotation is the object's generation before that.
 	GenerationAnnotation = "nvsentinel.dgxc.nvidia.com/definition-over"
-	// SlotAnnotation says for whom the object was stamped.
+	// SlotAnnotation reports for whom the object was rendered.
 	SlotAnnotation = "nvsentinel.dgxc.nvidia.com/slot"
 )
 
@@ -44,8 +44,8 @@ type Definition struct {
 	Generation int64 `json:"generation,omitempty"`
 }
 
-// Define makes the definition of a stamped object for a slot, out of the values of
-// its inputs. What a template says of the status or of what the API server keeps in
+// Define makes the definition of a rendered object for a slot, out of the values of
+// its inputs. What a template states of the status or of what the API server keeps in
 // the metadata is left out. An error is the template's: the object is none.
 func Define(stamp *unstructured.Unstructured, slot string, inputs map[string]any) (Definition, error) {
 	if stamp == nil || stamp.GetKind() == "" || stamp.GetAPIVersion() == "" {
@@ -92,8 +92,8 @@ func (d Definition) Object(over int64) (*unstructured.Unstructured, error) {
 	return o, nil
 }
 
-// overtaken says whether the definition of an object changed again after we wrote it
-// last. Kinds without generations do not tell.
+// overtaken reports whether the definition of an object changed again after we wrote it
+// last. Kinds without generations do not report.
 func overtaken(live *unstructured.Unstructured) bool {
 	over, err := strconv.ParseInt(live.GetAnnotations()[GenerationAnnotation], 10, 64)
 	return err != nil || live.GetGeneration() > over+1
@@ -119,7 +119,7 @@ func body(o *unstructured.Unstructured) (string, error) {
 	return string(text), nil
 }
 
-// Drifted says whether somebody else changed the object since the definition was
+// Drifted reports whether somebody else changed the object since the definition was
 // applied. Status, metadata and what the API server filled in at once are no drift.
 func (d Definition) Drifted(live *unstructured.Unstructured) (bool, error) {
 	text, err := body(live)
@@ -282,7 +282,7 @@ func (t *Template) Render(data any) (map[string]any, error) {
 	return object, nil
 }
 
-// isValue says whether a template is nothing but an expression that ends in toJson.
+// isValue reports whether a template is nothing but an expression that ends in toJson.
 func isValue(t *template.Template) bool {
 	if len(t.Root.Nodes) != 1 {
 		return false

@@ -116,7 +116,7 @@ func (w *walk) path(of reflect.Type, names []string) reflect.Type {
 		if of.Kind() == reflect.Map {
 			at := "." + strings.Join(names[:i], ".")
 			w.keys[at] = append(w.keys[at], name)
-			of = known(of.Elem())
+			of = dereference(of.Elem())
 			continue
 		}
 		next, ok := memberOf(of, name)
@@ -124,7 +124,7 @@ func (w *walk) path(of reflect.Type, names []string) reflect.Type {
 			w.problems = append(w.problems, fmt.Errorf("there is no field .%s%s", strings.Join(names[:i+1], "."), offered(of)))
 			return nil
 		}
-		of = known(next)
+		of = dereference(next)
 	}
 	return of
 }
@@ -138,8 +138,8 @@ func memberOf(of reflect.Type, name string) (reflect.Type, bool) {
 	return field.Type, ok && field.IsExported()
 }
 
-// known is a type without its pointer; one that depends on the value is unknown.
-func known(of reflect.Type) reflect.Type {
+// dereference is a type without its pointer; one that depends on the value is unknown.
+func dereference(of reflect.Type) reflect.Type {
 	if of.Kind() == reflect.Pointer {
 		of = of.Elem()
 	}
@@ -154,7 +154,7 @@ func element(of reflect.Type) reflect.Type {
 	if of == nil || !slices.Contains([]reflect.Kind{reflect.Slice, reflect.Array, reflect.Map}, of.Kind()) {
 		return nil
 	}
-	return known(of.Elem())
+	return dereference(of.Elem())
 }
 
 // offered lists the fields of a struct.
@@ -224,7 +224,7 @@ func digestOf(text []byte) string {
 
 // Read reads the outputs of a healthy object at their paths. They are those of the
 // definition that is applied to it; an output whose digest is that of before keeps its
-// time. Either all are there, each once, or the error says which is not.
+// time. Either all are there, each once, or the error reports which is not.
 func Read(live *unstructured.Unstructured, paths map[string]string, by Definition, before []Output, now time.Time) ([]Output, error) {
 	var out []Output
 	var problems []error

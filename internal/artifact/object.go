@@ -23,7 +23,7 @@ type Resource interface {
 	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, o metav1.PatchOptions, sub ...string) (*unstructured.Unstructured, error)
 }
 
-// Object is one stamped object.
+// Object is one rendered object.
 type Object struct {
 	Resource  Resource
 	Name      string
@@ -33,8 +33,8 @@ type Object struct {
 	// Paths of the outputs, by their names.
 	Paths          map[string]string
 	UnknownTimeout time.Duration
-	// Hold: nothing may be written now. What was written is still looked at.
-	Hold bool
+	// ReadOnly: nothing may be written now. What was written is still looked at.
+	ReadOnly bool
 }
 
 // Progress is what is kept of an object between two passes.
@@ -57,8 +57,8 @@ const (
 // FieldManager of what is written.
 const FieldManager = "nvsentinel"
 
-// maxLooks bounds the looks of one pass; intend, write, settle and the last look are four.
-const maxLooks = 6
+// maxReads bounds the looks of one pass; intend, write, settle and the last look are four.
+const maxReads = 6
 
 // raceWait is the pause after as many.
 const raceWait = time.Second
@@ -67,9 +67,9 @@ const raceWait = time.Second
 // what the next pass, perhaps of another process, is to be given. An error of reading
 // is a decision (Unknown), one of writing or saving is returned: wait and pass again.
 func (o Object) Pass(ctx context.Context, p Progress, wanted Definition, now time.Time, save func(context.Context, Progress) error) (Progress, Decision, error) {
-	for range maxLooks {
+	for range maxReads {
 		f := Facts{Slot: p.Slot, Lifecycle: o.Lifecycle, Rule: o.Rule, Wanted: wanted, UnknownTimeout: o.UnknownTimeout, Now: now}
-		f.Live, f.ReadErr = o.look(ctx)
+		f.Live, f.ReadErr = o.read(ctx)
 		d, err := Decide(f)
 		if err != nil {
 			return p, d, err
@@ -77,8 +77,8 @@ func (o Object) Pass(ctx context.Context, p Progress, wanted Definition, now tim
 		if f.ReadErr == nil {
 			d.Live = f.Live
 		}
-		if o.Hold && d.Do != Settle {
-			d.Held, d.Do = d.Do != Nothing, Nothing
+		if o.ReadOnly && d.Do != Settle {
+			d.Deferred, d.Do = d.Do != Nothing, Nothing
 		}
 		next, err := o.remember(f, p, &d)
 		if err != nil {
@@ -100,8 +100,8 @@ func (o Object) Pass(ctx context.Context, p Progress, wanted Definition, now tim
 	return p, Decision{}, retry.Wait(raceWait, o.Name+" changes faster than it is reconciled")
 }
 
-// look reads the object; nil is certain absence.
-func (o Object) look(ctx context.Context) (*unstructured.Unstructured, error) {
+// read reads the object; nil is certain absence.
+func (o Object) read(ctx context.Context) (*unstructured.Unstructured, error) {
 	live, err := o.Resource.Get(ctx, o.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
 		return nil, nil
@@ -129,7 +129,7 @@ func (o Object) remember(f Facts, p Progress, d *Decision) (Progress, error) {
 // what would be written now would lose the output.
 func (f Facts) withhold(d *Decision, missing error) {
 	waits := f.waiting(unknown(ReasonOutputMissing, missing.Error()))
-	if waits.Health.State == healthrule.Unhealthy { // for too long, which says nothing about the object
+	if waits.Health.State == healthrule.Unhealthy { // for too long, which reports nothing about the object
 		waits.Do, waits.Health.Reason = d.Do, ReasonOutputMissing
 	}
 	waits.Live = d.Live

@@ -21,22 +21,22 @@ import (
 	"github.com/nvidia/nvsentinel/internal/healthrule"
 )
 
-var errDied = errors.New("the process died")
+var errCrashed = errors.New("the process died")
 
 // rule of the world's objects.
 var rule = healthrule.Rule{ObservedGenerationPath: ".status.observedGeneration", SingleConditionType: "Ready"}
 
 // world is an API server with one object, its controller, an outsider, and a process
-// that stamps it and dies.
+// that renders it and dies.
 type world struct {
-	t     *testing.T
-	dice  *rand.Rand
-	calm  bool // nobody disturbs any more
-	live  *unstructured.Unstructured
-	uids  int
-	now   time.Time
-	kept  artifact.Progress
-	input int
+	t        *testing.T
+	dice     *rand.Rand
+	calm     bool // nobody disturbs any more
+	live     *unstructured.Unstructured
+	uids     int
+	now      time.Time
+	progress artifact.Progress
+	input    int
 	// triggers are changes of the object's surroundings, which change its output too.
 	triggers int
 	written  int
@@ -58,7 +58,7 @@ func (w *world) Get(_ context.Context, name string, _ metav1.GetOptions, _ ...st
 
 func (w *world) Create(_ context.Context, o *unstructured.Unstructured, _ metav1.CreateOptions, _ ...string) (*unstructured.Unstructured, error) {
 	if w.dies() {
-		return nil, errDied
+		return nil, errCrashed
 	}
 	if w.live != nil {
 		return nil, apierrors.NewAlreadyExists(schema.GroupResource{}, o.GetName())
@@ -72,7 +72,7 @@ func (w *world) Create(_ context.Context, o *unstructured.Unstructured, _ metav1
 	w.live = o
 	w.written++
 	if w.dies() {
-		return nil, errDied
+		return nil, errCrashed
 	}
 	return o.DeepCopy(), nil
 }
@@ -86,7 +86,7 @@ func fill(o *unstructured.Unstructured) {
 
 func (w *world) Patch(_ context.Context, name string, _ types.PatchType, data []byte, _ metav1.PatchOptions, _ ...string) (*unstructured.Unstructured, error) {
 	if w.dies() {
-		return nil, errDied
+		return nil, errCrashed
 	}
 	if w.live == nil {
 		return nil, apierrors.NewNotFound(schema.GroupResource{}, name)
@@ -104,17 +104,17 @@ func (w *world) Patch(_ context.Context, name string, _ types.PatchType, data []
 	w.edit(func(o map[string]any) { merged(o, patch) })
 	w.written++
 	if w.dies() {
-		return nil, errDied
+		return nil, errCrashed
 	}
 	return w.live.DeepCopy(), nil
 }
 
-// foreign says whether somebody else changed the object.
+// foreign reports whether somebody else changed the object.
 func (w *world) foreign() bool {
-	if w.kept.Slot.Applied == nil {
+	if w.progress.Slot.Applied == nil {
 		return true // nobody knows
 	}
-	drifted, err := w.kept.Slot.Applied.Drifted(w.live)
+	drifted, err := w.progress.Slot.Applied.Drifted(w.live)
 	return err != nil || drifted
 }
 
@@ -177,11 +177,11 @@ func (w *world) work() {
 	w.edit(func(o map[string]any) { o["status"] = status })
 }
 
-func (w *world) stamp() artifact.Definition {
+func (w *world) render() artifact.Definition {
 	o := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "example.com/v1", "kind": "Widget", "spec": map[string]any{"input": fmt.Sprint("in-", w.input)},
 	}}
-	if w.input%2 == 1 { // a field that not every stamp has
+	if w.input%2 == 1 { // a field that not every rendered definition has
 		_ = unstructured.SetNestedField(o.Object, "odd", "spec", "parity")
 	}
 	d, err := artifact.Define(o, "slot", map[string]any{"input": fmt.Sprint("in-", w.input)})
@@ -193,7 +193,7 @@ func (w *world) stamp() artifact.Definition {
 
 func (w *world) save(_ context.Context, p artifact.Progress) error {
 	if w.dies() {
-		return errDied
+		return errCrashed
 	}
 	for _, o := range p.Outputs {
 		var value struct{ Of string }
@@ -204,9 +204,9 @@ func (w *world) save(_ context.Context, p artifact.Progress) error {
 			w.t.Errorf("an output of %q is said to be of %s, not %s", value.Of, o.InputDigest, from)
 		}
 	}
-	w.kept = p
+	w.progress = p
 	if w.dies() {
-		return errDied
+		return errCrashed
 	}
 	return nil
 }
@@ -216,11 +216,11 @@ func (w *world) object(life artifact.Lifecycle) artifact.Object {
 }
 
 func (w *world) pass() artifact.Decision {
-	_, d, _ := w.object(artifact.Mutable).Pass(w.t.Context(), w.kept, w.stamp(), w.now, w.save)
+	_, d, _ := w.object(artifact.Mutable).Pass(w.t.Context(), w.progress, w.render(), w.now, w.save)
 	return d
 }
 
-// disturb does one thing that the stamping process has no say in.
+// disturb does one thing that the rendering process does not control.
 func (w *world) disturb() {
 	switch w.dice.IntN(10) {
 	case 0, 1:
@@ -243,13 +243,13 @@ func (w *world) disturb() {
 }
 
 // TestEveryOutputHasItsInput: whatever others do to the object, wherever the process
-// dies, no output is said to be of another input than the one that made it, nothing is
-// written while the object has no verdict, and in the end the newest stamp's output is
+// dies, no output is reported to be of another input than the one that made it, nothing is
+// written while the object has no verdict, and in the end the newest rendered definition's output is
 // there.
 func TestEveryOutputHasItsInput(t *testing.T) {
 	outputs := 0
 	for seed := range uint64(100) {
-		w := &world{t: t, dice: rand.New(rand.NewPCG(seed, 1)), now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), kept: artifact.Progress{Slot: artifact.Slot{ID: "slot"}}}
+		w := &world{t: t, dice: rand.New(rand.NewPCG(seed, 1)), now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), progress: artifact.Progress{Slot: artifact.Slot{ID: "slot"}}}
 		for range 60 {
 			w.now = w.now.Add(time.Second)
 			w.disturb()
@@ -258,14 +258,14 @@ func TestEveryOutputHasItsInput(t *testing.T) {
 			}
 			w.pass()
 		}
-		outputs += len(w.kept.Outputs)
+		outputs += len(w.progress.Outputs)
 		w.calm = true
 		for range 12 {
 			w.work()
 			w.pass()
 		}
 		want, _ := artifact.Digest(map[string]any{"input": fmt.Sprint("in-", w.input)})
-		if got := w.kept.Outputs; len(got) != 1 || got[0].InputDigest != want {
+		if got := w.progress.Outputs; len(got) != 1 || got[0].InputDigest != want {
 			t.Fatalf("seed %d: the newest input is in-%d, the outputs are %+v; %v", seed, w.input, got, w.live)
 		}
 		written := w.written
@@ -281,15 +281,15 @@ func TestEveryOutputHasItsInput(t *testing.T) {
 	}
 }
 
-// TestAMissingOutputHoldsTheNextStamp: what is healthy without its output is not
+// TestMissingOutputBlocksNextObject: what is healthy without its output is not
 // written, until that took too long.
-func TestAMissingOutputHoldsTheNextStamp(t *testing.T) {
-	w := &world{t: t, calm: true, now: start, kept: artifact.Progress{Slot: artifact.Slot{ID: "slot"}}}
+func TestMissingOutputBlocksNextObject(t *testing.T) {
+	w := &world{t: t, calm: true, now: start, progress: artifact.Progress{Slot: artifact.Slot{ID: "slot"}}}
 	object := w.object(artifact.Mutable)
 	object.UnknownTimeout = time.Minute
 	pass := func(at time.Duration) artifact.Decision {
 		t.Helper()
-		_, d, err := object.Pass(t.Context(), w.kept, w.stamp(), start.Add(at), w.save)
+		_, d, err := object.Pass(t.Context(), w.progress, w.render(), start.Add(at), w.save)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -303,25 +303,25 @@ func TestAMissingOutputHoldsTheNextStamp(t *testing.T) {
 	if d := pass(time.Second); d.Health.Reason != artifact.ReasonOutputMissing || w.written != 1 {
 		t.Errorf("%+v, written %d times", d, w.written)
 	}
-	if d := pass(2 * time.Minute); d.Health.State != healthrule.Unknown || w.written != 2 || w.kept.Slot.Applied.Digest != w.stamp().Digest {
+	if d := pass(2 * time.Minute); d.Health.State != healthrule.Unknown || w.written != 2 || w.progress.Slot.Applied.Digest != w.render().Digest {
 		t.Errorf("after too long: %+v, written %d times", d, w.written)
 	}
 }
 
-// TestADefinitionThatIsRefused: the API server's word is told, and a later definition
+// TestADefinitionThatIsRefused: the API server's word is reported, and a later definition
 // may do.
 func TestADefinitionThatIsRefused(t *testing.T) {
-	w := &world{t: t, calm: true, now: start, kept: artifact.Progress{Slot: artifact.Slot{ID: "slot"}}}
+	w := &world{t: t, calm: true, now: start, progress: artifact.Progress{Slot: artifact.Slot{ID: "slot"}}}
 	refusing := w.object(artifact.Mutable)
 	refusing.Resource = refuses{w}
-	_, d, err := refusing.Pass(t.Context(), w.kept, w.stamp(), start, w.save)
+	_, d, err := refusing.Pass(t.Context(), w.progress, w.render(), start, w.save)
 	if err != nil || d.Health.Reason != artifact.ReasonRefused || d.Final || !strings.Contains(d.Health.Message, "spec.input is wrong") {
 		t.Errorf("%+v, %v", d, err)
 	}
 	w.input++
 	w.pass()
-	if w.kept.Slot.Applied == nil || w.kept.Slot.Applied.Digest != w.stamp().Digest {
-		t.Errorf("the next definition: %+v", w.kept.Slot)
+	if w.progress.Slot.Applied == nil || w.progress.Slot.Applied.Digest != w.render().Digest {
+		t.Errorf("the next definition: %+v", w.progress.Slot)
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 // behind it; a duration has to. A pointer is within every bound if it is nil. A bound of other
 // words, such as one that names another key, needs the tag enforced, which names what
 // enforces it; without, it is a problem too. A value whose type has a Validate of its own is
-// judged by that. A nested struct with one is left to it, and one that has enabled = false
-// is not judged.
+// evaluated by that. A nested struct with one is left to it, and one that has enabled = false
+// is not evaluated.
 func CheckBounds(settings any) error {
 	var problems []error
 	checkBounds(reflect.ValueOf(settings), "", "", &problems)
@@ -54,7 +54,7 @@ func checkBound(field reflect.StructField, v reflect.Value, key string) error {
 	if err := checkTag(field, key); err != nil || field.Tag.Get(enforced) != "" {
 		return err
 	}
-	if bounds := field.Tag.Get("bounds"); !within(bounds, v).holds {
+	if bounds := field.Tag.Get("bounds"); !within(bounds, v).satisfied {
 		return outOf(key, bounds, v)
 	}
 	return nil
@@ -108,7 +108,7 @@ func checkTag(field reflect.StructField, name string) error {
 
 var validator = reflect.TypeFor[Validator]()
 
-// disabled says whether a struct has a key enabled that is false.
+// disabled reports whether a struct has a key enabled that is false.
 func disabled(v reflect.Value) bool {
 	for i := range v.NumField() {
 		if v.Type().Field(i).Tag.Get("toml") == "enabled" && v.Field(i).Kind() == reflect.Bool {
@@ -138,52 +138,52 @@ var (
 	oneOf    = regexp.MustCompile(`^[A-Za-z_]+(, [A-Za-z_]+)+$`)
 )
 
-// judged is what bounds say about a value; of those that are not readable nothing holds.
-type judged struct{ holds, readable bool }
+// boundsResult is what bounds report about a value; of those that are not readable nothing holds.
+type boundsResult struct{ satisfied, readable bool }
 
-// within judges a value by bounds. Whether it can read them depends on the value's type only.
-func within(bounds string, v reflect.Value) judged {
+// within evaluates a value by bounds. Whether it can read them depends on the value's type only.
+func within(bounds string, v reflect.Value) boundsResult {
 	if v.Kind() == reflect.Pointer && v.IsNil() {
-		return judged{true, within(bounds, reflect.Zero(v.Type().Elem())).readable}
+		return boundsResult{true, within(bounds, reflect.Zero(v.Type().Elem())).readable}
 	}
 	v = reflect.Indirect(v)
 	rest, orZero := strings.CutPrefix(bounds, "0, or ")
 	switch {
 	case orZero:
 		out := within(rest, v)
-		return judged{out.readable && (v.IsZero() || out.holds), out.readable}
+		return boundsResult{out.readable && (v.IsZero() || out.satisfied), out.readable}
 	case bounds == notEmpty && v.Kind() == reflect.Slice:
-		return judged{v.Len() > 0, true}
+		return boundsResult{v.Len() > 0, true}
 	case bounds == notEmpty:
-		return judged{!v.IsZero(), true}
+		return boundsResult{!v.IsZero(), true}
 	case v.Kind() == reflect.String && oneOf.MatchString(bounds):
-		return judged{slices.Contains(strings.Split(bounds, ", "), v.String()), true}
+		return boundsResult{slices.Contains(strings.Split(bounds, ", "), v.String()), true}
 	case v.CanInt():
 		return numbers(bounds, v.Int(), v.Type() == reflect.TypeFor[time.Duration]())
 	case v.CanFloat():
 		return numbers(bounds, v.Float(), false)
 	}
-	return judged{}
+	return boundsResult{}
 }
 
-// numbers judges a number by all bounds that are given.
-func numbers[T int64 | float64](bounds string, n T, duration bool) judged {
+// numbers evaluates a number by all bounds that are given.
+func numbers[T int64 | float64](bounds string, n T, duration bool) boundsResult {
 	holds := true
 	for one := range strings.SplitSeq(bounds, ", ") {
 		m := oneSide.FindStringSubmatch(one)
 		if two := twoSides.FindStringSubmatch(one); two != nil {
 			low, ok := bound(two[1], two[2], duration)
 			if holds = holds && n >= T(low); !ok {
-				return judged{}
+				return boundsResult{}
 			}
 			m = []string{one, "at most", two[3], two[4]}
 		}
 		if m == nil {
-			return judged{}
+			return boundsResult{}
 		}
 		edge, ok := bound(m[2], m[3], duration)
 		if !ok {
-			return judged{}
+			return boundsResult{}
 		}
 		switch m[1] {
 		case "at least":
@@ -194,7 +194,7 @@ func numbers[T int64 | float64](bounds string, n T, duration bool) judged {
 			holds = holds && n > T(edge)
 		}
 	}
-	return judged{holds, true}
+	return boundsResult{holds, true}
 }
 
 // bound is a number in the unit of its key: a duration, which has to have a unit, in

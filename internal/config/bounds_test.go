@@ -16,7 +16,7 @@ import (
 
 type word string
 
-// mode judges itself.
+// mode evaluates itself.
 type mode string
 
 func (m mode) Validate() error {
@@ -31,27 +31,27 @@ type nested struct {
 	Wait    time.Duration `toml:"wait" bounds:"above 0s" flag:"wait"`
 }
 
-// judge has a Validate of its own.
-type judge struct {
+// validated has a Validate of its own.
+type validated struct {
 	N int `toml:"n" bounds:"at least 1"`
 }
 
-func (judge) Validate() error { return nil }
+func (validated) Validate() error { return nil }
 
 type bounded struct {
-	Interval time.Duration `toml:"interval" bounds:"at least 1s" flag:"interval"`
-	Size     int           `toml:"size" bounds:"1 to 1024 bytes"`
-	Port     int           `toml:"port" bounds:"0, or at least 1000"`
-	Most     int64         `toml:"most" bounds:"at most 32"`
-	Name     string        `toml:"name" bounds:"not empty" flag:"name"`
-	Word     word          `toml:"word" bounds:"kmsg, journal"`
-	Mode     mode          `toml:"mode" bounds:"new, newer" flag:"mode"`
-	Other    int           `toml:"other" bounds:"at least size" enforced:"Validate"`
-	Window   time.Duration `toml:"window" bounds:"above 0s, at most 720h"`
-	Rate     float64       `toml:"rate" bounds:"0 to 100"`
-	Percent  *int          `toml:"percent" bounds:"0 to 100"`
-	Nested   nested        `toml:"nested" prefix:"nested-"`
-	Judge    judge         `toml:"judge"`
+	Interval  time.Duration `toml:"interval" bounds:"at least 1s" flag:"interval"`
+	Size      int           `toml:"size" bounds:"1 to 1024 bytes"`
+	Port      int           `toml:"port" bounds:"0, or at least 1000"`
+	Most      int64         `toml:"most" bounds:"at most 32"`
+	Name      string        `toml:"name" bounds:"not empty" flag:"name"`
+	Word      word          `toml:"word" bounds:"kmsg, journal"`
+	Mode      mode          `toml:"mode" bounds:"new, newer" flag:"mode"`
+	Other     int           `toml:"other" bounds:"at least size" enforced:"Validate"`
+	Window    time.Duration `toml:"window" bounds:"above 0s, at most 720h"`
+	Rate      float64       `toml:"rate" bounds:"0 to 100"`
+	Percent   *int          `toml:"percent" bounds:"0 to 100"`
+	Nested    nested        `toml:"nested" prefix:"nested-"`
+	Validated validated     `toml:"judge"`
 }
 
 func TestCheckBounds(t *testing.T) {
@@ -135,11 +135,11 @@ func TestBoundsThatCannotBeReadAreRefused(t *testing.T) {
 	} {
 		typ := reflect.TypeOf(settings)
 		bounds := typ.Field(0).Tag.Get("bounds")
-		for who, got := range map[string]string{
+		for program, got := range map[string]string{
 			"key: program error":                 fmt.Sprint(config.CheckBounds(settings)),
 			typ.String() + ".Key: program error": fmt.Sprint(config.CheckTags(typ)),
 		} {
-			if !strings.Contains(got, who) || !strings.Contains(got, fmt.Sprintf("%q", bounds)) {
+			if !strings.Contains(got, program) || !strings.Contains(got, fmt.Sprintf("%q", bounds)) {
 				t.Errorf("%s: %s", typ, got)
 			}
 		}

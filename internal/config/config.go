@@ -7,15 +7,15 @@ import (
 	"reflect"
 )
 
-// Validator is a configuration that can tell all its problems, joined, each
+// Validator is a configuration that can determine all its problems, joined, each
 // with the path of its key.
 type Validator interface{ Validate() error }
 
 // Set is a configuration whose flags are bound to a flag set.
 type Set struct {
-	program string
-	target  any
-	given   []setting
+	program  string
+	target   any
+	settings []setting
 }
 
 // setting is one flag as the command line gave it.
@@ -54,7 +54,7 @@ func (s *Set) Load(file string, lookup func(name string) (string, bool)) error {
 	if err := environment(reflect.ValueOf(s.target).Elem(), lookup); err != nil {
 		return err
 	}
-	for _, g := range s.given {
+	for _, g := range s.settings {
 		if err := setText(g.field, g.text); err != nil {
 			return fmt.Errorf("flag --%s: %w", g.name, err)
 		}

@@ -191,8 +191,8 @@ func TestErrors(t *testing.T) {
 			if err == nil {
 				t.Fatal("no error")
 			}
-			said := regexp.MustCompile(`/\S*/c\.toml`).ReplaceAllString(err.Error(), "FILE")
-			if diff := cmp.Diff(tt.want, said); diff != "" {
+			output := regexp.MustCompile(`/\S*/c\.toml`).ReplaceAllString(err.Error(), "FILE")
+			if diff := cmp.Diff(tt.want, output); diff != "" {
 				t.Errorf("message (-want +got):\n%s", diff)
 			}
 		})

@@ -88,7 +88,7 @@ func unknown(of source, target any, keys []toml.Key) error {
 }
 
 // lineOf is the first line that assigns the last part of the key, or 0: the decoder
-// does not tell where a key stands.
+// does not report where a key stands.
 func lineOf(text string, key toml.Key) int {
 	last := regexp.MustCompile(`^\s*(\[+(.*\.)?)?"?` + regexp.QuoteMeta(key[len(key)-1]) + `"?\s*[\]=]`)
 	for i, line := range strings.Split(text, "\n") {

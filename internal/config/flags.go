@@ -59,14 +59,14 @@ func (v *value) Set(s string) error {
 		return err
 	}
 	v.text = text(given)
-	v.set.given = append(v.set.given, setting{name: v.name, text: s, field: v.field})
+	v.set.settings = append(v.set.settings, setting{name: v.name, text: s, field: v.field})
 	return nil
 }
 
 // IsBoolFlag lets a bool be given without a value.
 func (v *value) IsBoolFlag() bool { return v.field.IsValid() && v.field.Kind() == reflect.Bool }
 
-// settable tells whether setText can write v.
+// settable reports whether setText can write v.
 func settable(v reflect.Value) bool {
 	if _, ok := reflect.TypeAssert[encoding.TextUnmarshaler](v.Addr()); ok {
 		return true

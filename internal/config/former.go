@@ -38,7 +38,7 @@ func former(target any, lookup func(name string) (string, bool)) error {
 	return errors.Join(errs...)
 }
 
-// instead is what to use instead of a key that no field has, or empty. typo says that the
+// instead is what to use instead of a key that no field has, or empty. typo reports that the
 // key is nearly one that is there, or was one before the first release.
 func instead(target any, key []string) (hint string, typo bool) {
 	if f, ok := target.(Former); ok {

@@ -23,7 +23,7 @@ type spelt struct {
 
 // Block is embedded.
 type Block struct {
-	Dry bool `toml:"dryRun"`
+	DryRun bool `toml:"dryRun"`
 }
 
 type part struct {

@@ -12,10 +12,10 @@ import (
 )
 
 // literals takes the escapes out of the texts of a document, which is a file of a
-// configuration of type t, and says whether there were any. A reference outside of the
+// configuration of type t, and reports whether there were any. A reference outside of the
 // keys of secrets is an error, whatever type the key has.
 func literals(file string, t reflect.Type, document map[string]any) (escaped bool, err error) {
-	l := &literalWalk{file: file}
+	l := &literalScanner{file: file}
 	l.value(t, document, "")
 	return l.escaped, errors.Join(l.problems...)
 }
@@ -35,14 +35,14 @@ func PlainTOML(file, text string) (string, error) {
 	return string(written), err
 }
 
-type literalWalk struct {
+type literalScanner struct {
 	file     string
 	escaped  bool
 	problems []error
 }
 
 // value is the value without escapes; t is nil where no field is known.
-func (l *literalWalk) value(t reflect.Type, value any, at string) any {
+func (l *literalScanner) value(t reflect.Type, value any, at string) any {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -54,7 +54,7 @@ func (l *literalWalk) value(t reflect.Type, value any, at string) any {
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(x)) {
 			if _, bad := literal(key); bad != "" {
-				l.wrong(join(at, key), "%s: a reference is not allowed in a key", shown(bad))
+				l.invalid(join(at, key), "%s: a reference is not allowed in a key", shown(bad))
 			}
 			x[key] = l.value(typeOf(t, key), x[key], join(at, key))
 		}
@@ -70,17 +70,17 @@ func (l *literalWalk) value(t reflect.Type, value any, at string) any {
 	return value
 }
 
-func (l *literalWalk) text(text, at string) string {
+func (l *literalScanner) text(text, at string) string {
 	plain, err := plainText(text)
 	if err != nil {
-		l.wrong(at, "%w", err)
+		l.invalid(at, "%w", err)
 		return text
 	}
 	l.escaped = l.escaped || plain != text
 	return plain
 }
 
-func (l *literalWalk) wrong(at, format string, args ...any) {
+func (l *literalScanner) invalid(at, format string, args ...any) {
 	l.problems = append(l.problems, fmt.Errorf("%s: key %q: "+format, append([]any{l.file, at}, args...)...))
 }
 

@@ -35,13 +35,13 @@ func (s Secret) Reveal() string {
 	return *s.text
 }
 
-// IsZero says whether there is no text.
+// IsZero reports whether there is no text.
 func (s Secret) IsZero() bool { return s.Reveal() == "" }
 
-// Referenced says whether the text came by a reference.
+// Referenced reports whether the text came by a reference.
 func (s Secret) Referenced() bool { return s.reference != reference{} }
 
-// Equal says whether two secrets have the same text.
+// Equal reports whether two secrets have the same text.
 func (s Secret) Equal(other Secret) bool { return s.Reveal() == other.Reveal() }
 
 // String is the reference or a placeholder; empty where there is no text.

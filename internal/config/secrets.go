@@ -27,7 +27,7 @@ func resolve(v reflect.Value, lookup func(string) (string, bool)) error {
 	return errors.Join(err, oneReceiver(v))
 }
 
-// oneReceiver refuses a file or a variable that two keys name: whoever may choose where
+// oneReceiver refuses a file or a variable that two keys name: anyone who may choose where
 // one secret goes must not choose that another goes there.
 func oneReceiver(v reflect.Value) error {
 	type use struct {

@@ -224,7 +224,7 @@ func (a *answer) get() error {
 	return a.err
 }
 
-func TestReadyTellsWhatIsMissing(t *testing.T) {
+func TestReadinessNamesMissingSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &tape{}
 		var fault, backlog answer
@@ -309,7 +309,7 @@ func TestABrokenSourceIsStartedAgainAndShows(t *testing.T) {
 	})
 }
 
-// TestAFeedThatCannotBeOpenedIsTriedAgain: meanwhile the loop is not ready and says why,
+// TestAFeedThatCannotBeOpenedIsTriedAgain: meanwhile the loop is not ready and reports why,
 // and nobody opens it before the loop runs.
 func TestAFeedThatCannotBeOpenedIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,4 +1,4 @@
-// Package consume turns a change feed into keyed work. The feed is a doorbell
+// Package consume turns a change feed into keyed work. The feed is a notification
 // and the store is the truth: a handler gets a key, mostly a node's name, and
 // reads the facts again. The position that is committed is the lowest
 // contiguous settled one, so that a crash repeats work but never skips it.
@@ -33,8 +33,8 @@ const (
 	commitEvery = 100 * time.Millisecond
 	// lastCommit bounds the commit at the shutdown.
 	lastCommit = 5 * time.Second
-	// quiet is longer than the longest backoff of a source and its next try.
-	quiet = 2 * time.Minute
+	// errorGracePeriod is longer than the longest backoff of a source and its next try.
+	errorGracePeriod = 2 * time.Minute
 	// keyless is the key of deliveries whose key cannot be had.
 	keyless = "\x00keyless"
 	// maxUnsettled entries of the tracker stop the reading of the feed until some
@@ -67,7 +67,7 @@ type Task struct {
 // Loop feeds keys to a handler: one key is handled by one worker at a time,
 // different keys in parallel.
 //
-// The handler's answer says what happens next: nil settles what was delivered
+// The handler's answer reports what happens next: nil settles what was delivered
 // for the key before the handler started; retry.Wait asks again soon with the
 // position held; retry.Park settles and asks again later, at once when the
 // key is enqueued; any other error, and a panic, is tried again with backoff, the
@@ -81,7 +81,7 @@ type Loop[R any] struct {
 	Open func(ctx context.Context) (Feed[R], error)
 	// Key of a delivery; a delivery with an empty key is settled unhandled.
 	Key func(R) string
-	// Handle observes, decides, does and stamps for one key. Its context ends
+	// Handle observes, decides, acts and updates the status for one key. Its context ends
 	// with the loop's.
 	Handle func(ctx context.Context, key string) error
 	// Items, instead of Handle, handles the deliveries of a key themselves, oldest
@@ -114,7 +114,7 @@ type Loop[R any] struct {
 	// default a minute.
 	StuckAfter time.Duration
 
-	// Vet finds a record that kills the process and sets it aside; may be nil.
+	// Vet finds a record that kills the process and dead-letters it; may be nil.
 	Vet *Vetting[R]
 
 	queue  workqueue.TypedRateLimitingInterface[string]
@@ -130,8 +130,8 @@ type Loop[R any] struct {
 	phase   phase
 	tracker *tracker
 	waiting backlog[R]
-	held    map[string]hold // keys whose last answer was not final
-	trouble map[string]hold // what fails: feed, backlog, commit, sources, tasks
+	pending map[string]pendingKey // keys whose last answer was not final
+	trouble map[string]pendingKey // what fails: feed, backlog, commit, sources, tasks
 
 	crashLoop *crashLoop // of the process, or one of this loop that remembers nothing
 }
@@ -146,16 +146,16 @@ const (
 	stopped
 )
 
-// hold is something that does not come through: since when and why.
-type hold struct {
+// pendingKey is something that does not come through: since when and why.
+type pendingKey struct {
 	since time.Time
 	last  time.Time // the last failure of a source
 	why   string
 }
 
-// over tells whether a source that failed has been quiet for so long that it
-// works again: a feed without news says nothing when it has recovered.
-func (h hold) over(now time.Time) bool { return now.Sub(h.last) > quiet }
+// over reports whether a source that failed has been quiet for so long that it
+// works again: a feed without news reports nothing when it has recovered.
+func (p pendingKey) over(now time.Time) bool { return now.Sub(p.last) > errorGracePeriod }
 
 // Run works until ctx ends; an error then is the feed's that could not be closed. It is
 // called once.
@@ -234,7 +234,7 @@ func (l *Loop[R]) start() {
 		l.crashLoop = &l.Vet.crashLoop
 	}
 	l.dirty, l.shrunk = retry.NewWake(), retry.NewWake()
-	l.tracker, l.held, l.trouble = newTracker(), map[string]hold{}, map[string]hold{}
+	l.tracker, l.pending, l.trouble = newTracker(), map[string]pendingKey{}, map[string]pendingKey{}
 	l.waiting.byKey = map[string]items[R]{}
 	l.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](minBackoff, maxBackoff),

@@ -14,16 +14,16 @@ import (
 // all replicas.
 type Memory interface {
 	crashloop.Memory
-	// Aside says whether a record is set aside, as of the last Load or SetAside.
-	Aside(id string) bool
-	// Count is how many records are set aside.
+	// IsDeadLetter reports whether a record is dead-lettered, as of the last Load or MoveToDeadLetters.
+	IsDeadLetter(id string) bool
+	// Count is how many records are dead-lettered.
 	Count() int
 }
 
 // Vetting finds the record that kills the process, with a crashloop.Guard. In isolation
 // mode a key that was in flight at a crash comes last, and its records are
 // tried one by one before it is handled. Only a record that is alone in flight in
-// such a try at several crashes in a row is set aside: a try takes moments,
+// such a try at several crashes in a row is dead-lettered: a try takes moments,
 // waits for nobody and comes at another time after each start, so that no crash of
 // another cause hits the same one again and again.
 //
@@ -33,16 +33,16 @@ type Vetting[R any] struct {
 	Memory Memory
 	// ID of a delivery or record.
 	ID func(R) string
-	// Records are those that the handler of a key reads; items are known. Nil says that no record is
-	// to be set aside for what becomes of its key: that only makes others go first.
+	// Records are those that the handler of a key reads; items are known. Nil reports that no record is
+	// to be dead-lettered for what becomes of its key: that only makes others go first.
 	Records func(ctx context.Context, key string, each func(R) error) error
 	// Try computes what handling computes of one record, without any effect and
 	// without waiting for anybody. Nil computes nothing; Records need it.
 	Try func(ctx context.Context, r R)
 	// Process is shared with the accounts of other services in this process; may be nil.
 	Process *crashloop.Process
-	// Tell lets people know of what was set aside, besides the log; may be nil.
-	Tell func(ctx context.Context, w crashloop.Work)
+	// Report lets people know of what was dead-lettered, besides the log; may be nil.
+	Report func(ctx context.Context, w crashloop.Work)
 
 	crashLoop crashLoop
 }
@@ -60,17 +60,17 @@ type crashLoop struct {
 	loops int // that run
 }
 
-// telling is the memory, and lets people know of what it sets aside.
-type telling struct {
+// reportingMemory is the memory, and lets people know of what it dead-letters.
+type reportingMemory struct {
 	Memory
-	tell func(ctx context.Context, w crashloop.Work)
+	report func(ctx context.Context, w crashloop.Work)
 }
 
-// SetAside implements crashloop.Memory.
-func (t telling) SetAside(ctx context.Context, w crashloop.Work) error {
-	err := t.Memory.SetAside(ctx, w)
-	if err == nil && t.tell != nil {
-		t.tell(ctx, w)
+// MoveToDeadLetters implements crashloop.Memory.
+func (r reportingMemory) MoveToDeadLetters(ctx context.Context, w crashloop.Work) error {
+	err := r.Memory.MoveToDeadLetters(ctx, w)
+	if err == nil && r.report != nil {
+		r.report(ctx, w)
 	}
 	return err
 }
@@ -84,7 +84,7 @@ func (l *Loop[R]) join(ctx context.Context) {
 	if l.Vet != nil {
 		v.beginning.Do(func() {
 			v.Process = l.Vet.Process
-			v.Begin(ctx, telling{l.Vet.Memory, l.Vet.Tell}, l.Clock, l.Log)
+			v.Begin(ctx, reportingMemory{l.Vet.Memory, l.Vet.Report}, l.Clock, l.Log)
 		})
 	}
 }
@@ -163,16 +163,18 @@ func (l *Loop[R]) try(ctx context.Context, w crashloop.Work, r R) error {
 	return nil
 }
 
-// aside says that a delivery shows a record that is set aside.
-func (l *Loop[R]) aside(item R) bool { return l.Vet != nil && l.Vet.Memory.Aside(l.Vet.ID(item)) }
+// isDeadLetter reports that a delivery shows a record that is dead-lettered.
+func (l *Loop[R]) isDeadLetter(item R) bool {
+	return l.Vet != nil && l.Vet.Memory.IsDeadLetter(l.Vet.ID(item))
+}
 
-// admit reads a delivery's key, which is empty for a record that is set aside. In
+// admit reads a delivery's key, which is empty for a record that is dead-lettered. In
 // isolation mode, after a crash in it with nothing in flight, that is in flight too.
 func (l *Loop[R]) admit(ctx context.Context, item R) (key string, err error) {
 	if l.Vet == nil {
 		return l.Key(item), nil
 	}
-	if l.aside(item) {
+	if l.isDeadLetter(item) {
 		return "", nil
 	}
 	w := crashloop.Work{Record: l.Vet.ID(item)}

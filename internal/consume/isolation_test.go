@@ -18,25 +18,25 @@ import (
 
 // world is what outlives the process: records by key, and its memory.
 type world struct {
-	t       *testing.T
-	mu      sync.Mutex // guards what follows
-	records map[string][]string
-	feed    *tape
-	past    crashloop.Past
-	aside   []string
-	saves   int
-	away    bool          // the memory cannot be reached
-	slow    time.Duration // a write of the memory takes
-	process *crashloop.Process
-	beside  *world // dies with this one: both are of one process
-	now     *life
+	t            *testing.T
+	mu           sync.Mutex // guards what follows
+	records      map[string][]string
+	feed         *tape
+	past         crashloop.Past
+	deadLettered []string
+	saves        int
+	away         bool          // the memory cannot be reached
+	slow         time.Duration // a write of the memory takes
+	process      *crashloop.Process
+	beside       *world // dies with this one: both are of one process
+	now          *processRun
 
 	handled []string // keys that were handled to the end, in this life
-	lives   int
+	runs    int
 }
 
-// life is one process: what it does after its death does not happen.
-type life struct {
+// processRun is one process: what it does after its death does not happen.
+type processRun struct {
 	*world
 	die  context.CancelFunc
 	dead bool
@@ -44,60 +44,60 @@ type life struct {
 
 var errDead = errors.New("this process is dead")
 
-func (l *life) Load(context.Context) (crashloop.Past, error) {
-	if l.away {
+func (pr *processRun) Load(context.Context) (crashloop.Past, error) {
+	if pr.away {
 		return crashloop.Past{}, errors.New("the store is away")
 	}
-	return l.past, nil
+	return pr.past, nil
 }
 
-func (l *life) Save(_ context.Context, p crashloop.Past) error {
-	<-time.After(l.slow)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.dead {
+func (pr *processRun) Save(_ context.Context, p crashloop.Past) error {
+	<-time.After(pr.slow)
+	pr.mu.Lock()
+	defer pr.mu.Unlock()
+	if pr.dead {
 		return errDead
 	}
-	if l.away {
+	if pr.away {
 		return errors.New("the store is away")
 	}
-	l.past = p
-	l.saves++
+	pr.past = p
+	pr.saves++
 	return nil
 }
 
-func (l *life) SetAside(_ context.Context, f crashloop.Work) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.aside = append(l.aside, f.Record)
+func (pr *processRun) MoveToDeadLetters(_ context.Context, f crashloop.Work) error {
+	pr.mu.Lock()
+	defer pr.mu.Unlock()
+	pr.deadLettered = append(pr.deadLettered, f.Record)
 	return nil
 }
 
-func (l *life) Aside(id string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Contains(l.aside, id)
+func (pr *processRun) IsDeadLetter(id string) bool {
+	pr.mu.Lock()
+	defer pr.mu.Unlock()
+	return slices.Contains(pr.deadLettered, id)
 }
 
-func (l *life) Count() int { return len(l.aside) }
+func (pr *processRun) Count() int { return len(pr.deadLettered) }
 
-func (l *life) kill() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.dead = true
-	l.die()
-	if l.beside != nil {
-		l.beside.now.kill()
+func (pr *processRun) kill() {
+	pr.mu.Lock()
+	defer pr.mu.Unlock()
+	pr.dead = true
+	pr.die()
+	if pr.beside != nil {
+		pr.beside.now.kill()
 	}
 }
 
-// live runs a process for so long, unless it dies; kills says at which record it
+// live runs a process for so long, unless it dies; kills reports at which record it
 // does, and outside kills it at a time.
 func (w *world) live(d time.Duration, kills func(id string) bool, handle func(context.Context, string), outside time.Duration) (died bool) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), d)
 	defer cancel()
-	l := &life{world: w, die: cancel}
-	w.lives++
+	l := &processRun{world: w, die: cancel}
+	w.runs++
 	w.handled, w.now = nil, l
 	if outside > 0 {
 		time.AfterFunc(outside, l.kill)
@@ -109,7 +109,7 @@ func (w *world) live(d time.Duration, kills func(id string) bool, handle func(co
 	}
 	loop := loop(w.feed, func(ctx context.Context, key string) error {
 		for _, id := range w.records[key] {
-			if !l.Aside(id) {
+			if !l.IsDeadLetter(id) {
 				try(id)
 			}
 		}
@@ -138,7 +138,7 @@ func (w *world) live(d time.Duration, kills func(id string) bool, handle func(co
 		Process: w.process, Memory: l, ID: func(key string) string { return key },
 		Records: func(_ context.Context, key string, each func(string) error) error {
 			for _, id := range w.records[key] {
-				if !l.Aside(id) {
+				if !l.IsDeadLetter(id) {
 					if err := each(id); err != nil {
 						return err
 					}
@@ -160,25 +160,25 @@ func is(ids ...string) func(string) bool {
 	return func(id string) bool { return slices.Contains(ids, id) }
 }
 
-// TestARecordThatKillsIsSetAside: the process dies of one record of the first
+// TestPoisonRecordIsDeadLettered: the process dies of one record of the first
 // node; the other nodes are served before it is found, its own after.
-func TestARecordThatKillsIsSetAside(t *testing.T) {
+func TestPoisonRecordIsDeadLettered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, records: map[string][]string{"bad": {"1", "2", "poison", "4"}, "a": {"5"}, "b": {"6"}, "c": {"7"}}}
 		others := 0
 		for w.live(time.Hour, is("poison"), nothing, 0) {
-			if w.lives > 10 {
+			if w.runs > 10 {
 				t.Fatalf("the process dies for ever; it remembers %+v", w.past)
 			}
 			if len(w.handled) == 3 && others == 0 {
-				others = w.lives
+				others = w.runs
 			}
 		}
 		if others == 0 || others > 4 {
 			t.Errorf("the other keys were served first in life %d, want 4 at most", others)
 		}
-		if diff := cmp.Diff([]string{"poison"}, w.aside); diff != "" || w.lives != 7 {
-			t.Errorf("in life %d set aside (-want +got):\n%s", w.lives, diff)
+		if diff := cmp.Diff([]string{"poison"}, w.deadLettered); diff != "" || w.runs != 7 {
+			t.Errorf("in life %d set aside (-want +got):\n%s", w.runs, diff)
 		}
 		if slices.Sort(w.handled); !slices.Equal(w.handled, []string{"a", "b", "bad", "c"}) {
 			t.Errorf("handled then: %v", w.handled)
@@ -198,7 +198,7 @@ func TestTheOthersOfAProcessAreNotBlamed(t *testing.T) {
 		busy := func(context.Context, string) { time.Sleep(3 * time.Second) }
 		died := true
 		for died {
-			if bad.lives > 10 {
+			if bad.runs > 10 {
 				t.Fatalf("the process dies for ever; it remembers %+v", bad.past)
 			}
 			bad.process = crashloop.NewProcess()
@@ -209,17 +209,17 @@ func TestTheOthersOfAProcessAreNotBlamed(t *testing.T) {
 			died = bad.live(time.Hour, is("poison"), busy, 0)
 			other.Wait()
 			if good.past.Suspect != (crashloop.Work{}) || good.past.InFlight != (crashloop.Work{}) {
-				t.Fatalf("in life %d the other one remembers %+v", good.lives, good.past)
+				t.Fatalf("in life %d the other one remembers %+v", good.runs, good.past)
 			}
 		}
-		if !slices.Equal(bad.aside, []string{"poison"}) || len(good.aside) > 0 {
-			t.Errorf("set aside %v, and of the other one %v", bad.aside, good.aside)
+		if !slices.Equal(bad.deadLettered, []string{"poison"}) || len(good.deadLettered) > 0 {
+			t.Errorf("set aside %v, and of the other one %v", bad.deadLettered, good.deadLettered)
 		}
 	})
 }
 
-// TestADeliveryThatKillsIsSetAside: the process dies while it reads the feed.
-func TestADeliveryThatKillsIsSetAside(t *testing.T) {
+// TestPoisonDeliveryIsDeadLettered: the process dies while it reads the feed.
+func TestPoisonDeliveryIsDeadLettered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, records: map[string][]string{}}
 		for {
@@ -232,19 +232,19 @@ func TestADeliveryThatKillsIsSetAside(t *testing.T) {
 			if !w.live(time.Hour, is("poison"), nothing, 0) {
 				break
 			}
-			if w.lives > 10 {
+			if w.runs > 10 {
 				t.Fatalf("the process dies for ever; it remembers %+v", w.past)
 			}
 		}
-		if diff := cmp.Diff([]string{"poison"}, w.aside); diff != "" || w.feed.position() != 3 {
-			t.Errorf("in life %d, at position %d, set aside (-want +got):\n%s", w.lives, w.feed.position(), diff)
+		if diff := cmp.Diff([]string{"poison"}, w.deadLettered); diff != "" || w.feed.position() != 3 {
+			t.Errorf("in life %d, at position %d, set aside (-want +got):\n%s", w.runs, w.feed.position(), diff)
 		}
 	})
 }
 
-// TestNobodyIsBlamedForOtherDeaths kills the process from outside, again and
+// TestOtherCrashesAreNotAttributed kills the process from outside, again and
 // again, while the same handler waits for somebody, or at any time.
-func TestNobodyIsBlamedForOtherDeaths(t *testing.T) {
+func TestOtherCrashesAreNotAttributed(t *testing.T) {
 	waits := func(ctx context.Context, key string) {
 		if key == "bad" {
 			<-ctx.Done()
@@ -263,17 +263,17 @@ func TestNobodyIsBlamedForOtherDeaths(t *testing.T) {
 						served++
 					}
 				}
-				if len(w.aside) > 0 || served < 36 {
-					t.Errorf("set aside %v; the others were served in %d of 40 lives", w.aside, served)
+				if len(w.deadLettered) > 0 || served < 36 {
+					t.Errorf("set aside %v; the others were served in %d of 40 lives", w.deadLettered, served)
 				}
 			})
 		})
 	}
 }
 
-// TestASlowStoreBlamesNobody: the process dies of something else at the same time
+// TestSlowStoreIsNotAttributed: the process dies of something else at the same time
 // of each life, while the note that a record was tried is being written.
-func TestASlowStoreBlamesNobody(t *testing.T) {
+func TestSlowStoreIsNotAttributed(t *testing.T) {
 	for at := 30 * time.Second; at < 3*time.Minute; at += time.Second {
 		synctest.Test(t, func(t *testing.T) {
 			w := &world{t: t, records: map[string][]string{"bad": {"1"}, "a": {"2"}}, slow: 5 * time.Second}
@@ -285,14 +285,14 @@ func TestASlowStoreBlamesNobody(t *testing.T) {
 			for range 12 {
 				w.live(time.Hour, is(), waits, at)
 			}
-			if len(w.aside) > 0 {
-				t.Errorf("killed %s after each start: set aside %v", at, w.aside)
+			if len(w.deadLettered) > 0 {
+				t.Errorf("killed %s after each start: set aside %v", at, w.deadLettered)
 			}
 		})
 	}
 }
 
-func TestAStopIsNoDeath(t *testing.T) {
+func TestShutdownIsNoCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, records: map[string][]string{"a": {"1"}}}
 		for range 10 {
@@ -304,8 +304,8 @@ func TestAStopIsNoDeath(t *testing.T) {
 	})
 }
 
-// TestACalmLifeCostsTwoWrites, however much it handles.
-func TestACalmLifeCostsTwoWrites(t *testing.T) {
+// TestNormalRunCostsTwoWrites: a run without a crash costs two writes, however much it handles.
+func TestNormalRunCostsTwoWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, records: map[string][]string{"a": {"1"}}, feed: &tape{}}
 		for range 1000 {
@@ -317,8 +317,8 @@ func TestACalmLifeCostsTwoWrites(t *testing.T) {
 	})
 }
 
-// TestACarefulLifeEnds: after ten minutes everything goes at once again.
-func TestACarefulLifeEnds(t *testing.T) {
+// TestIsolationModeEnds: after ten minutes everything goes at once again.
+func TestIsolationModeEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, records: map[string][]string{"a": {"1"}, "b": {"2"}, "c": {"3"}}, past: crashloop.Past{Starts: 2}}
 		began := time.Now()
@@ -341,16 +341,16 @@ func TestACarefulLifeEnds(t *testing.T) {
 	})
 }
 
-// TestTwoLoopsLiveOneLife: loops of one process that share a Vetting count one
+// TestTwoLoopsShareOneAccount: loops of one process that share a Vetting count one
 // start, have one thing in flight among them, and end the account together.
-func TestTwoLoopsLiveOneLife(t *testing.T) {
+func TestTwoLoopsShareOneAccount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, past: crashloop.Past{Starts: 2}}
 		short, end := context.WithTimeout(t.Context(), 30*time.Second)
 		defer end()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		vet := &consume.Vetting[string]{Memory: &life{world: w, die: cancel}, ID: func(key string) string { return key }}
+		vet := &consume.Vetting[string]{Memory: &processRun{world: w, die: cancel}, ID: func(key string) string { return key }}
 		var now, handled atomic.Int32
 		var both sync.WaitGroup
 		for name, ctx := range map[string]context.Context{"one": short, "two": ctx} {
@@ -388,7 +388,7 @@ func TestTwoLoopsLiveOneLife(t *testing.T) {
 	})
 }
 
-// TestWithoutItsMemory a loop works as ever.
+// TestWithoutItsMemory a loop works as before.
 func TestWithoutItsMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, records: map[string][]string{"a": {"1"}}, away: true}

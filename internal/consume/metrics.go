@@ -25,7 +25,7 @@ type Metrics struct {
 	duration prometheus.Histogram
 	commits  prometheus.Counter
 
-	queue, unsettled, oldest, stuck, aside, careful *prometheus.Desc
+	queue, unsettled, oldest, stuck, deadLettered, isolation *prometheus.Desc
 
 	mu   sync.Mutex
 	loop stater // the running one, or nil
@@ -36,7 +36,7 @@ type stater interface{ state() gauges }
 
 // gauges of a loop at the time of a scrape.
 type gauges struct {
-	queue, unsettled, oldest, stuck, aside, careful float64
+	queue, unsettled, oldest, stuck, deadLettered, isolation float64
 }
 
 // Names of the metrics of a loop. Two are complete names, because some services use names of
@@ -67,12 +67,12 @@ func NewMetrics(registerer prometheus.Registerer, names Names) *Metrics {
 		commits: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: names.Namespace, Name: "checkpoints_total", Help: "Checkpoints of the change feed that were stored.",
 		}),
-		queue:     gauge(names.Depth, "Keys that wait in the work queue."),
-		unsettled: gauge(names.Namespace+"_unsettled_deliveries", "Deliveries of the change feed that are not settled. At most two deliveries of a key are counted."),
-		oldest:    gauge(names.Namespace+"_oldest_unsettled_seconds", "Age of the oldest unsettled work in seconds."),
-		stuck:     gauge(names.Namespace+"_stuck", "1 while work is held, or an input cannot be read, for longer than the limit, otherwise 0."),
-		aside:     gauge(names.Namespace+"_dead_lettered_records", "Records that crashed the process and are skipped until an operator retries them."),
-		careful:   gauge(names.Namespace+"_crash_loop_isolation", "1 while the service handles one item at a time after repeated early crashes, otherwise 0."),
+		queue:        gauge(names.Depth, "Keys that wait in the work queue."),
+		unsettled:    gauge(names.Namespace+"_unsettled_deliveries", "Deliveries of the change feed that are not settled. At most two deliveries of a key are counted."),
+		oldest:       gauge(names.Namespace+"_oldest_unsettled_seconds", "Age of the oldest unsettled work in seconds."),
+		stuck:        gauge(names.Namespace+"_stuck", "1 while work is held, or an input cannot be read, for longer than the limit, otherwise 0."),
+		deadLettered: gauge(names.Namespace+"_dead_lettered_records", "Records that crashed the process and are skipped until an operator retries them."),
+		isolation:    gauge(names.Namespace+"_crash_loop_isolation", "1 while the service handles one item at a time after repeated early crashes, otherwise 0."),
 	}
 	registerer.MustRegister(m)
 	return m
@@ -83,7 +83,7 @@ func (m *Metrics) Describe(out chan<- *prometheus.Desc) {
 	for _, c := range m.collectors() {
 		c.Describe(out)
 	}
-	for _, d := range []*prometheus.Desc{m.queue, m.unsettled, m.oldest, m.stuck, m.aside, m.careful} {
+	for _, d := range []*prometheus.Desc{m.queue, m.unsettled, m.oldest, m.stuck, m.deadLettered, m.isolation} {
 		out <- d
 	}
 }
@@ -100,7 +100,7 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 		g = m.loop.state()
 	}
 	for desc, value := range map[*prometheus.Desc]float64{
-		m.queue: g.queue, m.unsettled: g.unsettled, m.oldest: g.oldest, m.stuck: g.stuck, m.aside: g.aside, m.careful: g.careful,
+		m.queue: g.queue, m.unsettled: g.unsettled, m.oldest: g.oldest, m.stuck: g.stuck, m.deadLettered: g.deadLettered, m.isolation: g.isolation,
 	} {
 		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value)
 	}
@@ -170,13 +170,13 @@ func (l *Loop[R]) Ready() (ok bool, detail string) {
 
 // longest finds what has been held longer than StuckAfter, the oldest first.
 // The caller holds the lock.
-func (l *Loop[R]) longest(now time.Time) (what string, longest hold, found bool) {
-	consider := func(name string, h hold) {
+func (l *Loop[R]) longest(now time.Time) (what string, longest pendingKey, found bool) {
+	consider := func(name string, h pendingKey) {
 		if now.Sub(h.since) >= l.StuckAfter && (!found || h.since.Before(longest.since)) {
 			what, longest, found = name, h, true
 		}
 	}
-	for key, h := range l.held {
+	for key, h := range l.pending {
 		consider(title(key), h)
 	}
 	for name, h := range l.trouble {
@@ -186,10 +186,10 @@ func (l *Loop[R]) longest(now time.Time) (what string, longest hold, found bool)
 	}
 	if key, at, ok := l.tracker.oldest(); ok {
 		why := "waiting for a worker"
-		if h, known := l.held[key]; known {
+		if h, known := l.pending[key]; known {
 			why = h.why
 		}
-		consider(title(key), hold{since: at, why: why})
+		consider(title(key), pendingKey{since: at, why: why})
 	}
 	return what, longest, found
 }
@@ -211,17 +211,17 @@ func (l *Loop[R]) state() gauges {
 	if _, at, ok := l.tracker.oldest(); ok {
 		g.oldest = now.Sub(at).Seconds()
 	}
-	for _, h := range l.held {
+	for _, h := range l.pending {
 		g.oldest = max(g.oldest, now.Sub(h.since).Seconds())
 	}
 	if _, _, stuck := l.longest(now); stuck {
 		g.stuck = 1
 	}
 	if l.Vet != nil {
-		g.aside = float64(l.Vet.Memory.Count())
+		g.deadLettered = float64(l.Vet.Memory.Count())
 	}
 	if l.crashLoop.Isolates() {
-		g.careful = 1
+		g.isolation = 1
 	}
 	return g
 }

@@ -56,7 +56,7 @@ func (l *Loop[R]) follow(ctx context.Context, feed Feed[R]) error {
 		if err != nil {
 			return err
 		}
-		if l.Pace != nil && !l.aside(item) {
+		if l.Pace != nil && !l.isDeadLetter(item) {
 			l.Pace(ctx, item)
 			if ctx.Err() != nil {
 				return ctx.Err() // not taken in, so that no later position passes it
@@ -79,7 +79,7 @@ func (l *Loop[R]) deliver(ctx context.Context, item R, position string) {
 		// Nobody can handle it, and it must not be passed: it is held and shows.
 		l.Log.Error("delivery without a key received", "position", position, "error", err)
 		key = keyless
-		l.hold(key, err.Error())
+		l.markPending(key, err.Error())
 	}
 	l.mu.Lock()
 	l.tracker.receive(key, position, l.Clock.Now())
@@ -223,7 +223,7 @@ func (l *Loop[R]) work(ctx context.Context) {
 	}
 }
 
-// handle runs the handler once and does what its answer says.
+// handle runs the handler once and does what its answer reports.
 func (l *Loop[R]) handle(ctx context.Context, key string) {
 	// Deliveries received from here on may carry facts the handler does not
 	// read, so they are left to the next round.
@@ -245,7 +245,7 @@ func (l *Loop[R]) handle(ctx context.Context, key string) {
 	case resultWait:
 		d, why, _ := retry.AsWait(err)
 		l.Log.Debug("key held, retry scheduled", "key", key, "why", why, "again", d)
-		l.hold(key, why)
+		l.markPending(key, why)
 		l.queue.Forget(key)
 		l.queue.AddAfter(key, max(d, minAgain))
 	case resultPark:
@@ -259,7 +259,7 @@ func (l *Loop[R]) handle(ctx context.Context, key string) {
 		l.queue.AddAfter(key, d)
 	case resultError:
 		l.Log.Warn("handling failed, retrying", "key", key, "error", err, "failures", l.queue.NumRequeues(key)+1)
-		l.hold(key, err.Error())
+		l.markPending(key, err.Error())
 		l.queue.AddRateLimited(key)
 	default:
 		l.settle(key, upTo)
@@ -292,22 +292,22 @@ func resultOf(err error) string {
 	return resultError
 }
 
-// hold notes that a key's work is not through, from its first such answer on.
-func (l *Loop[R]) hold(key, why string) {
+// markPending notes that a key's work is not through, from its first such answer on.
+func (l *Loop[R]) markPending(key, why string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h, ok := l.held[key]
+	h, ok := l.pending[key]
 	if !ok {
 		h.since = l.Clock.Now()
 	}
 	h.why = why
-	l.held[key] = h
+	l.pending[key] = h
 }
 
 // settle lets the deliveries of key up to a number go.
 func (l *Loop[R]) settle(key string, upTo uint64) {
 	l.mu.Lock()
-	delete(l.held, key)
+	delete(l.pending, key)
 	moved := l.tracker.settle(key, upTo)
 	l.mu.Unlock()
 	if moved {

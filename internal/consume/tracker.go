@@ -10,7 +10,7 @@ import (
 // contiguous settled position. Positions are opaque. Settled deliveries
 // between unsettled ones are folded into one entry, and a key has at most two
 // unsettled entries, so that its size follows the number of keys with unsettled
-// work and not how much one of them says. It is not safe for concurrent use.
+// work and not how much one of them reports. It is not safe for concurrent use.
 type tracker struct {
 	head, tail *delivery
 	unsettled  int
@@ -63,7 +63,7 @@ func (t *tracker) receive(key, position string, at time.Time) {
 }
 
 // settle marks the deliveries of key that were received no later than number
-// upTo and tells whether the contiguous position has moved.
+// upTo and reports whether the contiguous position has moved.
 func (t *tracker) settle(key string, upTo uint64) bool {
 	waiting := t.byKey[key]
 	n := 0

@@ -120,7 +120,7 @@ func (n *numbers) Next(ctx context.Context) (string, string, error) {
 func (n *numbers) Commit(context.Context, string) error { return nil }
 func (n *numbers) Close() error                         { return nil }
 
-func TestTheFeedRestsWhileTooMuchIsUnsettled(t *testing.T) {
+func TestFeedPausesWhileTooMuchIsUnsettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &numbers{}
 		open := make(chan struct{})

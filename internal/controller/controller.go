@@ -1,6 +1,6 @@
 // Package controller runs the controllers of a service that has kinds of its own. It
 // is the frame around controller-runtime, which does the work: the service waits, not
-// ready and saying why, until the API server serves its kinds, and its metrics are the
+// ready and reporting why, until the API server serves its kinds, and its metrics are the
 // daemon's.
 package controller
 
@@ -122,7 +122,7 @@ func NewOptions(workers int, first, last time.Duration) Options {
 	}
 }
 
-// errFatal marks what no waiting mends.
+// errFatal marks what no waiting fixes.
 var errFatal = errors.New("unrecoverable error")
 
 // Fatal is an error of a Watch's Manager that ends the watch, and with it the process.
@@ -146,7 +146,7 @@ type Watch struct {
 	missing         atomic.Value // why the objects can not be watched; empty when they can
 }
 
-// Synced says whether a running watch has its caches.
+// Synced reports whether a running watch has its caches.
 func (w *Watch) Synced() (bool, string) {
 	if why, _ := w.missing.Load().(string); why != "" {
 		return false, why
@@ -174,7 +174,7 @@ func (w *Watch) Run(ctx context.Context) error {
 
 // await waits until the API server serves the kinds and they can be watched: a service
 // that starts before their definition is there, or while the API server is away, is not
-// ready and says why, and begins when it can. The manager is nil when ctx ended before.
+// ready and reports why, and begins when it can. The manager is nil when ctx ended before.
 func (w *Watch) await(ctx context.Context) (mgr ctrl.Manager, err error) {
 	err = wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
 		why := w.Unserved(ctx)

@@ -14,8 +14,8 @@ import (
 	"github.com/nvidia/nvsentinel/internal/controller"
 )
 
-// TestWatchWaits: it says why it is not ready, asks again, and ends with ctx or with
-// what no waiting mends. What follows when it can go on, the services test on a real
+// TestWatchWaits: it reports why it is not ready, asks again, and ends with ctx or with
+// what no waiting fixes. What follows when it can go on, the services test on a real
 // API server.
 func TestWatchWaits(t *testing.T) {
 	fatal := errors.New("another one runs")
@@ -23,7 +23,7 @@ func TestWatchWaits(t *testing.T) {
 		unserved []string // at each look; the last one stays
 		manager  error
 		want     error
-		said     []string
+		output   []string
 	}{
 		"not served":         {[]string{"Thing is not served"}, nil, nil, []string{"synced", "Thing is not served"}},
 		"another reason":     {[]string{"a", "a", "b"}, nil, nil, []string{"synced", "a", "b"}},
@@ -59,8 +59,8 @@ func TestWatchWaits(t *testing.T) {
 				if err := <-ended; !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
 					t.Errorf("it ended with %v, want %v", err, tt.want)
 				}
-				if !slices.Equal(said, tt.said) {
-					t.Errorf("it said %q, want %q", said, tt.said)
+				if !slices.Equal(said, tt.output) {
+					t.Errorf("it said %q, want %q", said, tt.output)
 				}
 			})
 		})

@@ -64,9 +64,9 @@ func newer() map[string]any {
 	}
 }
 
-// TestAnUpdateKeepsWhatItsTypeDoesNotKnow, of the object and of its status, and of the
+// TestUpdatePreservesUnknownFields: an update preserves unknown fields of the object, of its status and of the
 // elements of a list that it reorders.
-func TestAnUpdateKeepsWhatItsTypeDoesNotKnow(t *testing.T) {
+func TestUpdatePreservesUnknownFields(t *testing.T) {
 	for name, update := range map[string]func(client.Client, client.Object) error{
 		"update": func(c client.Client, o client.Object) error { return c.Update(t.Context(), o) },
 		"status": func(c client.Client, o client.Object) error { return c.Status().Update(t.Context(), o) },
@@ -115,9 +115,9 @@ func TestAnUpdateKeepsWhatItsTypeDoesNotKnow(t *testing.T) {
 	}
 }
 
-// TestAnUpdateOfWhatIsKnown is the client's own, and one of an object that has changed
-// since is sent by nobody.
-func TestAnUpdateOfWhatIsKnown(t *testing.T) {
+// TestUpdateOfKnownFields: the client sends the update itself, and no update of an object that has changed
+// since is sent.
+func TestUpdateOfKnownFields(t *testing.T) {
 	known := newer()
 	delete(known["metadata"].(map[string]any), "newer") //nolint:forcetypeassert // made above
 	known["spec"], known["status"] = map[string]any{"unschedulable": true}, map[string]any{}

@@ -139,7 +139,7 @@ func (k keeping) write(ctx context.Context, o client.Object, do func(client.Obje
 	if err != nil {
 		return fmt.Errorf("encoding %s %s: %w", kind.Kind, o.GetName(), err)
 	}
-	unknown.Put(whole)
+	unknown.Merge(whole)
 	sent := &unstructured.Unstructured{Object: whole}
 	sent.SetGroupVersionKind(kind)
 	if err := do(sent); err != nil {

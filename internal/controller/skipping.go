@@ -29,8 +29,8 @@ import (
 // client-go drop the whole list, or end the watch, that contains it: no object of the
 // kind would be served. Clients of the copy get lists and watches without such objects.
 // A watch shows an object that becomes undecodable as deleted. Reading the object
-// itself is an error, as ever: that an object is not in a list does not mean that it
-// does not exist. Skips are told of each.
+// itself is an error, as before: that an object is not in a list does not mean that it
+// does not exist. Skips are reported about each.
 func Skipping(config *rest.Config, skips *Skips, add ...func(*runtime.Scheme) error) (*rest.Config, error) {
 	kinds := runtime.NewScheme()
 	for _, add := range add {
@@ -92,7 +92,7 @@ type filter struct {
 	skips   *Skips
 }
 
-// concerns says whether a response may hold objects of the kinds, as JSON.
+// concerns reports whether a response may hold objects of the kinds, as JSON.
 func (f *filter) concerns(r *http.Request, answer *http.Response) bool {
 	kind, _, err := mime.ParseMediaType(answer.Header.Get("Content-Type"))
 	if err != nil || kind != runtime.ContentTypeJSON {
@@ -106,7 +106,7 @@ func (f *filter) concerns(r *http.Request, answer *http.Response) bool {
 	return false
 }
 
-// list is a list without the objects that cannot be decoded; whole says that it has all
+// list is a list without the objects that cannot be decoded; whole reports that it has all
 // objects there are. Anything else than a list stays as it is.
 func (f *filter) list(body []byte, of string, whole bool) []byte {
 	var fields map[string]json.RawMessage
@@ -141,11 +141,11 @@ func (f *filter) list(body []byte, of string, whole bool) []byte {
 	return items
 }
 
-// decodes says whether an object can be decoded; identity is what it is called.
+// decodes reports whether an object can be decoded; identity is what it is called.
 func (f *filter) decodes(object []byte, kind schema.GroupVersionKind, of string) (identity metav1.PartialObjectMetadata, ok bool) {
 	_, _, problem := f.decoder.Decode(object, &kind, nil)
 	if json.Unmarshal(object, &identity) != nil || runtime.IsNotRegisteredError(problem) {
-		return identity, true // the client says what it is
+		return identity, true // the client reports what it is
 	}
 	if identity.Kind == "" {
 		identity.SetGroupVersionKind(kind)
@@ -239,8 +239,8 @@ type Skips struct {
 	events *eventrecorder.Recorder
 	log    *slog.Logger
 
-	mu    sync.Mutex
-	known map[skip]skipped
+	mu       sync.Mutex
+	reported map[skip]skipped
 }
 
 // skip names an object by the path of the list and its own name.
@@ -254,7 +254,7 @@ type skipped struct {
 
 // NewSkips registers the number of objects that are left out. Events may be nil.
 func NewSkips(events *eventrecorder.Recorder, log *slog.Logger, r prometheus.Registerer) *Skips {
-	s := &Skips{events: events, log: log, known: map[skip]skipped{}}
+	s := &Skips{events: events, log: log, reported: map[skip]skipped{}}
 	r.MustRegister(s)
 	return s
 }
@@ -270,7 +270,7 @@ func (s *Skips) Collect(out chan<- prometheus.Metric) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	counts, seen := map[string]int{}, map[skip]bool{}
-	for k, x := range s.known {
+	for k, x := range s.reported {
 		if k.of = ""; x.current && !seen[k] { // two lists may have the same object
 			seen[k] = true
 			counts[k.kind]++
@@ -286,10 +286,10 @@ func (s *Skips) Collect(out chan<- prometheus.Metric) {
 func (s *Skips) begin(of string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for k, x := range s.known {
+	for k, x := range s.reported {
 		if k.of == of {
 			x.current = false
-			s.known[k] = x
+			s.reported[k] = x
 		}
 	}
 }
@@ -304,20 +304,20 @@ func (s *Skips) note(of string, o metav1.PartialObjectMetadata, problem error) {
 	s.events.Event(reference(o), corev1.EventTypeWarning, EventUndecodable, message)
 }
 
-// keep remembers a version, and says whether it was reported before.
+// keep remembers a version, and reports whether it was reported before.
 func (s *Skips) keep(k skip, version string) (reported bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	reported = s.known[k].version == version
-	if len(s.known) >= maxSkips {
-		for k, x := range s.known {
+	reported = s.reported[k].version == version
+	if len(s.reported) >= maxSkips {
+		for k, x := range s.reported {
 			if !x.current {
-				delete(s.known, k)
+				delete(s.reported, k)
 			}
 		}
 	}
-	if _, known := s.known[k]; known || len(s.known) < maxSkips {
-		s.known[k] = skipped{version, true}
+	if _, known := s.reported[k]; known || len(s.reported) < maxSkips {
+		s.reported[k] = skipped{version, true}
 	}
 	return reported
 }
@@ -326,5 +326,5 @@ func (s *Skips) keep(k skip, version string) (reported bool) {
 func (s *Skips) forget(of string, o metav1.PartialObjectMetadata) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.known, skip{of, o.Kind, o.Namespace, o.Name})
+	delete(s.reported, skip{of, o.Kind, o.Namespace, o.Name})
 }

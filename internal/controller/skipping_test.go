@@ -246,15 +246,15 @@ func TestUndecodableObjectsAreLeftOutOfWatches(t *testing.T) {
 	s.await(mgr.GetCache(), "b")
 	s.change("a", `{"count":3}`)
 	s.await(mgr.GetCache(), "a", "b")
-	s.told("later1", "count")
+	s.waitForEvent("later1", "count")
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
 }
 
-// told waits for the Event about an object.
-func (s *shop) told(name, field string) {
+// waitForEvent waits for the Event about an object.
+func (s *shop) waitForEvent(name, field string) {
 	s.Helper()
 	var got []string
 	err := wait.PollUntilContextTimeout(s.Context(), 10*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestSkipsAreBounded: those that are gone make room for others.
+// TestSkipsAreBounded: those that are gone make space for others.
 func TestSkipsAreBounded(t *testing.T) {
 	s := NewSkips(nil, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	fill := func(name string) {
@@ -22,12 +22,12 @@ func TestSkipsAreBounded(t *testing.T) {
 		}
 	}
 	fill("a")
-	if got := testutil.ToFloat64(s); got != maxSkips || len(s.known) != maxSkips {
-		t.Errorf("%v objects are counted, %d remembered, want %d", got, len(s.known), maxSkips)
+	if got := testutil.ToFloat64(s); got != maxSkips || len(s.reported) != maxSkips {
+		t.Errorf("%v objects are counted, %d remembered, want %d", got, len(s.reported), maxSkips)
 	}
 	s.begin("/apis/g/v1/things")
 	fill("b")
-	if got := testutil.ToFloat64(s); got != maxSkips || len(s.known) != maxSkips {
-		t.Errorf("%v other objects are counted, %d remembered, want %d", got, len(s.known), maxSkips)
+	if got := testutil.ToFloat64(s); got != maxSkips || len(s.reported) != maxSkips {
+		t.Errorf("%v other objects are counted, %d remembered, want %d", got, len(s.reported), maxSkips)
 	}
 }

@@ -1,5 +1,5 @@
 // Package controlplane builds a Kubernetes control plane from the Go modules pinned in
-// hack/controlplane. It serves tests and the demo, and imports little, so that it can tell how far
+// hack/controlplane. It serves tests and the demo, and imports little, so that it can determine how far
 // the first build on a machine is before anything else is compiled.
 package controlplane
 
@@ -18,7 +18,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/gobuild"
 )
 
-// recipe names how binaries are linked; it is part of the cache key, so a changed recipe builds anew.
+// recipe names how binaries are linked; it is part of the cache key, so a changed recipe builds again.
 const recipe = "nocgo,stripped,3"
 
 // Binaries are the paths of the control plane's programs.

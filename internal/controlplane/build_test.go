@@ -74,12 +74,12 @@ func TestBuildOncePerMachine(t *testing.T) {
 	if bins[0] != bins[1] {
 		t.Errorf("two builds differ: %v, %v", bins[0], bins[1])
 	}
-	said := progress[0].String() + progress[1].String()
-	if got := strings.Count(said, "control plane: built in"); got != 1 {
-		t.Errorf("it was built %d times, want once\n%s", got, said)
+	output := progress[0].String() + progress[1].String()
+	if got := strings.Count(output, "control plane: built in"); got != 1 {
+		t.Errorf("it was built %d times, want once\n%s", got, output)
 	}
-	if !strings.Contains(said, "programs: 5") {
-		t.Errorf("said %q", said)
+	if !strings.Contains(output, "programs: 5") {
+		t.Errorf("said %q", output)
 	}
 	if out, err := exec.Command(bins[0].Kwok).CombinedOutput(); err != nil || string(out) != "built\n" {
 		t.Errorf("running a built program: %q, %v", out, err)

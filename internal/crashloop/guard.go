@@ -1,7 +1,7 @@
 // Package crashloop finds the poison record: the one that kills the process at every
 // start. A process that crashed early again and again works in isolation mode: it does
 // one thing at a time and notes durably what is in flight before. A record that is
-// alone in flight at several crashes in a row is set aside as a dead letter, and the
+// alone in flight at several crashes in a row becomes a dead letter, and the
 // process goes on without it.
 package crashloop
 
@@ -19,15 +19,15 @@ import (
 	"github.com/nvidia/nvsentinel/internal/retry"
 )
 
-// Memory is where the past of a process is kept, by which one record is set aside: a
+// Memory is where the past of a process is kept, by which one record is dead-lettered: a
 // file, or the store. What it was given is durable when a call returns.
 type Memory interface {
 	// Load reads the past; a process without one has the zero value.
 	Load(ctx context.Context) (Past, error)
 	Save(ctx context.Context, p Past) error
-	// SetAside keeps a record that killed the process as a dead letter; from now on
+	// MoveToDeadLetters keeps a record that killed the process as a dead letter; from now on
 	// the process passes it over.
-	SetAside(ctx context.Context, w Work) error
+	MoveToDeadLetters(ctx context.Context, w Work) error
 }
 
 // memoryDeadline bounds a read or write of the memory at the start and the stop.
@@ -50,12 +50,12 @@ type Guard struct {
 	// isolates is read by scrapes, which must not wait for a write.
 	isolates atomic.Bool
 
-	mu      sync.Mutex
-	past    Past
-	began   time.Time
-	handled bool          // the suspect was handled since the start
-	known   bool          // the memory could be read
-	took    time.Duration // the last note
+	mu             sync.Mutex
+	past           Past
+	began          time.Time
+	handled        bool          // the suspect was handled since the start
+	memoryReadable bool          // the memory could be read
+	took           time.Duration // the last note
 }
 
 // Process is what the guards of one process share: among all that work in isolation mode
@@ -71,8 +71,8 @@ type baton chan struct{}
 func (b baton) take() { b <- struct{}{} }
 func (b baton) give() { <-b }
 
-// Begin reads the past, sets a poison record aside, and counts this start. Without
-// its memory the process works as ever.
+// Begin reads the past, dead-letters a poison record, and counts this start. Without
+// its memory the process works as before.
 func (g *Guard) Begin(ctx context.Context, m Memory, c clock.Clock, log *slog.Logger) {
 	g.memory, g.clock, g.log = m, c, log
 	g.began, g.saving = c.Now(), make(baton, 1)
@@ -88,12 +88,12 @@ func (g *Guard) Begin(ctx context.Context, m Memory, c clock.Clock, log *slog.Lo
 	}
 	past, poison := before.Next()
 	if poison != (Work{}) {
-		if err := m.SetAside(ctx, poison); err != nil {
+		if err := m.MoveToDeadLetters(ctx, poison); err != nil {
 			log.Error("record not dead-lettered, retrying at the next start", "record", poison.Record, "error", err)
-			past.Suspect, past.Deaths, past.KeyDeaths = poison, before.Deaths, before.KeyDeaths+1
+			past.Suspect, past.Crashes, past.KeyCrashes = poison, before.Crashes, before.KeyCrashes+1
 		} else {
 			log.Error("record dead-lettered and skipped, it crashed the process at each isolated attempt",
-				"record", poison.Record, "key", poison.Key, "crashes", PoisonDeaths)
+				"record", poison.Record, "key", poison.Key, "crashes", PoisonCrashes)
 		}
 	}
 	if err := m.Save(ctx, past); err != nil {
@@ -102,7 +102,7 @@ func (g *Guard) Begin(ctx context.Context, m Memory, c clock.Clock, log *slog.Lo
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.past, g.known = past, true
+	g.past, g.memoryReadable = past, true
 	g.isolates.Store(past.Isolates())
 	if past.Isolates() {
 		log.Warn("crash loop detected, isolation mode enabled: items are handled one at a time",
@@ -139,23 +139,23 @@ func (g *Guard) Stable(ctx context.Context) (yes bool) {
 	}
 }
 
-// Isolates says whether the process works in isolation mode now.
+// Isolates reports whether the process works in isolation mode now.
 func (g *Guard) Isolates() bool { return g.isolates.Load() }
 
-// Deep says whether the reading of each delivery is noted, too.
+// Deep reports whether the reading of each delivery is noted, too.
 func (g *Guard) Deep() bool {
 	past, _ := g.remembers()
 	return past.Deep
 }
 
-// remembers is what the memory says by now, if it could be read.
+// remembers is what the memory reports now, if it could be read.
 func (g *Guard) remembers() (past Past, known bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.past, g.known
+	return g.past, g.memoryReadable
 }
 
-// remember notes what the memory says, and how long it took to write it.
+// remember notes what the memory reports, and how long it took to write it.
 func (g *Guard) remember(past Past, took time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -205,7 +205,7 @@ func (g *Guard) Announce(ctx context.Context, w Work) error {
 	return g.Note(ctx, w)
 }
 
-// Turn says how a key is handled now: in isolation mode or not, whether it is the
+// Turn reports how a key is handled now: in isolation mode or not, whether it is the
 // suspect, and how long it has to wait for its turn.
 func (g *Guard) Turn(key string) (isolates, suspect bool, rest time.Duration) {
 	if !g.Isolates() {
@@ -216,7 +216,7 @@ func (g *Guard) Turn(key string) (isolates, suspect bool, rest time.Duration) {
 	if !g.Isolates() || g.handled || key != g.past.Suspect.Key {
 		return g.Isolates(), false, 0
 	}
-	return true, true, g.past.rest(key) - g.clock.Since(g.began)
+	return true, true, g.past.backoff(key) - g.clock.Since(g.began)
 }
 
 // Survived notes that the suspect was handled since the start.
@@ -230,16 +230,16 @@ func (g *Guard) Survived() {
 const (
 	// isolateAfter starts in a row that ended early make the next one work in isolation.
 	isolateAfter = 2
-	// PoisonDeaths in a row with one and the same record alone in flight have it
-	// set aside.
-	PoisonDeaths = 3
+	// PoisonCrashes in a row with one and the same record alone in flight have it
+	// dead-lettered.
+	PoisonCrashes = 3
 
 	// StableAfter is how long a process runs until a crash has nothing to do
 	// with its start; the kubelet forgets its back-off after as long.
 	StableAfter = 10 * time.Minute
 	// A key that was in flight at crashes waits after the next starts, twice as long
 	// after each further crash, and never as long as it takes to be stable.
-	minRest, maxRest = 2 * time.Second, 5 * time.Minute
+	minBackoff, maxBackoff = 2 * time.Second, 5 * time.Minute
 
 	// A record that was in flight at the last crash is tried at another time after
 	// each start, within so many times as long as a note takes, and within minSpread
@@ -263,22 +263,22 @@ type Past struct {
 	Starts int `json:"starts"`
 	// InFlight is what was being worked on when this was written.
 	InFlight Work `json:"inFlight,omitzero"`
-	// Suspect was in flight at each of the last Deaths crashes, and its key at each
-	// of the last KeyDeaths.
-	Suspect   Work `json:"suspect,omitzero"`
-	Deaths    int  `json:"deaths,omitempty"`
-	KeyDeaths int  `json:"keyDeaths,omitempty"`
-	// Deep says that a process in isolation mode crashed with nothing in flight: the
+	// Suspect was in flight at each of the last Crashes crashes, and its key at each
+	// of the last KeyCrashes.
+	Suspect    Work `json:"suspect,omitzero"`
+	Crashes    int  `json:"deaths,omitempty"`
+	KeyCrashes int  `json:"keyDeaths,omitempty"`
+	// Deep reports that a process in isolation mode crashed with nothing in flight: the
 	// next one has the reading of each delivery in flight, too.
 	Deep bool `json:"deep,omitempty"`
 }
 
-// Isolates says that the process works in isolation mode, because it crashed early
+// Isolates reports that the process works in isolation mode, because it crashed early
 // again and again.
 func (p Past) Isolates() bool { return p.Starts > isolateAfter }
 
 // Next is the past of a process that starts now, and the poison record that has to be
-// set aside before, if there is one. Only what was alone in flight is ever suspected,
+// dead-lettered before, if there is one. Only what was alone in flight is ever suspected,
 // and a crash with something else in flight, or nothing, frees it.
 func (p Past) Next() (now Past, poison Work) {
 	now = Past{Starts: p.Starts + 1}
@@ -292,28 +292,28 @@ func (p Past) Next() (now Past, poison Work) {
 		now.Deep = p.Deep || p.Isolates()
 		return now, Work{}
 	case p.InFlight == p.Suspect:
-		now.Suspect, now.Deaths, now.KeyDeaths = p.Suspect, p.Deaths+1, p.KeyDeaths+1
+		now.Suspect, now.Crashes, now.KeyCrashes = p.Suspect, p.Crashes+1, p.KeyCrashes+1
 	case p.InFlight.Key == p.Suspect.Key:
-		now.Suspect, now.Deaths, now.KeyDeaths = p.InFlight, 1, p.KeyDeaths+1
+		now.Suspect, now.Crashes, now.KeyCrashes = p.InFlight, 1, p.KeyCrashes+1
 	default:
-		now.Suspect, now.Deaths, now.KeyDeaths = p.InFlight, 1, 1
+		now.Suspect, now.Crashes, now.KeyCrashes = p.InFlight, 1, 1
 	}
-	if now.Suspect.Record != "" && now.Deaths >= PoisonDeaths {
+	if now.Suspect.Record != "" && now.Crashes >= PoisonCrashes {
 		return Past{Starts: now.Starts, Deep: now.Deep}, now.Suspect
 	}
 	return now, Work{}
 }
 
-// rest is how long a key waits after a start of this past: others go first.
-func (p Past) rest(key string) time.Duration {
+// backoff is how long a key waits after a start of this past: others go first.
+func (p Past) backoff(key string) time.Duration {
 	if key == "" || key != p.Suspect.Key {
 		return 0
 	}
-	d := minRest
-	for n := 1; n < p.KeyDeaths && d < maxRest; n++ {
+	d := minBackoff
+	for n := 1; n < p.KeyCrashes && d < maxBackoff; n++ {
 		d *= 2
 	}
-	return min(d, maxRest)
+	return min(d, maxBackoff)
 }
 
 // golden is the fraction whose multiples, taken modulo 1, keep farthest apart: any

@@ -15,12 +15,12 @@ import (
 
 // memory is what outlives the process.
 type memory struct {
-	mu       sync.Mutex // guards past and saves
-	past     Past
-	aside    []Work
-	saves    int
-	loading  error
-	refusing error // to set aside
+	mu           sync.Mutex // guards past and saves
+	past         Past
+	deadLettered []Work
+	saves        int
+	loading      error
+	refusing     error // to dead-letter
 }
 
 func (m *memory) Load(context.Context) (Past, error) { return m.past, m.loading }
@@ -38,9 +38,9 @@ func (m *memory) inFlight() Work {
 	return m.past.InFlight
 }
 
-func (m *memory) SetAside(_ context.Context, w Work) error {
+func (m *memory) MoveToDeadLetters(_ context.Context, w Work) error {
 	if m.refusing == nil {
-		m.aside = append(m.aside, w)
+		m.deadLettered = append(m.deadLettered, w)
 	}
 	return m.refusing
 }
@@ -52,11 +52,11 @@ func begin(t *testing.T, m *memory) *Guard {
 	return g
 }
 
-// TestARecordThatCannotBeSetAside is set aside at a later start, with no further crash
-// needed.
-func TestARecordThatCannotBeSetAside(t *testing.T) {
+// TestRecordThatCannotBeDeadLettered: the record is dead-lettered at a later start, without a further
+// crash.
+func TestRecordThatCannotBeDeadLettered(t *testing.T) {
 	x := Work{Key: "k", Record: "x"}
-	m := &memory{past: Past{Starts: 6, InFlight: x, Suspect: x, Deaths: 2, KeyDeaths: 3}, refusing: errors.New("the disk is full")}
+	m := &memory{past: Past{Starts: 6, InFlight: x, Suspect: x, Crashes: 2, KeyCrashes: 3}, refusing: errors.New("the disk is full")}
 	for range 3 {
 		if g := begin(t, m); !g.Isolates() || m.past.Suspect != x {
 			t.Fatalf("isolates: %t; it remembers %+v", g.Isolates(), m.past)
@@ -65,7 +65,7 @@ func TestARecordThatCannotBeSetAside(t *testing.T) {
 	}
 	m.refusing = nil
 	begin(t, m)
-	if diff := cmp.Diff([]Work{x}, m.aside); diff != "" || m.past.Suspect != (Work{}) {
+	if diff := cmp.Diff([]Work{x}, m.deadLettered); diff != "" || m.past.Suspect != (Work{}) {
 		t.Errorf("it remembers %+v; set aside (-want +got):\n%s", m.past, diff)
 	}
 }
@@ -94,7 +94,7 @@ func TestNotesAreWrittenInIsolationModeOnly(t *testing.T) {
 	}
 }
 
-// TestWithoutItsMemory the process works as ever, and writes nothing over what it could
+// TestWithoutItsMemory the process works as before, and writes nothing over what it could
 // not read.
 func TestWithoutItsMemory(t *testing.T) {
 	m := &memory{past: Past{Starts: 9}, loading: errors.New("the store is away")}

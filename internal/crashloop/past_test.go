@@ -21,18 +21,18 @@ func TestPast(t *testing.T) {
 		{name: "the first life", want: Past{Starts: 1}},
 		{name: "after one death", died: make([]Work, 1), want: Past{Starts: 2}},
 		{name: "after two", died: make([]Work, 2), want: Past{Starts: 3}},
-		{name: "a key", died: []Work{{}, {}, k}, want: Past{Starts: 4, Suspect: k, Deaths: 1, KeyDeaths: 1}},
-		{name: "a key for ever", died: []Work{{}, {}, k, k, k, k}, want: Past{Starts: 7, Suspect: k, Deaths: 4, KeyDeaths: 4}},
-		{name: "its record once", died: []Work{{}, {}, k, x}, want: Past{Starts: 5, Suspect: x, Deaths: 1, KeyDeaths: 2}},
-		{name: "its record twice", died: []Work{{}, {}, k, x, x}, want: Past{Starts: 6, Suspect: x, Deaths: 2, KeyDeaths: 3}},
+		{name: "a key", died: []Work{{}, {}, k}, want: Past{Starts: 4, Suspect: k, Crashes: 1, KeyCrashes: 1}},
+		{name: "a key for ever", died: []Work{{}, {}, k, k, k, k}, want: Past{Starts: 7, Suspect: k, Crashes: 4, KeyCrashes: 4}},
+		{name: "its record once", died: []Work{{}, {}, k, x}, want: Past{Starts: 5, Suspect: x, Crashes: 1, KeyCrashes: 2}},
+		{name: "its record twice", died: []Work{{}, {}, k, x, x}, want: Past{Starts: 6, Suspect: x, Crashes: 2, KeyCrashes: 3}},
 		{name: "its record three times", died: []Work{{}, {}, k, x, x, x}, want: Past{Starts: 7}, poison: x},
-		{name: "two records of a key", died: []Work{{}, {}, k, x, y}, want: Past{Starts: 6, Suspect: y, Deaths: 1, KeyDeaths: 3}},
-		{name: "the record, the key, the record", died: []Work{{}, {}, k, x, k, x}, want: Past{Starts: 7, Suspect: x, Deaths: 1, KeyDeaths: 4}},
+		{name: "two records of a key", died: []Work{{}, {}, k, x, y}, want: Past{Starts: 6, Suspect: y, Crashes: 1, KeyCrashes: 3}},
+		{name: "the record, the key, the record", died: []Work{{}, {}, k, x, k, x}, want: Past{Starts: 7, Suspect: x, Crashes: 1, KeyCrashes: 4}},
 		{
 			name: "something else between", died: []Work{{}, {}, k, x, {}, x},
-			want: Past{Starts: 7, Suspect: x, Deaths: 1, KeyDeaths: 1, Deep: true},
+			want: Past{Starts: 7, Suspect: x, Crashes: 1, KeyCrashes: 1, Deep: true},
 		},
-		{name: "another key between", died: []Work{{}, {}, k, x, {Key: "l"}, x}, want: Past{Starts: 7, Suspect: x, Deaths: 1, KeyDeaths: 1}},
+		{name: "another key between", died: []Work{{}, {}, k, x, {Key: "l"}, x}, want: Past{Starts: 7, Suspect: x, Crashes: 1, KeyCrashes: 1}},
 		{name: "nothing in flight", died: make([]Work, 3), want: Past{Starts: 4, Deep: true}},
 		{
 			name: "a delivery three times", died: []Work{{}, {}, {}, {Record: "x"}, {Record: "x"}, {Record: "x"}},
@@ -40,7 +40,7 @@ func TestPast(t *testing.T) {
 		},
 		{
 			name: "two deliveries", died: []Work{{}, {}, {}, {Record: "x"}, {Record: "y"}},
-			want: Past{Starts: 6, Suspect: Work{Record: "y"}, Deaths: 1, KeyDeaths: 2, Deep: true},
+			want: Past{Starts: 6, Suspect: Work{Record: "y"}, Crashes: 1, KeyCrashes: 2, Deep: true},
 		},
 	}
 	for _, tc := range cases {
@@ -63,24 +63,24 @@ func TestPast(t *testing.T) {
 	}
 }
 
-func TestASuspectRests(t *testing.T) {
-	for deaths, want := range map[int]time.Duration{1: 2 * time.Second, 2: 4 * time.Second, 7: 128 * time.Second, 8: 256 * time.Second, 9: maxRest, 100: maxRest} {
-		p := Past{Suspect: Work{"k", "x"}, KeyDeaths: deaths}
-		if got := p.rest("k"); got != want {
+func TestSuspectBacksOff(t *testing.T) {
+	for deaths, want := range map[int]time.Duration{1: 2 * time.Second, 2: 4 * time.Second, 7: 128 * time.Second, 8: 256 * time.Second, 9: maxBackoff, 100: maxBackoff} {
+		p := Past{Suspect: Work{"k", "x"}, KeyCrashes: deaths}
+		if got := p.backoff("k"); got != want {
 			t.Errorf("after %d deaths the key rests %s, want %s", deaths, got, want)
 		}
-		if got := p.rest("l"); got != 0 {
+		if got := p.backoff("l"); got != 0 {
 			t.Errorf("another key rests %s", got)
 		}
 	}
-	if maxRest >= StableAfter {
+	if maxBackoff >= StableAfter {
 		t.Error("a key that rests longer than it takes to be calm is never handled in a careful life")
 	}
 }
 
-// TestARecordIsTriedAtAnotherTimeOfEachLife: two lives of three in a row that end
+// TestRecordIsTriedAtAnotherTimeOfEachRun: two lives of three in a row that end
 // so long after their starts cannot both end while the record is noted.
-func TestARecordIsTriedAtAnotherTimeOfEachLife(t *testing.T) {
+func TestRecordIsTriedAtAnotherTimeOfEachRun(t *testing.T) {
 	for _, note := range []time.Duration{time.Millisecond, 100 * time.Millisecond, 5 * time.Second} {
 		for starts := range 200 {
 			at := func(n int) time.Duration { return Past{Starts: starts + n, Suspect: Work{"k", "x"}}.pause("x", note) }

@@ -31,9 +31,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// walk runs a process through points and returns what it survived and whether
+// passPoints runs a process through points and returns what it survived and whether
 // it was killed.
-func walk(t *testing.T, env []string, points ...string) (survived []string, killed bool) {
+func passPoints(t *testing.T, env []string, points ...string) (survived []string, killed bool) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], append([]string{"walk"}, points...)...)
 	cmd.Env = append(os.Environ(), env...)
@@ -67,7 +67,7 @@ func TestHere(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.crash, func(t *testing.T) {
-			got, killed := walk(t, []string{"NVSENTINEL_CRASH=" + tt.crash}, points...)
+			got, killed := passPoints(t, []string{"NVSENTINEL_CRASH=" + tt.crash}, points...)
 			if killed != tt.killed {
 				t.Errorf("killed: %v, want %v", killed, tt.killed)
 			}
@@ -82,7 +82,7 @@ func TestOnceSurvivesRestarts(t *testing.T) {
 	env := []string{"NVSENTINEL_CRASH=svc/a,svc/b", "NVSENTINEL_CRASH_ONCE=" + t.TempDir()}
 	var lives [][]string
 	for range 3 {
-		got, killed := walk(t, env, "svc/a", "svc/b", "svc/c")
+		got, killed := passPoints(t, env, "svc/a", "svc/b", "svc/c")
 		lives = append(lives, append(got, fmt.Sprint(killed)))
 	}
 	want := [][]string{{"true"}, {"svc/a", "true"}, {"svc/a", "svc/b", "svc/c", "false"}}
@@ -93,8 +93,8 @@ func TestOnceSurvivesRestarts(t *testing.T) {
 
 func TestTheLogShowsEveryHitAlsoTheLast(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
-	walk(t, []string{"NVSENTINEL_CRASH=svc/b", "NVSENTINEL_CRASH_LOG=" + log}, "svc/a", "svc/b", "svc/c")
-	walk(t, []string{"NVSENTINEL_CRASH_LOG=" + log}, "other/a")
+	passPoints(t, []string{"NVSENTINEL_CRASH=svc/b", "NVSENTINEL_CRASH_LOG=" + log}, "svc/a", "svc/b", "svc/c")
+	passPoints(t, []string{"NVSENTINEL_CRASH_LOG=" + log}, "other/a")
 	got, err := os.ReadFile(log)
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +112,7 @@ func TestDieOf(t *testing.T) {
 	if !failed || !strings.Contains(string(exit.Stderr), "a crash test: svc/fatal/b") || string(out) != "svc/a\n" {
 		t.Errorf("survived %q, %v", out, err)
 	}
-	if got, killed := walk(t, nil, "svc/fatal/b"); len(got) != 1 || killed {
+	if got, killed := passPoints(t, nil, "svc/fatal/b"); len(got) != 1 || killed {
 		t.Errorf("without the variable: %v, killed %v", got, killed)
 	}
 }
@@ -130,7 +130,7 @@ func TestFreeze(t *testing.T) {
 	if _, err := syscall.Wait4(cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
 		t.Fatalf("the process did not stop: %v, %v", status, err)
 	}
-	if got, killed := walk(t, env, "svc/b"); len(got) != 1 || killed {
+	if got, killed := passPoints(t, env, "svc/b"); len(got) != 1 || killed {
 		t.Errorf("another process at the same point: %v, killed %v", got, killed)
 	}
 	if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {

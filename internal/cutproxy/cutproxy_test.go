@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// echo is a server that answers with what it is told, and notes it.
+// echo is a server that answers with what it is reported, and notes it.
 func echo(t *testing.T) (dial func(context.Context) (net.Conn, error), heard chan string) {
 	t.Helper()
 	heard = make(chan string, 16)
@@ -50,7 +50,7 @@ func connect(t *testing.T, dial func(context.Context) (net.Conn, error)) (*Proxy
 	return p, c
 }
 
-func say(t *testing.T, c net.Conn, text string) (string, error) {
+func send(t *testing.T, c net.Conn, text string) (string, error) {
 	t.Helper()
 	if _, err := io.WriteString(c, text); err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestPassesEverythingElse(t *testing.T) {
 	dial, _ := echo(t)
 	p, c := connect(t, dial)
 	p.Set("never said", CutBefore)
-	if got, err := say(t, c, "hello"); got != "hello" || err != nil {
+	if got, err := send(t, c, "hello"); got != "hello" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
 }
@@ -74,7 +74,7 @@ func TestCut(t *testing.T) {
 		dial, heard := echo(t)
 		p, c := connect(t, dial)
 		trap := p.Set("bomb", action)
-		if got, err := say(t, c, "a bomb"); err == nil {
+		if got, err := send(t, c, "a bomb"); err == nil {
 			t.Errorf("action %d: answered %q", action, got)
 		}
 		<-trap.Sprung()

@@ -53,8 +53,8 @@ type Daemon struct {
 }
 
 type check struct {
-	name string
-	ask  func() (ok bool, detail string)
+	name  string
+	probe func() (ok bool, detail string)
 }
 
 type stop struct {
@@ -79,7 +79,7 @@ func (d *Daemon) Go(name string, run func(ctx context.Context) error) {
 	d.tasks.Go(func() { d.finish(t, guard(d.ctx, run)) })
 }
 
-// Ready adds a check to /readyz: the process is ready when every check says
+// Ready adds a check to /readyz: the process is ready when every check reports
 // ok. detail is for people; it should name what is missing.
 func (d *Daemon) Ready(name string, ask func() (ok bool, detail string)) {
 	d.mu.Lock()
@@ -193,7 +193,7 @@ func graceOf(failure error) time.Duration {
 	return stopGrace
 }
 
-// whyOf says why the whole process ends.
+// whyOf reports why the whole process ends.
 func whyOf(cause error) string {
 	if other, ok := errors.AsType[*otherFailed](cause); ok {
 		return other.Error()

@@ -89,7 +89,7 @@ func readiness(t *testing.T, r *Running) (int, Readiness) {
 	return code, got
 }
 
-func TestLife(t *testing.T) {
+func TestRun(t *testing.T) {
 	var did journal
 	release := make(chan struct{})
 	synced := make(chan struct{})

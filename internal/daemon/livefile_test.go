@@ -36,13 +36,13 @@ func mount(t *testing.T, dir, version string, texts map[string]string) {
 	}
 }
 
-// TestFollower: each content is told once, whatever became of it; the files that a
+// TestFollower: each content is reported once, whatever became of it; the files that a
 // content names count as their own from then on.
 func TestFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir, main := t.TempDir(), ""
 		mount(t, dir, "0", map[string]string{"main": "more", "more": "a"})
-		var told, taken []string
+		var reported, taken []string
 		broken := false
 		var mu sync.Mutex // the bubble's time orders nothing for the race detector
 		at := func(name string) string { return filepath.Join(dir, "..data", name) }
@@ -66,11 +66,11 @@ func TestFollower(t *testing.T) {
 			}
 			main, taken = string(names), append(taken, string(text))
 			return nil
-		}, Told: func(err error) {
+		}, OnReload: func(err error) {
 			mu.Lock()
 			defer mu.Unlock()
-			if told = append(told, "taken"); err != nil {
-				told[len(told)-1] = err.Error()
+			if reported = append(reported, "taken"); err != nil {
+				reported[len(reported)-1] = err.Error()
 			}
 		}}
 		if err := f.Start(); err != nil {
@@ -100,15 +100,15 @@ func TestFollower(t *testing.T) {
 			{"which ends", func() { broken = false }, []string{"taken"}, "e"},
 		} {
 			mu.Lock()
-			told = nil
+			reported = nil
 			step.do()
 			mu.Unlock()
 			time.Sleep(3 * FilesEvery) // the bubble's time
 			synctest.Wait()
-			if !slices.Equal(told, step.told) || taken[len(taken)-1] != step.taken {
-				t.Errorf("%s: told %q, want %q; in force %q, want %q", step.what, told, step.told, taken[len(taken)-1], step.taken)
+			if !slices.Equal(reported, step.told) || taken[len(taken)-1] != step.taken {
+				t.Errorf("%s: told %q, want %q; in force %q, want %q", step.what, reported, step.told, taken[len(taken)-1], step.taken)
 			}
-			if bad := len(told) > 0 && told[0] != "taken"; bad != (f.Trouble() != "") {
+			if bad := len(reported) > 0 && reported[0] != "taken"; bad != (f.Trouble() != "") {
 				t.Errorf("%s: trouble %q", step.what, f.Trouble())
 			}
 		}

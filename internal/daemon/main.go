@@ -92,19 +92,19 @@ type invocation struct {
 	args           []string
 	stdout, stderr io.Writer
 	lookup         func(name string) (string, bool)
-	// bound is told the address of the probes' server; nil is fine.
+	// bound receives the address of the probes' server; nil is fine.
 	bound func(address string)
-	// logging is told the logger, for libraries that have a global one; nil is
+	// logging receives the logger, for libraries that have a global one; nil is
 	// fine.
 	logging func(*slog.Logger)
-	// grow is told how far the heap of this process may grow; nil is fine.
+	// grow is informed of how far the heap of this process may grow; nil is fine.
 	grow func(ctx context.Context, percent int)
 }
 
 // Main is the whole of a service's main function: it reads flags and the
 // configuration over the defaults def, runs what build wires until a signal, a
 // failed task or the end of all tasks, and exits. purpose is the first sentence of
-// the help: it says what the program is.
+// the help: it reports what the program is.
 func Main[C any](name, purpose string, def C, build func(ctx context.Context, d *Daemon, cfg C) error) {
 	runProcess(name, purpose, os.Args[1:], func(ctx context.Context, in invocation) int { return start(ctx, in, def, build) })
 }
@@ -180,7 +180,7 @@ func (in invocation) own(ctx context.Context, log *slog.Logger, cfg any) {
 
 // Questionable is a configuration that may be valid and not wise.
 type Questionable interface {
-	// Warnings say, with the path of the key, what a user should change.
+	// Warnings report, with the path of the key, what a user should change.
 	Warnings() []string
 }
 
@@ -249,7 +249,7 @@ func (in invocation) help(flags *flag.FlagSet) {
 	config.PrintUsage(flags)
 }
 
-// check says of a valid configuration what a start would warn of.
+// check reports about a valid configuration what a start would warn of.
 func (in invocation) check(cfg any) {
 	for _, text := range warningsOf(cfg) {
 		fmt.Fprintf(in.stderr, "%s: warning: %s\n", in.name, text)
@@ -257,7 +257,7 @@ func (in invocation) check(cfg any) {
 	fmt.Fprintln(in.stdout, "the configuration is valid")
 }
 
-// hint says below the usage how to find what a flag of the earlier NVSentinel is here.
+// hint reports below the usage how to find what a flag of the earlier NVSentinel is here.
 func hint(in invocation, err error) {
 	if given, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); unknown {
 		fmt.Fprintf(in.stderr, "%s: unknown flag --%s. If it is a flag of the earlier NVSentinel, convert it with nvsentinel convert-config --kind flags --program %s FILE, with one flag per line\n",
@@ -265,7 +265,7 @@ func hint(in invocation, err error) {
 	}
 }
 
-// Version of the build: what the linker was told, else the module's version or
+// Version of the build: what the linker was reported, else the module's version or
 // revision, else "unknown".
 func Version() string {
 	if version != "" {

@@ -20,15 +20,15 @@ const (
 	idle    = 10 * time.Second
 )
 
-// atRest is by how many percent of what lives in it the runtime lets the heap grow.
-const atRest = 100
+// baseGCPercent is by how many percent of what lives in it the runtime lets the heap grow.
+const baseGCPercent = 100
 
 // limitMemory makes nine tenths of the container's memory limit the runtime's, unless
 // GOMEMLIMIT or AUTOMEMLIMIT=off is set: near it garbage is collected more often, before
 // the kernel ends the process. Where no limit can be read there is none.
 func limitMemory() { _, _ = memlimit.Set() }
 
-// Growing is a configuration that says by how many percent of what lives in it the heap
+// Growing is a configuration that reports by how many percent of what lives in it the heap
 // may grow under load between two collections of garbage. Go's own is 100.
 type Growing interface {
 	Growth() int
@@ -48,7 +48,7 @@ func growHeap(ctx context.Context, percent int) {
 
 func grows(percent int, lookup func(name string) (string, bool)) bool {
 	set, _ := lookup("GOGC")
-	return percent > atRest && set == ""
+	return percent > baseGCPercent && set == ""
 }
 
 // pace follows the collections of garbage.
@@ -86,6 +86,6 @@ func (p *pace) collected(last bool) {
 		p.set(p.percent)
 	case p.growing && (since > idle || last):
 		p.growing = false
-		p.set(atRest)
+		p.set(baseGCPercent)
 	}
 }

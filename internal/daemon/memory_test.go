@@ -81,12 +81,12 @@ func TestGOGCGoesBeforeTheHeapsGrowth(t *testing.T) {
 	}
 }
 
-// growing is a configuration that says how the heap may grow.
+// growing is a configuration that states how the heap may grow.
 type growing struct{}
 
 func (growing) Growth() int { return 300 }
 
-func TestTheConfigurationSaysHowTheHeapGrows(t *testing.T) {
+func TestConfiguredHeapGrowth(t *testing.T) {
 	got := 0
 	in := invocation{grow: func(_ context.Context, percent int) { got = percent }}
 	if in.own(t.Context(), nil, growing{}); got != 300 {

@@ -29,9 +29,9 @@ type Files interface{ Files() []string }
 // and with the same flags, whenever the content of the file of --config, or of a
 // file that it names (Files), has changed, and gives it to take. take keeps what
 // may change while the service runs (the fields tagged `live:"true"`), all of it or
-// with an error nothing; other keys that differ from those of started are told to
+// with an error nothing; other keys that differ from those of started are reported to
 // need a restart. A configuration that cannot be read, is not valid or is not taken
-// leaves the one in force: log, metric and readiness say so until it is mended.
+// leaves the one active: log, metric and readiness report it until it is fixed.
 // Without any file there is nothing to do.
 func Reload[C any](d *Daemon, started C, def func() C, take func(C) error) {
 	failed := prometheus.NewGauge(prometheus.GaugeOpts{
@@ -58,7 +58,7 @@ func Reload[C any](d *Daemon, started C, def func() C, take func(C) error) {
 			d.Log.Warn("configuration reloaded, except for keys that require a restart", "files", files, "keys", restart)
 		}
 		return nil
-	}, Told: func(err error) {
+	}, OnReload: func(err error) {
 		failed.Set(0)
 		switch {
 		case err != nil:
@@ -117,7 +117,7 @@ func reread[C any](in invocation, cfg C) (string, C, error) {
 const FilesEvery = 2 * time.Second
 
 // FileFollower takes the content of files over whenever it has changed, and as long as it
-// is not taken. What is not taken leaves what was before in force.
+// is not taken. What is not taken leaves what was before active.
 type FileFollower struct {
 	// Files names those whose content counts; it is asked at every look. One that
 	// cannot be read is another content.
@@ -125,18 +125,18 @@ type FileFollower struct {
 	// Take reads the files and takes them over whole, or with an error not at all.
 	// It may be called more often than they change.
 	Take func() error
-	// Told hears once what became of a changed content: nil is taken, else why not.
-	Told  func(error)
-	Clock clock.WithTicker
+	// OnReload hears once what became of a changed content: nil is taken, else why not.
+	OnReload func(error)
+	Clock    clock.WithTicker
 
-	seen map[string]string // contents by file; of the task alone
+	contents map[string]string // contents by file; of the task alone
 
 	mu      sync.Mutex
 	trouble string
 }
 
 // Start takes the files over for the first time. Without it the first look of Run
-// does, and says so only if that fails.
+// does, and reports it only if that fails.
 func (f *FileFollower) Start() error {
 	f.compare()
 	return f.Take()
@@ -144,18 +144,18 @@ func (f *FileFollower) Start() error {
 
 // Run looks at the files until ctx ends.
 func (f *FileFollower) Run(ctx context.Context) error {
-	retry.Every(ctx, f.Clock, FilesEvery, f.look)
+	retry.Every(ctx, f.Clock, FilesEvery, f.poll)
 	return nil
 }
 
-// Trouble is why what is on disk is not in force; empty if it is.
+// Trouble is why what is on disk is not active; empty if it is.
 func (f *FileFollower) Trouble() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.trouble
 }
 
-func (f *FileFollower) look() {
+func (f *FileFollower) poll() {
 	changed, more := f.compare()
 	before, now := f.Trouble(), ""
 	if !changed && !more && before == "" {
@@ -169,22 +169,22 @@ func (f *FileFollower) look() {
 	f.trouble = now
 	f.mu.Unlock()
 	if changed || now != before {
-		f.Told(err)
+		f.OnReload(err)
 	}
 }
 
 // compare reads the files: changed are contents of before, more are files that were
 // not among them.
 func (f *FileFollower) compare() (changed, more bool) {
-	if f.seen == nil {
-		f.seen = map[string]string{}
+	if f.contents == nil {
+		f.contents = map[string]string{}
 	}
 	for _, file := range f.Files() {
 		text, err := os.ReadFile(file)
 		now := fmt.Sprintf("%v\x00%s", err, text)
-		before, known := f.seen[file]
+		before, known := f.contents[file]
 		changed, more = changed || known && before != now, more || !known
-		f.seen[file] = now
+		f.contents[file] = now
 	}
 	return changed, more
 }

@@ -113,7 +113,7 @@ func (d *Daemon) readiness() Readiness {
 	d.mu.Unlock()
 	// The checks run without the lock: they are the service's code.
 	for _, c := range checks {
-		ok, detail := c.ask()
+		ok, detail := c.probe()
 		r.Ready = r.Ready && ok
 		r.Checks = append(r.Checks, CheckState{Name: c.name, OK: ok, Detail: detail})
 	}

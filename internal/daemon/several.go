@@ -69,7 +69,7 @@ func startSeveral(ctx context.Context, in invocation, chosen []Controller) int {
 	return in.serving(ctx, pages{registry, p.ready, log}, opts.MetricsAddress, "", p.run)
 }
 
-// warn says of one controller what a start would warn of.
+// warn reports about one controller what a start would warn of.
 func (in invocation) warn(m member) {
 	for _, text := range warningsOf(m.cfg) {
 		fmt.Fprintf(in.stderr, "%s: warning: %s: %s\n", in.name, m.in.name, text)
@@ -77,7 +77,7 @@ func (in invocation) warn(m member) {
 }
 
 // share reads the command line: the flags of the process, and for each controller its own
-// without the beginning that says whose they are.
+// without the beginning that reports whose they are.
 func (in invocation) share(opts *options, chosen []Controller) (args map[string][]string, code int, done bool) {
 	fail := func(err error) (map[string][]string, int, bool) {
 		fmt.Fprintf(in.stderr, "%s: %v\n", in.name, err)
@@ -165,7 +165,7 @@ func declare(flags *flag.FlagSet, controller string, f flag.Flag, add func(arg s
 	flags.Var(its{f.Value, func(text string) { add("--" + f.Name + "=" + text) }}, controller+"."+f.Name, f.Usage)
 }
 
-// members configures each controller; all that is wrong is said before anything starts.
+// members configures each controller; all that is wrong is reported before anything starts.
 func (in invocation) members(chosen []Controller, args map[string][]string) ([]member, int) {
 	var members []member
 	worst := exitStopped
@@ -225,7 +225,7 @@ func (p *process) run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// ready joins what the controllers say, each under its name.
+// ready joins what the controllers report, each under its name.
 func (p *process) ready() Readiness {
 	all := p.readiness
 	all.Ready, all.Tasks, all.Checks = true, []TaskState{}, []CheckState{}

@@ -14,7 +14,7 @@ import (
 )
 
 // TestSeveralReadTheirOwn: each controller gets its own flags and file, and all that is
-// wrong is said, with the name of the controller, before anything starts.
+// wrong is reported, with the name of the controller, before anything starts.
 func TestSeveralReadTheirOwn(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "b.toml")
 	if err := os.WriteFile(file, []byte("place = 'file'\n"), 0o600); err != nil {
@@ -43,20 +43,20 @@ func TestSeveralReadTheirOwn(t *testing.T) {
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
-			var said lines
+			var output lines
 			table := controllersOf(func(_ context.Context, d *Daemon, cfg settings) error {
-				fmt.Fprintf(&said, "<%s %s %s>", d.Name, cfg.Name, cfg.Place)
+				fmt.Fprintf(&output, "<%s %s %s>", d.Name, cfg.Name, cfg.Place)
 				d.Go("work", untilDone)
 				return nil
 			}, "a", "b")
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			in := invocation{name: "controller", args: append([]string{"--metrics-address=off"}, tc.args...), stdout: &said, stderr: &said, lookup: os.LookupEnv}
+			in := invocation{name: "controller", args: append([]string{"--metrics-address=off"}, tc.args...), stdout: &output, stderr: &output, lookup: os.LookupEnv}
 			done := make(chan int, 1)
 			go func() { done <- startSeveral(ctx, in, table) }()
 			await(t, func() bool {
 				for _, want := range tc.says {
-					if !strings.Contains(said.String(), want) {
+					if !strings.Contains(output.String(), want) {
 						return false
 					}
 				}
@@ -64,7 +64,7 @@ func TestSeveralReadTheirOwn(t *testing.T) {
 			})
 			cancel()
 			if code := <-done; code != tc.code {
-				t.Errorf("exit code %d, want %d:\n%s", code, tc.code, said.String())
+				t.Errorf("exit code %d, want %d:\n%s", code, tc.code, output.String())
 			}
 		})
 	}
@@ -111,7 +111,7 @@ func TestSeveralAreOneProcess(t *testing.T) {
 	}
 }
 
-// TestNoneIsLeftBehind: however one of several ends, the process ends too, says which one
+// TestNoneIsLeftBehind: however one of several ends, the process ends too, reports which one
 // it was, and stops the others in order and in the time that the end leaves.
 func TestNoneIsLeftBehind(t *testing.T) {
 	tests := map[string]struct {
@@ -130,9 +130,9 @@ func TestNoneIsLeftBehind(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			var did journal
-			var said lines
+			var output lines
 			running := make(chan struct{})
-			r := runSeveralSaying(t, &said, controllersOf(func(_ context.Context, d *Daemon, _ settings) error {
+			r := runSeveralLogged(t, &output, controllersOf(func(_ context.Context, d *Daemon, _ settings) error {
 				if d.Name == "bad" {
 					<-running
 					return tc.build(d)
@@ -147,7 +147,7 @@ func TestNoneIsLeftBehind(t *testing.T) {
 			if got := did.all(); len(got) != 2 || got[0] != "ended" || got[1] != "closed" {
 				t.Errorf("the other one did %q", got)
 			}
-			if text := said.String(); !strings.Contains(text, tc.says) || !strings.Contains(text, "controller bad failed in the same process") {
+			if text := output.String(); !strings.Contains(text, tc.says) || !strings.Contains(text, "controller bad failed in the same process") {
 				t.Errorf("the log does not say %q:\n%s", tc.says, text)
 			}
 		})
@@ -157,10 +157,10 @@ func TestNoneIsLeftBehind(t *testing.T) {
 // TestALostLeaseEndsAllSoon: a controller that does not stop holds the process up no longer
 // than the lost lease of another one allows.
 func TestALostLeaseEndsAllSoon(t *testing.T) {
-	var said lines
+	var output lines
 	release := make(chan struct{})
 	defer close(release)
-	r := runSeveralSaying(t, &said, controllersOf(func(_ context.Context, d *Daemon, _ settings) error {
+	r := runSeveralLogged(t, &output, controllersOf(func(_ context.Context, d *Daemon, _ settings) error {
 		if d.Name == "bad" {
 			d.Go("t", func(context.Context) error { return lost{} })
 			return nil
@@ -171,24 +171,24 @@ func TestALostLeaseEndsAllSoon(t *testing.T) {
 	if code := r.Wait(); code != exitFailed {
 		t.Errorf("exit code %d", code)
 	}
-	if text := said.String(); !strings.Contains(text, `controller good: tasks [\"stuck\"] did not end within 20ms`) {
+	if text := output.String(); !strings.Contains(text, `controller good: tasks [\"stuck\"] did not end within 20ms`) {
 		t.Errorf("the log does not say who was pending, and how long:\n%s", text)
 	}
 }
 
 func runSeveral(t *testing.T, table []Controller) *Running {
 	t.Helper()
-	return runSeveralSaying(t, &lines{}, table)
+	return runSeveralLogged(t, &lines{}, table)
 }
 
-// runSeveralSaying runs controllers in one process, with its logs in said.
-func runSeveralSaying(t *testing.T, said *lines, table []Controller) *Running {
+// runSeveralLogged runs controllers in one process, with its logs in reported.
+func runSeveralLogged(t *testing.T, output *lines, table []Controller) *Running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &Running{cancel: cancel, done: make(chan struct{})}
 	ready := make(chan struct{})
 	in := invocation{
-		name: "controller", args: []string{"--metrics-address=127.0.0.1:0"}, stdout: said, stderr: said, lookup: os.LookupEnv,
+		name: "controller", args: []string{"--metrics-address=127.0.0.1:0"}, stdout: output, stderr: output, lookup: os.LookupEnv,
 		bound: func(address string) { r.Address = address; close(ready) },
 	}
 	go func() { defer close(r.done); r.code = startSeveral(ctx, in, table) }()
@@ -197,7 +197,7 @@ func runSeveralSaying(t *testing.T, said *lines, table []Controller) *Running {
 	return r
 }
 
-// lines is what a process says.
+// lines is what a process reports.
 type lines struct{ journal }
 
 func (l *lines) Write(p []byte) (int, error) { l.add(string(p)); return len(p), nil }

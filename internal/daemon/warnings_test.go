@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// unwise is a valid configuration with something to say.
+// unwise is a valid configuration with something to report.
 type unwise struct {
 	Names string `toml:"names"`
 }

@@ -55,7 +55,7 @@ func SyncDir(dir string) error {
 }
 
 // ErrDamaged is the error of a file whose content cannot be used: the disk does not give
-// it back, it is no JSON, or it is of a version that is not known. Other errors say
+// it back, it is no JSON, or it is of a version that is not known. Other errors report
 // nothing about the content.
 var ErrDamaged = errors.New("the content is unusable")
 
@@ -63,7 +63,7 @@ var ErrDamaged = errors.New("the content is unusable")
 // is of version 0.
 type Versions struct{ Oldest, Newest int }
 
-// Load reads a file into a value, and says whether there is one. After an error the
+// Load reads a file into a value, and reports whether there is one. After an error the
 // value is not to be used.
 func Load(path string, known Versions, into any) (found bool, err error) {
 	b, err := os.ReadFile(path)

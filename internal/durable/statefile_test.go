@@ -12,7 +12,7 @@ type shape struct {
 	Name    string `json:"name"`
 }
 
-func TestWhatIsLoaded(t *testing.T) {
+func TestLoad(t *testing.T) {
 	for name, tc := range map[string]struct {
 		file           string
 		found, damaged bool
@@ -49,7 +49,7 @@ func TestAFileThatCannotBeReadIsNotDamaged(t *testing.T) {
 	}
 }
 
-func TestWhatIsSavedIsLoaded(t *testing.T) {
+func TestSavedStateIsLoaded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	size, err := Save(path, shape{2, "x"})
 	if err != nil {

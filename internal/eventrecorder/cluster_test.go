@@ -23,8 +23,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(localcluster.Main(m)) }
 
-// told are the Events about an object, "count type component reason: message".
-func told(t *testing.T, cluster *localcluster.Cluster, uid string) []string {
+// eventsOf are the Events about an object, "count type component reason: message".
+func eventsOf(t *testing.T, cluster *localcluster.Cluster, uid string) []string {
 	t.Helper()
 	list, err := cluster.Client().CoreV1().Events(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.uid=" + uid})
 	if err != nil {
@@ -38,10 +38,10 @@ func told(t *testing.T, cluster *localcluster.Cluster, uid string) []string {
 	return out
 }
 
-// TestALife runs a service with a recorder on a real API server, and ends it: what
-// it told is there, repeats as one Event that is counted, and again a new one in
-// the next life. kubectl describe finds those of a Node by its name.
-func TestALife(t *testing.T) {
+// TestEventLifecycle runs a service with a recorder on a real API server, and ends it: its
+// Events are there, repeats are one Event with a count, and the next run makes
+// a new one. kubectl describe finds those of a Node by its name.
+func TestEventLifecycle(t *testing.T) {
 	cluster := localcluster.ForTest(t, localcluster.Options{})
 	node := strings.Repeat("n", 253)
 	config := corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: cluster.Namespace(t), Name: "c", UID: "config-1"}
@@ -67,10 +67,10 @@ func TestALife(t *testing.T) {
 		if code := daemon.RunForTest(t, "test", struct{}{}, build).Stop(); code != 0 {
 			t.Errorf("exit code %d", code)
 		}
-		if diff := cmp.Diff(want, told(t, cluster, node)); diff != "" {
+		if diff := cmp.Diff(want, eventsOf(t, cluster, node)); diff != "" {
 			t.Errorf("about the Node (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff(wantConfig, told(t, cluster, "config-1")); diff != "" {
+		if diff := cmp.Diff(wantConfig, eventsOf(t, cluster, "config-1")); diff != "" {
 			t.Errorf("about the ConfigMap (-want +got):\n%s", diff)
 		}
 		want, wantConfig = slices.Sorted(slices.Values(append(want, want...))), append(wantConfig, wantConfig...)
@@ -78,13 +78,13 @@ func TestALife(t *testing.T) {
 }
 
 // TestAnEventThatExpired: the API server forgets Events after an hour; what repeats
-// then makes one anew.
+// then makes one again.
 func TestAnEventThatExpired(t *testing.T) {
 	cluster := localcluster.ForTest(t, localcluster.Options{})
 	r := eventrecorder.New(cluster.Client(), eventrecorder.Component("test"), clock.RealClock{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	for range 2 {
 		r.Write(t.Context(), eventrecorder.Node("expired"), corev1.EventTypeNormal, "RebootSignal", "m")
-		if got := told(t, cluster, "expired"); len(got) != 1 {
+		if got := eventsOf(t, cluster, "expired"); len(got) != 1 {
 			t.Errorf("%q, want one Event", got)
 		}
 		err := cluster.Client().CoreV1().Events("default").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "involvedObject.uid=expired"})

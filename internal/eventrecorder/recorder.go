@@ -2,7 +2,7 @@
 // recorder does to Events (counting those that repeat, combining those that are
 // alike, filtering those of one object that are too many) its correlator does here
 // too; writing is ours, because client-go's broadcaster loses what its queue has no
-// room for without a word, ends without writing what waits, and writes nothing
+// capacity for without a word, ends without writing what waits, and writes nothing
 // before it returns.
 package eventrecorder
 
@@ -33,7 +33,7 @@ const (
 	// maxWaiting bounds the Events that wait to be written.
 	maxWaiting = 4096
 	// perSecond and burst are the pace of Events that wait: in a storm the nodes
-	// come first. An Event bears the time of what it tells.
+	// come first. An Event bears the time of what it reports.
 	perSecond, burst = 20, 20
 	// writeTime bounds one try to write an Event, stopTime what is written when the
 	// process ends.
@@ -46,7 +46,7 @@ const (
 	alike, alikeWithin = 32, 10 * time.Minute
 	// objectBurst and objectPerSecond bound the writes of one type about one object.
 	// client-go's own bound (25, then one in five minutes) would hide the later half
-	// of a repair in which each of many faults is told of.
+	// of a repair in which each of many faults is reported.
 	objectBurst, objectPerSecond = 128, 1. / 60
 )
 
@@ -102,14 +102,14 @@ func New(client kubernetes.Interface, component string, now clock.PassiveClock, 
 
 // Event writes an Event about an object besides the work, soon; its type is Normal
 // or Warning. The same words raise the count of the Event before. It never blocks:
-// without room the Event is counted and lost.
+// without capacity the Event is counted and lost.
 func (r *Recorder) Event(about corev1.ObjectReference, eventtype, reason, message string) {
 	if e := r.correlate(about, eventtype, reason, message); e != nil {
 		r.queue(e)
 	}
 }
 
-// Write is Event for what must be told before something is done: it returns when
+// Write is Event for what must be reported before something is done: it returns when
 // the Event is written. One that the API server does not take within five seconds is
 // written later, as by Event, and so are those of the next half minute, so that no
 // work depends on them.
@@ -202,7 +202,7 @@ func (r *Recorder) try(ctx context.Context, e *record.EventCorrelateResult) erro
 	return nil
 }
 
-// refused says that the API server does not want an Event, now or later.
+// refused reports that the API server does not want an Event, now or later.
 func refused(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

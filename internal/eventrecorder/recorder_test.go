@@ -107,8 +107,8 @@ func (b *bench) warn(node, message string) {
 	b.Event(eventrecorder.Node(node), corev1.EventTypeWarning, "Reason", message)
 }
 
-// TestFullQueue: without room an Event is counted and lost, and nobody waits; what
-// has room is written at 20 a second.
+// TestFullQueue: without capacity an Event is counted and lost, and nobody waits; what
+// has capacity is written at 20 a second.
 func TestFullQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -285,9 +285,9 @@ func TestAlikeAreCombined(t *testing.T) {
 	})
 }
 
-// TestANodesLifeIsTold: a repair that goes wrong with 24 faults, several times a day,
-// is told whole; what repeats every second is not.
-func TestANodesLifeIsTold(t *testing.T) {
+// TestNodeEvents: a repair that goes wrong with 24 faults, several times a day,
+// is reported whole; what repeats every second is not.
+func TestNodeEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.answers(taken)

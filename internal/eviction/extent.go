@@ -15,10 +15,10 @@ import (
 
 // Reasons for the extent of a fault's drain.
 const (
-	// SkipAsked: the health event has `drainOverrides.skip`, so no pod is evicted for it. Action: none.
-	SkipAsked Reason = "SkipRequested"
-	// WholeNodeRepair: the remediation acts on the whole node, so all user pods must leave. Action: none.
-	WholeNodeRepair Reason = "NodeRepair"
+	// SkipRequested: the health event has `drainOverrides.skip`, so no pod is evicted for it. Action: none.
+	SkipRequested Reason = "SkipRequested"
+	// NodeRepair: the remediation acts on the whole node, so all user pods must leave. Action: none.
+	NodeRepair Reason = "NodeRepair"
 	// GPURepair: the remediation resets only the GPUs that the fault names, so only the pods on them must leave.
 	// Action: none.
 	GPURepair Reason = "GPURepair"
@@ -30,12 +30,12 @@ const (
 // Extent is the part of a node's pods that has to go before a repair: none,
 // those that hold certain GPUs, or all. The zero Extent is none.
 type Extent struct {
-	whole bool
-	gpus  []string // UUIDs, sorted
+	wholeNode bool
+	gpus      []string // UUIDs, sorted
 }
 
 // WholeNode is every pod.
-func WholeNode() Extent { return Extent{whole: true} }
+func WholeNode() Extent { return Extent{wholeNode: true} }
 
 // GPUs are the pods that hold one of these GPUs, given by their UUIDs.
 func GPUs(uuids ...string) Extent {
@@ -43,16 +43,16 @@ func GPUs(uuids ...string) Extent {
 	return Extent{gpus: slices.Compact(sorted)}
 }
 
-// IsWhole says whether every pod has to go.
-func (e Extent) IsWhole() bool { return e.whole }
+// IsWholeNode reports whether every pod has to go.
+func (e Extent) IsWholeNode() bool { return e.wholeNode }
 
-// IsNothing says whether no pod has to go.
-func (e Extent) IsNothing() bool { return !e.whole && len(e.gpus) == 0 }
+// IsNothing reports whether no pod has to go.
+func (e Extent) IsNothing() bool { return !e.wholeNode && len(e.gpus) == 0 }
 
 // String names the extent for people.
 func (e Extent) String() string {
 	switch {
-	case e.whole:
+	case e.wholeNode:
 		return "the node"
 	case len(e.gpus) == 0:
 		return "nothing"
@@ -60,14 +60,14 @@ func (e Extent) String() string {
 	return strings.Join(e.gpus, ", ")
 }
 
-// Holds says whether the extent takes in a pod, and why or why not. A pod of
-// which nobody can tell is taken in: unknown is not absent.
-func (e Extent) Holds(pod *corev1.Pod) (bool, Reason) {
+// Includes reports whether the extent takes in a pod, and why or why not. A pod of
+// which nobody can determine is taken in: unknown is not absent.
+func (e Extent) Includes(pod *corev1.Pod) (bool, Reason) {
 	switch {
-	case e.whole:
-		return true, WholeNodeRepair
+	case e.wholeNode:
+		return true, NodeRepair
 	case len(e.gpus) == 0:
-		return false, SkipAsked
+		return false, SkipRequested
 	}
 	return holdsGPU(pod, e.gpus)
 }
@@ -75,10 +75,10 @@ func (e Extent) Holds(pod *corev1.Pod) (bool, Reason) {
 // ExtentOf is the extent of a fault's drain: that of the repair that follows.
 func (p Policy) ExtentOf(r record.Record) (Extent, Reason) {
 	if o := override(r); o.Skip && !o.Force {
-		return Extent{}, SkipAsked
+		return Extent{}, SkipRequested
 	}
 	if !p.PartialDrain || record.RepairAction(r) != record.ActionComponentReset {
-		return WholeNode(), WholeNodeRepair
+		return WholeNode(), NodeRepair
 	}
 	gpus := gpusOf(r.Event)
 	if len(gpus) == 0 {
@@ -117,7 +117,7 @@ type Demand struct {
 	Why Reason
 	// Forced: the event asked to take the pods away at once.
 	Forced bool
-	// Since is when the fault was judged; deadlines count from it.
+	// Since is when the fault was evaluated; deadlines count from it.
 	Since time.Time
 	// LeftAlone are the UIDs of controllers that put their pods back on the node
 	// after every eviction.
@@ -140,7 +140,7 @@ func (p Policy) Demands(records []record.Record, session string) []Demand {
 func Union(demands []Demand) Extent {
 	var gpus []string
 	for _, d := range demands {
-		if d.Extent.whole {
+		if d.Extent.wholeNode {
 			return WholeNode()
 		}
 		gpus = append(gpus, d.Extent.gpus...)
@@ -163,7 +163,7 @@ func leftAlone(r record.Record) []string {
 	return strings.Split(r.Status.UserPodsEvictionStatus.LeftAlone, ",")
 }
 
-// since is when a fault was judged, by the cluster's clock. The times that its
+// since is when a fault was evaluated, by the cluster's clock. The times that its
 // node gave it are not believed where they would matter: a node whose clock is a
 // day behind would have its pods deleted at once.
 func since(r record.Record) time.Time {
@@ -193,21 +193,21 @@ const (
 var gpuResources = []string{"nvidia.com/gpu", "nvidia.com/pgpu", "nvidia.com/mig-"}
 
 // uuidPrefix begins the ids that can be compared with a GPU's UUID; ids of GPU
-// instances ("MIG-...") do not tell their GPU.
+// instances ("MIG-...") do not report their GPU.
 const uuidPrefix = "GPU-"
 
-// holdsGPU judges a pod by the devices it was given.
+// holdsGPU evaluates a pod by the devices it was given.
 func holdsGPU(pod *corev1.Pod, gpus []string) (bool, Reason) {
 	given, ok := nodemark.Devices(pod.Annotations)
 	for _, ids := range given {
-		if slices.ContainsFunc(ids, func(id string) bool { return slices.Contains(gpus, wholeGPU(id)) }) {
+		if slices.ContainsFunc(ids, func(id string) bool { return slices.Contains(gpus, physicalGPU(id)) }) {
 			return true, HoldsGPU
 		}
 	}
 	if !ok || len(given) == 0 && len(pod.Spec.ResourceClaims) > 0 {
 		return true, MayHoldGPU
 	}
-	for _, name := range asked(pod) {
+	for _, name := range requestedGPUs(pod) {
 		if ids := given[name]; len(ids) == 0 || slices.ContainsFunc(ids, unclear) {
 			return true, MayHoldGPU
 		}
@@ -215,16 +215,16 @@ func holdsGPU(pod *corev1.Pod, gpus []string) (bool, Reason) {
 	return false, OtherDevices
 }
 
-// wholeGPU is the UUID in the id of a shared GPU ("GPU-...::3").
-func wholeGPU(id string) string {
+// physicalGPU is the UUID in the id of a shared GPU ("GPU-...::3").
+func physicalGPU(id string) string {
 	uuid, _, _ := strings.Cut(id, "::")
 	return uuid
 }
 
 func unclear(id string) bool { return !strings.HasPrefix(id, uuidPrefix) }
 
-// asked are the GPU resources that the pod's containers ask for.
-func asked(pod *corev1.Pod) []string {
+// requestedGPUs are the GPU resources that the pod's containers ask for.
+func requestedGPUs(pod *corev1.Pod) []string {
 	var names []string
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for _, c := range containers {
@@ -241,12 +241,12 @@ func asked(pod *corev1.Pod) []string {
 
 func isGPU(name corev1.ResourceName) bool { return IsGPU(string(name)) }
 
-// IsGPU says whether a resource of this name gives a GPU, or a part of one.
+// IsGPU reports whether a resource of this name gives a GPU, or a part of one.
 func IsGPU(resource string) bool {
 	return slices.ContainsFunc(gpuResources, func(prefix string) bool { return strings.HasPrefix(resource, prefix) })
 }
 
-// Facts is the pod with what this package judges by, its names and its labels,
+// Facts is the pod with what this package evaluates by, its names and its labels,
 // and nothing else: a cluster's pods are many, and large.
 func Facts(pod *corev1.Pod) *corev1.Pod {
 	return &corev1.Pod{
@@ -277,7 +277,7 @@ func readAnnotations(all map[string]string) map[string]string {
 	return out
 }
 
-// controllerKind keeps of the owners the controller, and of it what tells it and its
+// controllerKind keeps of the owners the controller, and of it what distinguishes it and its
 // kind from others.
 func controllerKind(pod *corev1.Pod) []metav1.OwnerReference {
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
@@ -286,7 +286,7 @@ func controllerKind(pod *corev1.Pod) []metav1.OwnerReference {
 	return nil
 }
 
-// readiness keeps the condition Ready, and of it what is not said for people.
+// readiness keeps the condition Ready, and of it what is not reported for people.
 func readiness(pod *corev1.Pod) []corev1.PodCondition {
 	var out []corev1.PodCondition
 	for _, c := range pod.Status.Conditions {

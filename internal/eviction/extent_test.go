@@ -66,13 +66,13 @@ func TestExtentOf(t *testing.T) {
 		{"only an address", open(entities("PCI", "0000:3b:00")), "the node", GPUNotNamed},
 		{"an empty UUID", open(entities("GPU_UUID", "")), "the node", GPUNotNamed},
 		{"a switch too", open(entities("GPU_UUID", "GPU-a", "NVSWITCH", "1")), "the node", GPUNotNamed},
-		{"reboot", open(action(record.ActionRestartVM)), "the node", WholeNodeRepair},
-		{"a person", open(action(record.ActionContactSupport)), "the node", WholeNodeRepair},
-		{"nothing to repair", open(action(record.ActionNone)), "the node", WholeNodeRepair},
-		{"skip", open(drainOverride(false, true)), "nothing", SkipAsked},
-		{"skip a reboot", open(action(record.ActionRestartVM), drainOverride(false, true)), "nothing", SkipAsked},
+		{"reboot", open(action(record.ActionRestartVM)), "the node", NodeRepair},
+		{"a person", open(action(record.ActionContactSupport)), "the node", NodeRepair},
+		{"nothing to repair", open(action(record.ActionNone)), "the node", NodeRepair},
+		{"skip", open(drainOverride(false, true)), "nothing", SkipRequested},
+		{"skip a reboot", open(action(record.ActionRestartVM), drainOverride(false, true)), "nothing", SkipRequested},
 		{"both", open(drainOverride(true, true)), "GPU-a", GPURepair},
-		{"escalated", open(repair(record.Remediation{Action: record.ActionRestartBM})), "the node", WholeNodeRepair},
+		{"escalated", open(repair(record.Remediation{Action: record.ActionRestartBM})), "the node", NodeRepair},
 		{"escalated to a reset", open(action("SOFT_RESET"), repair(record.Remediation{Action: record.ActionComponentReset})), "GPU-a", GPURepair},
 		{"tried once", open(repair(record.Remediation{Attempts: []record.Attempt{{State: "Unhealthy"}}})), "GPU-a", GPURepair},
 	}
@@ -82,17 +82,17 @@ func TestExtentOf(t *testing.T) {
 			if got.String() != tt.want || why != tt.why {
 				t.Errorf("extent %s (%s), want %s (%s)", got, why, tt.want, tt.why)
 			}
-			if got.IsNothing() != (tt.want == "nothing") || got.IsWhole() != (tt.want == "the node") {
-				t.Errorf("nothing %t, whole %t of %s", got.IsNothing(), got.IsWhole(), got)
+			if got.IsNothing() != (tt.want == "nothing") || got.IsWholeNode() != (tt.want == "the node") {
+				t.Errorf("nothing %t, whole %t of %s", got.IsNothing(), got.IsWholeNode(), got)
 			}
 		})
 	}
-	if got, why := (Policy{}).ExtentOf(open()); !got.IsWhole() || why != WholeNodeRepair {
+	if got, why := (Policy{}).ExtentOf(open()); !got.IsWholeNode() || why != NodeRepair {
 		t.Errorf("without partial drain: extent %s (%s), want the node", got, why)
 	}
 }
 
-func asks(name corev1.ResourceName, n int64) func(*corev1.Pod) {
+func requesting(name corev1.ResourceName, n int64) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{
 			Name: "c", Image: "i", Command: []string{"x"},
@@ -103,7 +103,7 @@ func asks(name corev1.ResourceName, n int64) func(*corev1.Pod) {
 	}
 }
 
-func given(text string) func(*corev1.Pod) { return annotated(nodemark.DevicesAnnotation, text) }
+func withDevices(text string) func(*corev1.Pod) { return annotated(nodemark.DevicesAnnotation, text) }
 
 func claims(p *corev1.Pod) {
 	p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}}
@@ -116,34 +116,34 @@ func TestWhichPodsAGPUsRepairTakesIn(t *testing.T) {
 		want bool
 		why  Reason
 	}{
-		{"its GPU", pod("web", asks("nvidia.com/gpu", 1), given(`{"devices":{"nvidia.com/gpu":["GPU-a"]}}`)), true, HoldsGPU},
-		{"its GPU among others", pod("web", asks("nvidia.com/gpu", 2), given(`{"devices":{"nvidia.com/gpu":["GPU-b","GPU-a"]}}`)), true, HoldsGPU},
-		{"passed through", pod("web", asks("nvidia.com/pgpu", 1), given(`{"devices":{"nvidia.com/pgpu":["GPU-a"]}}`)), true, HoldsGPU},
-		{"a share of it", pod("web", asks("nvidia.com/gpu.shared", 1), given(`{"devices":{"nvidia.com/gpu.shared":["GPU-a::3"]}}`)), true, HoldsGPU},
-		{"another GPU", pod("web", asks("nvidia.com/gpu", 1), given(`{"devices":{"nvidia.com/gpu":["GPU-b"]}}`)), false, OtherDevices},
-		{"a share of another", pod("web", asks("nvidia.com/gpu.shared", 1), given(`{"devices":{"nvidia.com/gpu.shared":["GPU-b::0"]}}`)), false, OtherDevices},
+		{"its GPU", pod("web", requesting("nvidia.com/gpu", 1), withDevices(`{"devices":{"nvidia.com/gpu":["GPU-a"]}}`)), true, HoldsGPU},
+		{"its GPU among others", pod("web", requesting("nvidia.com/gpu", 2), withDevices(`{"devices":{"nvidia.com/gpu":["GPU-b","GPU-a"]}}`)), true, HoldsGPU},
+		{"passed through", pod("web", requesting("nvidia.com/pgpu", 1), withDevices(`{"devices":{"nvidia.com/pgpu":["GPU-a"]}}`)), true, HoldsGPU},
+		{"a share of it", pod("web", requesting("nvidia.com/gpu.shared", 1), withDevices(`{"devices":{"nvidia.com/gpu.shared":["GPU-a::3"]}}`)), true, HoldsGPU},
+		{"another GPU", pod("web", requesting("nvidia.com/gpu", 1), withDevices(`{"devices":{"nvidia.com/gpu":["GPU-b"]}}`)), false, OtherDevices},
+		{"a share of another", pod("web", requesting("nvidia.com/gpu.shared", 1), withDevices(`{"devices":{"nvidia.com/gpu.shared":["GPU-b::0"]}}`)), false, OtherDevices},
 		{"no GPU", pod("web"), false, OtherDevices},
-		{"a NIC", pod("web", asks("nvidia.com/mlnxnics", 1)), false, OtherDevices},
-		{"asked for none", pod("web", asks("nvidia.com/gpu", 0)), false, OtherDevices},
-		{"not annotated", pod("web", asks("nvidia.com/gpu", 1)), true, MayHoldGPU},
-		{"annotated for something else", pod("web", asks("nvidia.com/gpu", 1), given(`{"devices":{"nvidia.com/mlnxnics":["x"]}}`)), true, MayHoldGPU},
-		{"annotated with nothing", pod("web", asks("nvidia.com/gpu", 1), given(`{"devices":{"nvidia.com/gpu":[]}}`)), true, MayHoldGPU},
-		{"broken annotation", pod("web", given(`{"devices":`)), true, MayHoldGPU},
-		{"an instance of some GPU", pod("web", asks("nvidia.com/mig-1g.5gb", 1), given(`{"devices":{"nvidia.com/mig-1g.5gb":["MIG-1"]}}`)), true, MayHoldGPU},
+		{"a NIC", pod("web", requesting("nvidia.com/mlnxnics", 1)), false, OtherDevices},
+		{"asked for none", pod("web", requesting("nvidia.com/gpu", 0)), false, OtherDevices},
+		{"not annotated", pod("web", requesting("nvidia.com/gpu", 1)), true, MayHoldGPU},
+		{"annotated for something else", pod("web", requesting("nvidia.com/gpu", 1), withDevices(`{"devices":{"nvidia.com/mlnxnics":["x"]}}`)), true, MayHoldGPU},
+		{"annotated with nothing", pod("web", requesting("nvidia.com/gpu", 1), withDevices(`{"devices":{"nvidia.com/gpu":[]}}`)), true, MayHoldGPU},
+		{"broken annotation", pod("web", withDevices(`{"devices":`)), true, MayHoldGPU},
+		{"an instance of some GPU", pod("web", requesting("nvidia.com/mig-1g.5gb", 1), withDevices(`{"devices":{"nvidia.com/mig-1g.5gb":["MIG-1"]}}`)), true, MayHoldGPU},
 		{"a claim", pod("web", claims), true, MayHoldGPU},
-		{"a claim that is told", pod("web", claims, given(`{"devices":{"nvidia.com/gpu":["GPU-b"]}}`)), false, OtherDevices},
+		{"a claim that is told", pod("web", claims, withDevices(`{"devices":{"nvidia.com/gpu":["GPU-b"]}}`)), false, OtherDevices},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			for what, p := range map[string]*corev1.Pod{"whole": tt.pod, "facts": Facts(tt.pod)} {
-				if got, why := GPUs("GPU-a", "GPU-x").Holds(p); got != tt.want || why != tt.why {
+				if got, why := GPUs("GPU-a", "GPU-x").Includes(p); got != tt.want || why != tt.why {
 					t.Errorf("%s pod: %t (%s), want %t (%s)", what, got, why, tt.want, tt.why)
 				}
 			}
-			if all, _ := WholeNode().Holds(tt.pod); !all {
+			if all, _ := WholeNode().Includes(tt.pod); !all {
 				t.Error("the whole node's repair leaves it")
 			}
-			if none, _ := (Extent{}).Holds(tt.pod); none {
+			if none, _ := (Extent{}).Includes(tt.pod); none {
 				t.Error("nothing takes it in")
 			}
 		})
@@ -151,7 +151,7 @@ func TestWhichPodsAGPUsRepairTakesIn(t *testing.T) {
 }
 
 func TestFactsAreSmall(t *testing.T) {
-	p := pod("web", asks("nvidia.com/gpu", 1), given("{}"), ready)
+	p := pod("web", requesting("nvidia.com/gpu", 1), withDevices("{}"), ready)
 	p.Annotations["large"] = "x"
 	ownedByA("ReplicaSet")(p)
 	p.OwnerReferences = append(p.OwnerReferences, metav1.OwnerReference{Kind: "Other"})
@@ -160,7 +160,7 @@ func TestFactsAreSmall(t *testing.T) {
 	p.Labels = map[string]string{"app": "web"}
 	p.Spec.NodeName = "n1"
 	p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "sidecar"})
-	want := pod("web", given("{}"), ready)
+	want := pod("web", withDevices("{}"), ready)
 	want.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", UID: "u", Controller: p.OwnerReferences[0].Controller}}
 	want.Labels, want.Spec.NodeName = p.Labels, "n1"
 	want.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{
@@ -190,7 +190,7 @@ func TestDemandsAreThoseOfTheSessionsOpenFaults(t *testing.T) {
 	got := Policy{PartialDrain: true}.Demands([]record.Record{open(), open(drainOverride(true, false), action(record.ActionRestartBM))}, "s")
 	want := []Demand{
 		{Extent: GPUs("GPU-a"), Why: GPURepair, Since: now},
-		{Extent: WholeNode(), Why: WholeNodeRepair, Forced: true, Since: now},
+		{Extent: WholeNode(), Why: NodeRepair, Forced: true, Since: now},
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(Extent{})); diff != "" {
 		t.Errorf("demands (-want +got):\n%s", diff)
@@ -231,7 +231,7 @@ func TestDeadlinesCountFromTheVerdict(t *testing.T) {
 
 func TestOwing(t *testing.T) {
 	policy := compile(t, with([]NamespaceRule{{"web", Immediate}, {"batch", DeleteAfterTimeout}}))
-	onA, onB := given(`{"devices":{"nvidia.com/gpu":["GPU-a"]}}`), given(`{"devices":{"nvidia.com/gpu":["GPU-b"]}}`)
+	onA, onB := withDevices(`{"devices":{"nvidia.com/gpu":["GPU-a"]}}`), withDevices(`{"devices":{"nvidia.com/gpu":["GPU-b"]}}`)
 	a := Demand{Extent: GPUs("GPU-a"), Since: now.Add(-time.Minute)}
 	b := Demand{Extent: GPUs("GPU-b"), Since: now.Add(-time.Hour), Forced: true}
 	whole := Demand{Extent: WholeNode(), Since: now}
@@ -253,7 +253,7 @@ func TestOwing(t *testing.T) {
 		{"forced, of a system namespace", pod("kube-system", onB), []Demand{b}, nil},
 		{"lost to the node", pod("other", onA, notReadySince(time.Hour)), []Demand{a, whole}, nil},
 		{"not ready on the GPU", pod("other", onA, notReadySince(time.Hour)), []Demand{a}, []Due{{nil, Immediate, NotReadyTooLong, now.Add(-time.Minute)}}},
-		{"stuck on the GPU", pod("other", onA, goneAt(-time.Hour)), []Demand{a}, nil},
+		{"stuck on the GPU", pod("other", onA, terminatingUntil(-time.Hour)), []Demand{a}, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -277,9 +277,9 @@ func TestLostAt(t *testing.T) {
 	}{
 		{"ready", pod("web", ready), 0, false},
 		{"not ready", pod("web", notReadySince(time.Minute)), 4 * time.Minute, true},
-		{"terminating", pod("web", goneAt(time.Minute)), 6 * time.Minute, true},
-		{"both", pod("web", goneAt(time.Minute), notReadySince(time.Minute)), 4 * time.Minute, true},
-		{"both, stuck first", pod("web", goneAt(-4*time.Minute), notReadySince(time.Minute)), time.Minute, true},
+		{"terminating", pod("web", terminatingUntil(time.Minute)), 6 * time.Minute, true},
+		{"both", pod("web", terminatingUntil(time.Minute), notReadySince(time.Minute)), 4 * time.Minute, true},
+		{"both, stuck first", pod("web", terminatingUntil(-4*time.Minute), notReadySince(time.Minute)), time.Minute, true},
 	}
 	for _, tt := range tests {
 		got, ok := LostAt(tt.pod, policy)
@@ -287,7 +287,7 @@ func TestLostAt(t *testing.T) {
 			t.Errorf("%s: %s %t, want in %s %t", tt.name, got, ok, tt.want, tt.ok)
 		}
 	}
-	if _, ok := LostAt(pod("web", goneAt(0), notReadySince(time.Hour)), Policy{}); ok {
+	if _, ok := LostAt(pod("web", terminatingUntil(0), notReadySince(time.Hour)), Policy{}); ok {
 		t.Error("a policy that waits for ever counts a pod as lost")
 	}
 }

@@ -65,16 +65,16 @@ var workloads = []string{
 	"LeaderWorkerSet", "PodClique", "Workflow", "AppWrapper", "SparkApplication", "Notebook",
 }
 
-// NeverCompletes says whether a pod's controller replaces it whenever it ends, so that
+// NeverCompletes reports whether a pod's controller replaces it whenever it ends, so that
 // waiting for its completion has no end.
 func NeverCompletes(pod *corev1.Pod) bool { return ownedByOneOf(pod, endless) }
 
-// MayBePerNode says whether the controller of a pod may be one that keeps a pod on every
+// MayBePerNode reports whether the controller of a pod may be one that keeps a pod on every
 // node. It is not for a pod that holds GPUs, for a bare pod, or for the kinds that are
 // known to run workloads.
 func MayBePerNode(pod *corev1.Pod) bool {
 	given, _ := nodemark.Devices(pod.Annotations)
-	return Owner(pod) != "" && len(given) == 0 && len(asked(pod)) == 0 && len(pod.Spec.ResourceClaims) == 0 &&
+	return Owner(pod) != "" && len(given) == 0 && len(requestedGPUs(pod)) == 0 && len(pod.Spec.ResourceClaims) == 0 &&
 		!ownedByOneOf(pod, endless) && !ownedByOneOf(pod, workloads)
 }
 

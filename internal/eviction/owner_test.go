@@ -156,7 +156,7 @@ func TestLeftAlone(t *testing.T) {
 		"of another agent":         {pod("any", owned("example.com/v1", "Agent"), func(p *corev1.Pod) { p.OwnerReferences[0].UID = "v" }), false},
 		"of an agent, with a GPU":  {pod("any", owned("example.com/v1", "Agent"), withGPU), false},
 		"of an agent, with claims": {pod("any", owned("example.com/v1", "Agent"), claims), false},
-		"of an agent, given a GPU": {pod("any", owned("example.com/v1", "Agent"), given(`{"devices":{"nvidia.com/gpu":["GPU-a"]}}`)), false},
+		"of an agent, given a GPU": {pod("any", owned("example.com/v1", "Agent"), withDevices(`{"devices":{"nvidia.com/gpu":["GPU-a"]}}`)), false},
 		"of a Deployment":          {pod("any", owned("apps/v1", "ReplicaSet")), false},
 		"of a StatefulSet":         {pod("any", owned("apps/v1", "StatefulSet")), false},
 		"of a Job":                 {pod("any", owned("batch/v1", "Job")), false},
@@ -175,8 +175,8 @@ func TestLeftAlone(t *testing.T) {
 
 func TestLost(t *testing.T) {
 	policy := compile(t, Default())
-	stuck, dead := pod("a", goneAt(-time.Hour)), pod("b", notReadySince(time.Hour))
-	got := Lost([]*corev1.Pod{stuck, dead, pod("c"), pod("d", goneAt(time.Minute)), pod("kube-system", goneAt(-time.Hour))}, policy, now)
+	stuck, dead := pod("a", terminatingUntil(-time.Hour)), pod("b", notReadySince(time.Hour))
+	got := Lost([]*corev1.Pod{stuck, dead, pod("c"), pod("d", terminatingUntil(time.Minute)), pod("kube-system", terminatingUntil(-time.Hour))}, policy, now)
 	if diff := cmp.Diff([]Due{{Pod: stuck, Why: StuckTerminating}, {Pod: dead, Why: NotReadyTooLong}}, got); diff != "" {
 		t.Errorf("lost (-want +got):\n%s", diff)
 	}

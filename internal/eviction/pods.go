@@ -50,13 +50,13 @@ const (
 
 // Verdict is what has to become of a pod.
 type Verdict struct {
-	// Go says that the pod must leave before the node is repaired.
+	// Go reports that the pod must leave before the node is repaired.
 	Go bool
 	// Mode is how, if it must.
 	Mode Mode
 }
 
-// MustGo judges one pod at a time.
+// MustGo evaluates one pod at a time.
 func MustGo(pod *corev1.Pod, policy Policy, now time.Time) (Verdict, Reason) {
 	switch {
 	case policy.IsSystem(pod.Namespace):
@@ -78,7 +78,7 @@ func MustGo(pod *corev1.Pod, policy Policy, now time.Time) (Verdict, Reason) {
 	return Verdict{Go: true, Mode: mode}, why
 }
 
-// Stays says whether MustGo leaves the pod on its node under every policy, as long as the
+// Stays reports whether MustGo leaves the pod on its node under every policy, as long as the
 // pod is what it is.
 func Stays(pod *corev1.Pod) bool { return isStatic(pod) || isDaemon(pod) || isFinished(pod) }
 
@@ -91,7 +91,7 @@ type Due struct {
 	Pod  *corev1.Pod
 	Mode Mode
 	Why  Reason
-	// Since is when the oldest fault that asks for it was judged; deadlines count
+	// Since is when the oldest fault that asks for it was evaluated; deadlines count
 	// from it.
 	Since time.Time
 }
@@ -99,7 +99,7 @@ type Due struct {
 // Pending lists the pods that still must go before the whole node is repaired,
 // in the order given. Since is left out: it belongs to faults.
 func Pending(pods []*corev1.Pod, policy Policy, now time.Time) []Due {
-	due := Owing(pods, []Demand{{Extent: WholeNode(), Why: WholeNodeRepair}}, policy, now)
+	due := Owing(pods, []Demand{{Extent: WholeNode(), Why: NodeRepair}}, policy, now)
 	for i := range due {
 		due[i].Since = time.Time{}
 	}
@@ -109,7 +109,7 @@ func Pending(pods []*corev1.Pod, policy Policy, now time.Time) []Due {
 // Owing lists the pods that still must go for any of the demands, in the order
 // given: none means that the node is drained as far as they ask.
 func Owing(pods []*corev1.Pod, demands []Demand, policy Policy, now time.Time) []Due {
-	whole := slices.ContainsFunc(demands, func(d Demand) bool { return d.Extent.IsWhole() })
+	whole := slices.ContainsFunc(demands, func(d Demand) bool { return d.Extent.IsWholeNode() })
 	var due []Due
 	for _, pod := range pods {
 		v, why := MustGo(pod, policy, now)
@@ -122,14 +122,14 @@ func Owing(pods []*corev1.Pod, demands []Demand, policy Policy, now time.Time) [
 			continue
 		}
 		x := Due{Pod: pod, Mode: v.Mode, Why: why}
-		if x.ask(demands) {
+		if x.applyDemands(demands) {
 			due = append(due, x)
 		}
 	}
 	return due
 }
 
-// ComesBack says whether a drain has found that the pod's controller puts it back on the
+// ComesBack reports whether a drain has found that the pod's controller puts it back on the
 // node. What may be a workload counts as one all the same.
 func ComesBack(pod *corev1.Pod, demands []Demand) bool {
 	return MayBePerNode(pod) && slices.ContainsFunc(demands, func(d Demand) bool { return slices.Contains(d.LeftAlone, Owner(pod)) })
@@ -147,11 +147,11 @@ func Lost(pods []*corev1.Pod, policy Policy, now time.Time) []Due {
 	return out
 }
 
-// ask completes the pod's mode and time; false when no demand holds it.
-func (due *Due) ask(demands []Demand) bool {
+// applyDemands completes the pod's mode and time; false when no demand holds it.
+func (due *Due) applyDemands(demands []Demand) bool {
 	held := false
 	for _, d := range demands {
-		if in, _ := d.Extent.Holds(due.Pod); !in {
+		if in, _ := d.Extent.Includes(due.Pod); !in {
 			continue
 		}
 		if !held || d.Since.Before(due.Since) {
@@ -166,7 +166,7 @@ func (due *Due) ask(demands []Demand) bool {
 }
 
 // LostAt is when a pod that is not ready, or taken away, will count as lost;
-// ok is false when it is ready and stays, was never judged, or the policy waits
+// ok is false when it is ready and stays, was never evaluated, or the policy waits
 // for ever.
 func LostAt(pod *corev1.Pod, policy Policy) (at time.Time, ok bool) {
 	notReady, stays := notReadyAt(pod, policy)

@@ -43,8 +43,8 @@ func notReadySince(d time.Duration) func(*corev1.Pod) {
 	}
 }
 
-// goneAt is a pod whose grace period ends after d.
-func goneAt(d time.Duration) func(*corev1.Pod) {
+// terminatingUntil is a pod whose grace period ends after d.
+func terminatingUntil(d time.Duration) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now.Add(d)} }
 }
 
@@ -78,8 +78,8 @@ func TestMustGo(t *testing.T) {
 		{"ready for an hour", pod("web", ready), Verdict{true, Immediate}, NamedByRule},
 		{"not ready for a moment", pod("web", notReadySince(5*time.Minute-1)), Verdict{true, Immediate}, NamedByRule},
 		{"not ready for too long", pod("web", notReadySince(5*time.Minute)), Verdict{}, NotReadyTooLong},
-		{"terminating", pod("web", goneAt(-5*time.Minute+1)), Verdict{true, Immediate}, NamedByRule},
-		{"stuck", pod("web", goneAt(-5*time.Minute)), Verdict{}, StuckTerminating},
+		{"terminating", pod("web", terminatingUntil(-5*time.Minute+1)), Verdict{true, Immediate}, NamedByRule},
+		{"stuck", pod("web", terminatingUntil(-5*time.Minute)), Verdict{}, StuckTerminating},
 		{"tolerates everything", pod("web", func(p *corev1.Pod) {
 			p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 		}), Verdict{true, Immediate}, NamedByRule},

@@ -1,5 +1,5 @@
-// Package eviction judges which pods of a node must leave it before a repair,
-// and how: all of them, those on one GPU, or none, as the faults ask. It is shared by the drain itself and by whoever asks, before an
+// Package eviction evaluates which pods of a node must leave it before a repair,
+// and how: all of them, those on one GPU, or none, as the faults ask. It is shared by the drain itself and by anyone who asks, before an
 // irreversible act, whether pods that had to go are back. It does no I/O and
 // reads no clock.
 package eviction
@@ -171,7 +171,7 @@ type Policy struct {
 	system *regexp.Regexp
 }
 
-// IsSystem says whether the pods of a namespace are left alone.
+// IsSystem reports whether the pods of a namespace are left alone.
 func (p Policy) IsSystem(namespace string) bool {
 	return p.system != nil && p.system.MatchString(namespace)
 }

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// every is how often a build that takes long says how far it is.
+	// every is how often a build that takes long reports how far it is.
 	every = 10 * time.Second
 	// lockEvery is how often a build looks whether another one has ended.
 	lockEvery = 200 * time.Millisecond
@@ -39,8 +39,8 @@ func newCount(out io.Writer, clock clock.WithTicker) *count {
 	return &count{clock: clock, began: clock.Now(), out: out, packages: map[string]bool{}}
 }
 
-// say writes a line that begins with the time since the build began.
-func (c *count) say(format string, args ...any) {
+// log writes a line that begins with the time since the build began.
+func (c *count) log(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.write(fmt.Sprintf(format, args...))
@@ -50,8 +50,8 @@ func (c *count) write(text string) {
 	fmt.Fprintf(c.out, "  %6s  %s\n", c.clock.Since(c.began).Round(time.Second), text)
 }
 
-// keepTelling says every ten seconds how far it is, until it is stopped.
-func (c *count) keepTelling(what string) (stop func()) {
+// logPeriodically reports every ten seconds how far it is, until it is stopped.
+func (c *count) logPeriodically(what string) (stop func()) {
 	ended, done := make(chan struct{}), make(chan struct{})
 	ticker := c.clock.NewTicker(every)
 	go func() {
@@ -62,14 +62,14 @@ func (c *count) keepTelling(what string) (stop func()) {
 			case <-ended:
 				return
 			case <-ticker.C():
-				c.tell(what)
+				c.logProgress(what)
 			}
 		}
 	}()
 	return func() { close(ended); <-done }
 }
 
-func (c *count) tell(what string) {
+func (c *count) logProgress(what string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -100,8 +100,8 @@ func (c *count) found(names []string) {
 	}
 }
 
-// compiling hears what go build -v says: a package when it is compiled, and
-// comments. What the build cache holds is not said.
+// compiling hears what go build -v reports: a package when it is compiled, and
+// comments. What the build cache holds is not reported.
 func (c *count) compiling(line string) {
 	if strings.ContainsAny(line, " :") {
 		return
@@ -138,7 +138,7 @@ func (c *count) lock(ctx context.Context, path string) (unlock func(), err error
 	if try() == nil {
 		return func() { file.Close() }, nil
 	}
-	defer c.keepTelling("waiting for another process that builds the same")()
+	defer c.logPeriodically("waiting for another process that builds the same")()
 	ticker := c.clock.NewTicker(lockEvery)
 	defer ticker.Stop()
 	for {

@@ -1,4 +1,4 @@
-// Package gobuild compiles Go programs and tells people who wait how far it is.
+// Package gobuild compiles Go programs and shows people who wait how far it is.
 package gobuild
 
 import (
@@ -71,12 +71,12 @@ func (b Batch) Lacking() []Program {
 
 // Builder builds batches one after the other.
 type Builder struct {
-	// Progress hears what is going on, a line each ten seconds; nil says nothing.
+	// Progress hears what is going on, a line each ten seconds; nil reports nothing.
 	Progress io.Writer
 }
 
 // Build builds every batch in the order given; it is instant and silent when
-// nothing is lacking. The number of packages it tells is that of all batches
+// nothing is lacking. The number of packages it reports is that of all batches
 // together: a package that two of them need is counted once.
 func (b Builder) Build(ctx context.Context, batches ...Batch) error {
 	batches = slices.DeleteFunc(slices.Clone(batches), func(b Batch) bool { return len(b.Lacking()) == 0 && len(b.Only) == 0 })
@@ -87,7 +87,7 @@ func (b Builder) Build(ctx context.Context, batches ...Batch) error {
 	if err := c.list(ctx, batches); err != nil {
 		return err
 	}
-	c.say("%d packages are needed; what was compiled before is not compiled again", c.total())
+	c.log("%d packages are needed; what was compiled before is not compiled again", c.total())
 	for _, batch := range batches {
 		if err := c.buildBatch(ctx, batch); err != nil {
 			return fmt.Errorf("building %s: %w", batch.Title, err)
@@ -99,7 +99,7 @@ func (b Builder) Build(ctx context.Context, batches ...Batch) error {
 // list finds out which packages there are, which downloads the modules they are in.
 // The standard library, which every program needs, is compiled meanwhile.
 func (c *count) list(ctx context.Context, batches []Batch) error {
-	defer c.keepTelling("fetching sources")()
+	defer c.logPeriodically("fetching sources")()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var standard sync.WaitGroup
@@ -164,7 +164,7 @@ func (c *count) build(ctx context.Context, b Batch) error {
 		defer os.RemoveAll(temp)
 		into = temp
 	}
-	stop := c.keepTelling(b.Title)
+	stop := c.logPeriodically(b.Title)
 	defer stop()
 	if len(b.Only) > 0 {
 		// go build would link programs among them.
@@ -181,7 +181,7 @@ func (c *count) build(ctx context.Context, b Batch) error {
 			return err
 		}
 	}
-	c.say("%s: built in %s; packages compiled: %d, programs: %d", b.Title, c.clock.Since(began).Round(time.Second), c.done()-before, len(b.Programs))
+	c.log("%s: built in %s; packages compiled: %d, programs: %d", b.Title, c.clock.Since(began).Round(time.Second), c.done()-before, len(b.Programs))
 	return nil
 }
 
@@ -265,29 +265,29 @@ func (b Batch) run(ctx context.Context, args []string, hear func(line string)) (
 	if err := cmd.Start(); err != nil {
 		return "", errors.Join(context.Cause(ctx), err)
 	}
-	said := hearLines(stderr, hear)
+	output := hearLines(stderr, hear)
 	err = cmd.Wait()
 	switch {
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx)
 	case err != nil:
-		return "", fmt.Errorf("%w\n%s", err, said)
+		return "", fmt.Errorf("%w\n%s", err, output)
 	}
 	return out.String(), nil
 }
 
 // hearLines hands each line to hear and returns the last ones.
 func hearLines(from io.Reader, hear func(line string)) []byte {
-	var said []byte
+	var output []byte
 	for r := bufio.NewReader(from); ; {
 		line, err := r.ReadString('\n')
 		if line != "" {
 			hear(strings.TrimSuffix(line, "\n"))
-			said = append(said, line...)
-			said = said[max(0, len(said)-tailBytes):]
+			output = append(output, line...)
+			output = output[max(0, len(output)-tailBytes):]
 		}
 		if err != nil {
-			return bytes.TrimSpace(said)
+			return bytes.TrimSpace(output)
 		}
 	}
 }

@@ -45,8 +45,8 @@ func TestBuild(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := module(t)
 			b.Once = once
-			var said bytes.Buffer
-			if err := (Builder{Progress: &said}).Build(t.Context(), b); err != nil {
+			var output bytes.Buffer
+			if err := (Builder{Progress: &output}).Build(t.Context(), b); err != nil {
 				t.Fatal(err)
 			}
 			for _, p := range b.Programs {
@@ -55,8 +55,8 @@ func TestBuild(t *testing.T) {
 				}
 			}
 			for _, want := range []string{"packages are needed", "example: built in", "programs: 3"} {
-				if !strings.Contains(said.String(), want) {
-					t.Errorf("nothing said of %q:\n%s", want, &said)
+				if !strings.Contains(output.String(), want) {
+					t.Errorf("nothing said of %q:\n%s", want, &output)
 				}
 			}
 			if left, err := filepath.Glob(filepath.Join(b.Out, ".building-*")); err != nil || len(left) > 0 {
@@ -65,15 +65,15 @@ func TestBuild(t *testing.T) {
 			if got := len(b.Lacking()); (got == 0) != once {
 				t.Errorf("%d programs lack after the build", got)
 			}
-			said.Reset()
+			output.Reset()
 			if err := os.Remove(filepath.Join(b.Out, "two")); err != nil {
 				t.Fatal(err)
 			}
-			if err := (Builder{Progress: &said}).Build(t.Context(), b); err != nil {
+			if err := (Builder{Progress: &output}).Build(t.Context(), b); err != nil {
 				t.Fatal(err)
 			}
-			if want := "programs: 1"; once && !strings.Contains(said.String(), want) {
-				t.Errorf("built more than what was lacking:\n%s", &said)
+			if want := "programs: 1"; once && !strings.Contains(output.String(), want) {
+				t.Errorf("built more than what was lacking:\n%s", &output)
 			}
 			entries, err := os.ReadDir(b.Out)
 			if err != nil {
@@ -106,9 +106,9 @@ func TestNothingLackingIsSilent(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var said bytes.Buffer
-	if err := (Builder{Progress: &said}).Build(t.Context(), b); err != nil || said.Len() > 0 {
-		t.Errorf("%v, said %q", err, &said)
+	var output bytes.Buffer
+	if err := (Builder{Progress: &output}).Build(t.Context(), b); err != nil || output.Len() > 0 {
+		t.Errorf("%v, said %q", err, &output)
 	}
 }
 
@@ -141,35 +141,35 @@ func TestBuildFails(t *testing.T) {
 
 func TestCount(t *testing.T) {
 	clock := testclock.NewFakeClock(time.Unix(0, 0))
-	var said bytes.Buffer
-	c := newCount(&said, clock)
-	c.tell("fetching sources")
+	var output bytes.Buffer
+	c := newCount(&output, clock)
+	c.logProgress("fetching sources")
 	c.fetched()
 	c.fetched()
 	clock.Step(12 * time.Second)
-	c.tell("fetching sources")
+	c.logProgress("fetching sources")
 	c.found([]string{"a", "b", "c"})
 	c.found([]string{"b", "c", "d"})
 	for _, line := range []string{"a", "# a", "go: something", "b", "b"} {
 		c.compiling(line)
 	}
 	clock.Step(time.Minute)
-	c.tell("services")
+	c.logProgress("services")
 	want := "      0s  fetching sources\n     12s  fetching sources: 2 modules\n   1m12s  services: compiled 2 of 4 packages\n"
-	if said.String() != want || c.total() != 4 || c.done() != 2 {
-		t.Errorf("said\n%s%d of %d; want\n%s", &said, c.done(), c.total(), want)
+	if output.String() != want || c.total() != 4 || c.done() != 2 {
+		t.Errorf("said\n%s%d of %d; want\n%s", &output, c.done(), c.total(), want)
 	}
 }
 
 func TestHearLines(t *testing.T) {
 	var heard []string
 	long := strings.Repeat("x", 2*tailBytes)
-	said := hearLines(strings.NewReader("one\n"+long+"\nend"), func(line string) { heard = append(heard, line) })
+	output := hearLines(strings.NewReader("one\n"+long+"\nend"), func(line string) { heard = append(heard, line) })
 	if !slices.Equal(heard, []string{"one", long, "end"}) {
 		t.Errorf("heard %d lines", len(heard))
 	}
-	if len(said) > tailBytes || !bytes.HasSuffix(said, []byte("\nend")) {
-		t.Errorf("kept %d bytes", len(said))
+	if len(output) > tailBytes || !bytes.HasSuffix(output, []byte("\nend")) {
+		t.Errorf("kept %d bytes", len(output))
 	}
 }
 
@@ -186,9 +186,9 @@ func TestBinaryOf(t *testing.T) {
 func TestOnlyCompile(t *testing.T) {
 	b := module(t)
 	b.Programs, b.Only = nil, []string{"./..."}
-	var said bytes.Buffer
-	if err := (Builder{Progress: &said}).Build(t.Context(), b); err != nil || !strings.Contains(said.String(), "example: built in") {
-		t.Errorf("%v, said\n%s", err, &said)
+	var output bytes.Buffer
+	if err := (Builder{Progress: &output}).Build(t.Context(), b); err != nil || !strings.Contains(output.String(), "example: built in") {
+		t.Errorf("%v, said\n%s", err, &output)
 	}
 	if _, err := os.Stat(b.Out); err == nil {
 		t.Error("something was built")

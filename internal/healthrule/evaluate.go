@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// State is the judgement of an object.
+// State is the evaluation of an object.
 type State string
 
 // States. Unknown means wait: nothing is read from the object, nothing new is
@@ -55,16 +55,16 @@ const (
 	ReasonUnknownTimeout = "UnknownTimeout"
 )
 
-// Result is a judgement with its reason and a text for a person.
+// Result is an evaluation with its reason and a text for a person.
 type Result struct {
 	State   State
 	Reason  string
 	Message string
 }
 
-// Evaluate judges obj by rule. A nil obj with a nil readErr is an object that
+// Evaluate evaluates obj by rule. A nil obj with a nil readErr is an object that
 // is certainly absent; a readErr makes the result Unknown whatever else is
-// given. A nil rule judges existence only.
+// given. A nil rule evaluates existence only.
 func Evaluate(obj *unstructured.Unstructured, rule *Rule, readErr error) Result {
 	if readErr != nil {
 		return Result{Unknown, ReasonReadError, readErr.Error()}
@@ -78,7 +78,7 @@ func Evaluate(obj *unstructured.Unstructured, rule *Rule, readErr error) Result 
 	if rule == nil {
 		return Result{State: Healthy, Reason: ReasonNoRule}
 	}
-	if message, ok := generationSeen(obj.Object, rule.ObservedGenerationPath); !ok {
+	if message, ok := generationObserved(obj.Object, rule.ObservedGenerationPath); !ok {
 		return Result{Unknown, ReasonGenerationMismatch, message}
 	}
 	switch {
@@ -105,9 +105,9 @@ func (r Result) After(age, timeout time.Duration) Result {
 	return Result{Unhealthy, ReasonUnknownTimeout, message}
 }
 
-// generationSeen is the gate before every rule: the value at path and
+// generationObserved is the gate before every rule: the value at path and
 // metadata.generation are both integers and equal.
-func generationSeen(obj map[string]any, path string) (string, bool) {
+func generationObserved(obj map[string]any, path string) (string, bool) {
 	if path == "" {
 		return "", true
 	}
@@ -245,15 +245,15 @@ func matchField(obj map[string]any, f FieldMatcher) match {
 	if err != nil && !missing {
 		return match{err: err}
 	}
-	if !holds(f, value, missing) {
+	if !matches(f, value, missing) {
 		return match{}
 	}
 	return match{ok: true, reason: ReasonMatchedField, message: fieldMessage(obj, f, value, missing)}
 }
 
-// holds is the operator table: null exists for nobody but NotIn, a missing
+// matches is the operator table: null exists for nobody but NotIn, a missing
 // path only satisfies DoesNotExist.
-func holds(f FieldMatcher, value any, missing bool) bool {
+func matches(f FieldMatcher, value any, missing bool) bool {
 	canonical, isScalar := scalar(value)
 	listed := isScalar && slices.Contains(f.Values, canonical)
 	switch f.Operator {

@@ -153,7 +153,7 @@ func seedApp() *healthrule.Rule {
 		field(`status.conditions[?(@.type=="ReconcileFailed")].status`, healthrule.In, ".status.usefulErrorMessage", "True")), ".status.observedGeneration")
 }
 
-// TestOperatorTable has one row for each kind of path result, judged by all
+// TestOperatorTable has one row for each kind of path result, evaluated by all
 // four operators. The columns are In, NotIn, Exists, DoesNotExist, with the
 // values "yes", "3" and "true" listed.
 func TestOperatorTable(t *testing.T) {
@@ -297,7 +297,7 @@ func TestAfter(t *testing.T) {
 	}
 }
 
-// FuzzEvaluate: no path and no object makes the judge panic.
+// FuzzEvaluate: no path and no object makes the evaluator panic.
 func FuzzEvaluate(f *testing.F) {
 	for _, path := range []string{"a.b", `{.items[?(@.name=="a")].v}`, "[0]", "..", "a[1:2:0]", "[?(@)]", "['a']", "{range .a}", "a[?(@.b>3)]", "$", "@", "a[0,1]", "-1", `"x"`} {
 		f.Add(path, `{"a":{"b":[1,null,"x"]},"items":[{"n":"a","v":true}]}`)

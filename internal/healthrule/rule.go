@@ -1,5 +1,5 @@
-// Package healthrule judges a Kubernetes object by rules: Healthy, Unhealthy
-// or Unknown. It is pure: the object is read by the caller, who also says when
+// Package healthrule evaluates a Kubernetes object by rules: Healthy, Unhealthy
+// or Unknown. It is pure: the object is read by the caller, who also reports when
 // reading it failed, because a failed read is never an absent object.
 package healthrule
 
@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/util/jsonpath"
 )
 
-// Rule says when an object is healthy. Exactly one of AlwaysHealthy,
+// Rule reports when an object is healthy. Exactly one of AlwaysHealthy,
 // SingleConditionType and MultiMatch is set; an empty SingleConditionType
 // counts as unset.
 type Rule struct {
@@ -303,13 +303,13 @@ func display(v any) string {
 	return string(b)
 }
 
-// Lookup is the one value at a path of an object, JSON's null included; an error says
+// Lookup is the one value at a path of an object, JSON's null included; an error reports
 // that the path is none, leads nowhere, or to several values.
 func Lookup(obj *unstructured.Unstructured, path string) (any, error) {
 	return lookup(obj.Object, path)
 }
 
-// CheckPath says why a path is none.
+// CheckPath reports why a path is none.
 func CheckPath(path string) error {
 	_, err := parse(path)
 	return err

@@ -28,7 +28,7 @@ func open(t *testing.T) *Device {
 	return d
 }
 
-func (d *Device) say(t *testing.T, texts ...string) {
+func (d *Device) write(t *testing.T, texts ...string) {
 	t.Helper()
 	if err := d.Print(texts...); err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func expect(t *testing.T, f *os.File, want ...string) {
 // TestEveryOpeningBeginsAtTheOldestRecord: whatever another one has read before.
 func TestEveryOpeningBeginsAtTheOldestRecord(t *testing.T) {
 	d := open(t)
-	d.say(t, "a", "b")
+	d.write(t, "a", "b")
 	for range 3 {
 		f := d.reader(t)
 		expect(t, f, "0 a")
@@ -95,7 +95,7 @@ func TestEveryOpeningBeginsAtTheOldestRecord(t *testing.T) {
 	}
 	f := d.reader(t)
 	expect(t, f, "0 a", "1 b")
-	d.say(t, "c")
+	d.write(t, "c")
 	expect(t, f, "2 c")
 }
 
@@ -104,7 +104,7 @@ func TestMoreThanAPipeHolds(t *testing.T) {
 	d := open(t)
 	f := d.reader(t)
 	for range 1000 {
-		d.say(t, "x")
+		d.write(t, "x")
 	}
 	if got := next(t, f, 1000); got[999] != "999 x" {
 		t.Errorf("the last record is %q", got[999])
@@ -168,7 +168,7 @@ func TestAnOpeningShowsTheWholeRing(t *testing.T) {
 	})
 	d := open(t)
 	for i := range pipeRecords {
-		d.say(t, fmt.Sprint("line ", i))
+		d.write(t, fmt.Sprint("line ", i))
 	}
 	for range 10 {
 		if last := newest(t, d.Path()); last != uint64(pipeRecords-1) {
@@ -180,31 +180,31 @@ func TestAnOpeningShowsTheWholeRing(t *testing.T) {
 func TestOverwrittenRecordsAreSeenByTheirNumbers(t *testing.T) {
 	d := open(t)
 	f := d.reader(t)
-	d.say(t, "a")
+	d.write(t, "a")
 	expect(t, f, "0 a")
-	d.say(t, "b", "c")
+	d.write(t, "b", "c")
 	d.Overwrite()
-	d.say(t, "d")
+	d.write(t, "d")
 	fresh := d.reader(t)
 	expect(t, fresh, "3 d")
 }
 
-func TestABootBeginsItsNumbersAnew(t *testing.T) {
+func TestBootRestartsSequenceNumbers(t *testing.T) {
 	d := open(t)
 	f := d.reader(t)
-	d.say(t, "a")
+	d.write(t, "a")
 	expect(t, f, "0 a")
 	d.Reboot()
-	d.say(t, "b")
+	d.write(t, "b")
 	if n, err := f.Read(make([]byte, 99)); n != 0 || err == nil {
 		t.Errorf("a reader of the boot before has read %d bytes: %v", n, err)
 	}
 	expect(t, d.reader(t), "0 b")
 }
 
-// TestWhatIsWrittenIntoPrintkIsPrinted: by one writer after another, and told by the
+// TestPrintkWrites: by one writer after another, and reported by the
 // transcript.
-func TestWhatIsWrittenIntoPrintkIsPrinted(t *testing.T) {
+func TestPrintkWrites(t *testing.T) {
 	d := open(t)
 	f := d.reader(t)
 	for i, text := range []string{"a", `b\` + "\t€"} {
@@ -213,8 +213,8 @@ func TestWhatIsWrittenIntoPrintkIsPrinted(t *testing.T) {
 		}
 		expect(t, f, []string{"0 a", `1 b\x5c\x09\xe2\x82\xac`}[i])
 	}
-	said, err := os.ReadFile(filepath.Join(d.dir, "dmesg"))
-	if diff := cmp.Diff("a\nb\\\t€\n", string(said)); err != nil || diff != "" {
+	output, err := os.ReadFile(filepath.Join(d.dir, "dmesg"))
+	if diff := cmp.Diff("a\nb\\\t€\n", string(output)); err != nil || diff != "" {
 		t.Errorf("error %v, transcript (-want +got):\n%s", err, diff)
 	}
 }

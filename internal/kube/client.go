@@ -22,7 +22,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodeclient"
 )
 
-// Config says how to reach the API server.
+// Config reports how to reach the API server.
 type Config = nodeclient.Config
 
 // Client holds the clients of one API server.
@@ -83,7 +83,7 @@ func ForConfig(rc *rest.Config, cfg Config, userAgent string) (*Client, error) {
 }
 
 // truth is how far a machine's clock may be off the API server's time before
-// that one is taken; the server's answers tell it in whole seconds.
+// that one is taken; the server's answers report it in whole seconds.
 const truth = 2 * time.Second
 
 // serverTime is the API server's time, by the Date of its answers and the time
@@ -141,7 +141,7 @@ func (s *serverTime) now(own time.Time) time.Time {
 }
 
 // Clock is a clock of the whole cluster: own, held to the API server's time. What
-// the control services stamp, and compare with each other's stamps and the API
+// the control services record, and compare with each other's times and the API
 // server's (a pod's end, an object's creation), is then of one clock: one
 // machine's wrong clock neither cuts a wait short nor draws it out. Timers and
 // tickers are own's.

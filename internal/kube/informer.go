@@ -57,7 +57,7 @@ func (n *Nodes) Run(ctx context.Context) error {
 // stopGrace is how long informers get to stop.
 const stopGrace = time.Second
 
-// AwaitStop waits for informers that were told to stop, but not for long: one
+// AwaitStop waits for informers that were asked to stop, but not for long: one
 // that backs off from an API server that is away sleeps up to a minute without
 // looking at its context (watchList of client-go v0.37.2), and would hold up the
 // end of the process. wait returns when all have stopped.
@@ -73,7 +73,7 @@ func AwaitStop(wait func()) {
 	}
 }
 
-// Synced says whether the cache has been filled once.
+// Synced reports whether the cache has been filled once.
 func (n *Nodes) Synced() (bool, string) {
 	if n.informer.HasSynced() {
 		return true, "synced"
@@ -98,7 +98,7 @@ func (n *Nodes) WaitForSync(ctx context.Context) error {
 }
 
 // Source returns a source of consume.Loop that enqueues a Node's name whenever
-// relevant says that its change matters; before is nil for a new Node, after
+// relevant reports that its change matters; before is nil for a new Node, after
 // is nil for a deleted one.
 func (n *Nodes) Source(relevant func(before, after *corev1.Node) bool) func(ctx context.Context, enqueue func(string)) error {
 	return func(ctx context.Context, enqueue func(string)) error {
@@ -155,17 +155,17 @@ func Strip(object any) (any, error) {
 // own marks, and what Strip leaves beside labels and annotations.
 func StripToMarks(object any) (any, error) {
 	if node, ok := object.(*corev1.Node); ok {
-		node.Labels, node.Annotations = ours(node.Labels), ours(node.Annotations)
+		node.Labels, node.Annotations = projectKeys(node.Labels), projectKeys(node.Annotations)
 		node.Spec.PodCIDRs = nil
 	}
 	return Strip(object)
 }
 
-// ours are the entries whose keys are below nvidia.com, as those of nodemark are, or in
+// projectKeys are the entries whose keys are below nvidia.com, as those of nodemark are, or in
 // no domain, as those that fault-quarantine's annotations have kept from their beginning.
 // One of the others stays where there is none: PatchNode adds to a map that is there, and
 // would make one that is not.
-func ours(all map[string]string) map[string]string {
+func projectKeys(all map[string]string) map[string]string {
 	if len(all) == 0 {
 		return nil
 	}
@@ -188,7 +188,7 @@ func ours(all map[string]string) map[string]string {
 // looked at. A transform of an informer makes it.
 type Packed struct {
 	Namespace, Name string
-	// Version is the object's resource version: an informer tells of no change without one.
+	// Version is the object's resource version: an informer reports no change without one.
 	Version string
 	// Node is the node that a pod is bound to, for an index; empty for other objects.
 	Node string

@@ -175,8 +175,8 @@ func TestPatchNodeNeverTouchesTheNextNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := kube.PatchNode(t.Context(), client.Clientset, before, cordon)
-	if !errors.Is(err, kube.ErrGone) {
-		t.Errorf("patching a deleted node: %v, want ErrGone", err)
+	if !errors.Is(err, kube.ErrNodeDeleted) {
+		t.Errorf("patching a deleted node: %v, want ErrNodeDeleted", err)
 	}
 	makeNode(t, client, "reborn")
 	_, err = kube.PatchNode(t.Context(), client.Clientset, before, cordon)
@@ -189,15 +189,15 @@ func TestPatchNodeNeverTouchesTheNextNode(t *testing.T) {
 	}
 }
 
-func TestOnlyNotFoundIsGone(t *testing.T) {
+func TestOnlyNotFoundIsDeleted(t *testing.T) {
 	client, _ := connect(t)
-	if _, err := kube.ReadNode(t.Context(), client.Clientset, "nobody"); !errors.Is(err, kube.ErrGone) {
-		t.Errorf("a node that does not exist: %v, want ErrGone", err)
+	if _, err := kube.ReadNode(t.Context(), client.Clientset, "nobody"); !errors.Is(err, kube.ErrNodeDeleted) {
+		t.Errorf("a node that does not exist: %v, want ErrNodeDeleted", err)
 	}
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := kube.ReadNode(canceled, client.Clientset, "nobody"); err == nil || errors.Is(err, kube.ErrGone) {
-		t.Errorf("a read that failed: %v, want an error that is not ErrGone", err)
+	if _, err := kube.ReadNode(canceled, client.Clientset, "nobody"); err == nil || errors.Is(err, kube.ErrNodeDeleted) {
+		t.Errorf("a read that failed: %v, want an error that is not ErrNodeDeleted", err)
 	}
 }
 

@@ -28,7 +28,7 @@ import (
 // else is written meanwhile, as heartbeats and conditions, is nobody's loss. mutate sees
 // and may change metadata and spec. Without a difference nothing is sent and before is
 // returned. A Node that has changed in one of these, or is another one, is ErrConflict;
-// one that is gone is ErrGone.
+// one that is gone is ErrNodeDeleted.
 func PatchNode(ctx context.Context, client kubernetes.Interface, before *corev1.Node, mutate func(*corev1.Node)) (*corev1.Node, error) {
 	patch, err := nodePatch(before, mutate)
 	if err != nil {
@@ -42,14 +42,14 @@ func PatchNode(ctx context.Context, client kubernetes.Interface, before *corev1.
 	case apierrors.IsConflict(err) || TestFailed(err):
 		return nil, fmt.Errorf("node %s: %w", before.Name, ErrConflict)
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("%w: %s", ErrGone, before.Name)
+		return nil, fmt.Errorf("%w: %s", ErrNodeDeleted, before.Name)
 	case err != nil:
 		return nil, fmt.Errorf("patching node %s: %w", before.Name, err)
 	}
 	return after, nil
 }
 
-// TestFailed tells the answer to a patch of which a test did not hold from that to a
+// TestFailed distinguishes the answer to a patch of which a test did not hold from that to a
 // Node which would not be valid: the latter names its fields.
 func TestFailed(err error) bool {
 	status, ok := err.(apierrors.APIStatus)
@@ -104,7 +104,7 @@ func tests(was map[string]any, operations []jsonpatch.Operation) []jsonpatch.Ope
 	for _, path := range paths {
 		path, value := valueAt(was, path)
 		if value == nil {
-			value = json.RawMessage("null") // that there is none, too, is said
+			value = json.RawMessage("null") // that there is none, too, is reported
 		}
 		if !slices.ContainsFunc(out, func(o jsonpatch.Operation) bool { return o.Path == path }) {
 			out = append(out, jsonpatch.NewOperation("test", path, value))
@@ -137,19 +137,19 @@ func valueAt(document map[string]any, pointer string) (path string, value any) {
 	return path, value
 }
 
-// ErrGone means the API server is certain that the object does not exist. Any
+// ErrNodeDeleted means the API server is certain that the object does not exist. Any
 // other error of a read leaves that unknown.
-var ErrGone = errors.New("node not found")
+var ErrNodeDeleted = errors.New("node not found")
 
 // ErrConflict means that the object is not the one that was read any more, or not in
 // what was decided on: look again, decide again.
 var ErrConflict = errors.New("changed by another client")
 
-// ReadNode reads a Node from the API server itself. ErrGone is certain absence.
+// ReadNode reads a Node from the API server itself. ErrNodeDeleted is certain absence.
 func ReadNode(ctx context.Context, client kubernetes.Interface, name string) (*corev1.Node, error) {
 	node, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("%w: %s", ErrGone, name)
+		return nil, fmt.Errorf("%w: %s", ErrNodeDeleted, name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading node %s: %w", name, err)
@@ -160,7 +160,7 @@ func ReadNode(ctx context.Context, client kubernetes.Interface, name string) (*c
 // NodeIdentity is the sighting of the machine that a Node object gives.
 func NodeIdentity(node *corev1.Node) record.NodeIdentity { return nodeclient.Identity(node) }
 
-// NodeReady says whether the Node's Ready condition is True.
+// NodeReady reports whether the Node's Ready condition is True.
 func NodeReady(node *corev1.Node) bool {
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {

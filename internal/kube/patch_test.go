@@ -70,13 +70,13 @@ func facts() map[string]func(*corev1.Node) {
 		nodemark.SessionAnnotation, nodemark.UnknownAnnotation, nodemark.RepairAnnotation, nodemark.QuarantineHealthEvent,
 		nodemark.QuarantineHealthEventIsCordoned, nodemark.QuarantineHealthEventCordonPreExisting,
 		nodemark.QuarantineHealthEventAppliedTaints, nodemark.QuarantineHealthEventAppliedLabels,
-		nodemark.QuarantinedNodeUncordonedManually, nodemark.QuarantinedNodeUntaintedManually, nodemark.ReleasedAnnotation, nodemark.LemonAnnotation,
+		nodemark.QuarantinedNodeUncordonedManually, nodemark.QuarantinedNodeUntaintedManually, nodemark.ReleasedAnnotation, nodemark.RepeatOffenderAnnotation,
 		nodemark.LiftedByAnnotation, nodemark.RestoredAnnotation, nodemark.AnyoneReleasesAnnotation,
 		nodemark.FormerRepeatOffenderAnnotation, nodemark.FormerReleaseOnAnyUncordonAnnotation,
 	} {
 		out["/metadata/annotations/"+escape.Replace(key)] = func(n *corev1.Node) { nodemark.Annotate(n, key, "other <&> é \u2028") }
 	}
-	for _, key := range []string{nodemark.ManagedLabel, nodemark.FormerManagedLabel, nodemark.LemonLabel, nodemark.FormerRepeatOffenderLabel} {
+	for _, key := range []string{nodemark.ManagedLabel, nodemark.FormerManagedLabel, nodemark.RepeatOffenderLabel, nodemark.FormerRepeatOffenderLabel} {
 		out["/metadata/labels/"+escape.Replace(key)] = func(n *corev1.Node) { nodemark.Label(n, key, "other") }
 	}
 	return out
@@ -110,9 +110,9 @@ func TestAPatchHoldsOnlyOnItsFacts(t *testing.T) {
 	}
 }
 
-// TestAPatchHoldsWhateverElseIsWritten: heartbeats, conditions, and labels, annotations
+// TestPatchSurvivesOtherWrites: heartbeats, conditions, and labels, annotations
 // and states that no decision is made from lose it no race.
-func TestAPatchHoldsWhateverElseIsWritten(t *testing.T) {
+func TestPatchSurvivesOtherWrites(t *testing.T) {
 	client, _ := connect(t)
 	before := annotated(t, client, "busy")
 	changeIt(t, client, before, func(n *corev1.Node) {
@@ -130,9 +130,9 @@ func TestAPatchHoldsWhateverElseIsWritten(t *testing.T) {
 	}
 }
 
-// TestAPatchOfAStrippedNodeAddsToWhatItHas: the labels and annotations that a cache has
+// TestPatchOfStrippedNodeAddsToNode: the labels and annotations that a cache has
 // dropped stay on the Node.
-func TestAPatchOfAStrippedNodeAddsToWhatItHas(t *testing.T) {
+func TestPatchOfStrippedNodeAddsToNode(t *testing.T) {
 	client, _ := connect(t)
 	node := annotated(t, client, "stripped")
 	node = changeIt(t, client, node, func(n *corev1.Node) {

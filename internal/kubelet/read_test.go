@@ -57,15 +57,15 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestAFailedReadTellsNothing: only a true NotFound is absence.
-func TestAFailedReadTellsNothing(t *testing.T) {
+// TestFailedReadIsUnknown: only a true NotFound is absence.
+func TestFailedReadIsUnknown(t *testing.T) {
 	client := fake.NewClientset(leaseOf(start, 40))
 	away := errors.New("the API server is away")
 	fails := false
 	client.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return fails, nil, away })
 	var w kubelet.Watches
-	look := func(after time.Duration) (kubelet.Life, error) {
-		return w.Look(context.Background(), client, node(start), start.Add(after))
+	look := func(after time.Duration) (kubelet.Liveness, error) {
+		return w.Poll(context.Background(), client, node(start), start.Add(after))
 	}
 	if life, err := look(0); err != nil || life.State != kubelet.Unknown {
 		t.Errorf("first look: %+v, %v", life, err)

@@ -1,6 +1,6 @@
-// Package kubelet tells whether a node's kubelet is alive, by what it writes: the Lease of
+// Package kubelet reports whether a node's kubelet is alive, by what it writes: the Lease of
 // its node or, where there is none, the heartbeat of the Ready condition. The condition
-// alone does not tell: it stays True when the machine dies and nobody sets it to Unknown.
+// alone does not report: it stays True when the machine dies and nobody sets it to Unknown.
 // No clock of a node is read. What counts is that a value changed between two reads.
 package kubelet
 
@@ -31,8 +31,8 @@ const (
 	Silent
 )
 
-// Life is what is known of a kubelet at one moment.
-type Life struct {
+// Liveness is what is known of a kubelet at one moment.
+type Liveness struct {
 	State State
 	// Until is when an Unknown kubelet is Silent, if it writes nothing; zero otherwise.
 	Until time.Time
@@ -51,9 +51,9 @@ type Beat struct {
 const (
 	// fresh is how long a write that was seen proves a kubelet alive.
 	fresh = time.Minute
-	// LookAgain is the time after which a kubelet should be looked at again while its
+	// PollInterval is the time after which a kubelet should be looked at again while its
 	// state matters: a Lease is renewed every 10 s.
-	LookAgain = 15 * time.Second
+	PollInterval = 15 * time.Second
 )
 
 // Watch is what the reads of one kubelet's beat showed. The zero value has seen none.
@@ -69,7 +69,7 @@ type Watch struct {
 }
 
 // See adds a read. A change that was found after a longer gap may be as old as that: it
-// begins the watch anew. Without a change the kubelet was silent, however long the gap was.
+// begins the watch again. Without a change the kubelet was silent, however long the gap was.
 func (w Watch) See(b Beat, now time.Time) Watch {
 	gap := now.Sub(w.read)
 	changed := w.beat.Value != b.Value
@@ -83,8 +83,8 @@ func (w Watch) See(b Beat, now time.Time) Watch {
 	return w
 }
 
-// Life is what the reads tell.
-func (w Watch) Life(now time.Time) Life {
+// Liveness is what the reads report.
+func (w Watch) Liveness(now time.Time) Liveness {
 	last := w.since
 	if w.changed.After(last) {
 		last = w.changed
@@ -92,11 +92,11 @@ func (w Watch) Life(now time.Time) Life {
 	until := last.Add(w.beat.Within)
 	switch {
 	case !w.changed.IsZero() && now.Sub(w.changed) <= fresh:
-		return Life{State: Alive}
+		return Liveness{State: Alive}
 	case now.Before(until):
-		return Life{State: Unknown, Until: until}
+		return Liveness{State: Unknown, Until: until}
 	}
-	return Life{State: Silent}
+	return Liveness{State: Silent}
 }
 
 // Bounds of Beat.Within. A kubelet renews its Lease four times within the Lease's duration,
@@ -146,37 +146,37 @@ func within(lease *coordinationv1.Lease) time.Duration {
 
 // Watches reads the beats of kubelets while somebody has to know whether they are alive,
 // one read of a Lease for each look. What it remembers may be lost at any time: the next
-// looks begin anew.
+// looks begin again.
 // The zero value watches none.
 type Watches struct {
 	// Gap is that of each Watch.
 	Gap time.Duration
 
-	mu   sync.Mutex
-	seen map[string]Watch
+	mu      sync.Mutex
+	watches map[string]Watch
 }
 
-// Look reads the beat of a Node's kubelet once more and says what is known of it now.
-func (w *Watches) Look(ctx context.Context, client kubernetes.Interface, node *corev1.Node, now time.Time) (Life, error) {
+// Poll reads the beat of a Node's kubelet once more and reports what is known of it now.
+func (w *Watches) Poll(ctx context.Context, client kubernetes.Interface, node *corev1.Node, now time.Time) (Liveness, error) {
 	beat, err := Read(ctx, client, node)
 	if err != nil {
-		return Life{}, err
+		return Liveness{}, err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.seen == nil {
-		w.seen = map[string]Watch{}
+	if w.watches == nil {
+		w.watches = map[string]Watch{}
 	}
-	watch := w.seen[node.Name]
+	watch := w.watches[node.Name]
 	watch.Gap = w.Gap
 	watch = watch.See(beat, now)
-	w.seen[node.Name] = watch
-	return watch.Life(now), nil
+	w.watches[node.Name] = watch
+	return watch.Liveness(now), nil
 }
 
 // Forget ends the watch of a Node's kubelet.
 func (w *Watches) Forget(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.seen, name)
+	delete(w.watches, name)
 }

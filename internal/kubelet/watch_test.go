@@ -28,7 +28,7 @@ func of(node types.UID, b kubelet.Beat) kubelet.Beat {
 	return b
 }
 
-func TestLife(t *testing.T) {
+func TestLiveness(t *testing.T) {
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	const s, m = time.Second, time.Minute
 	for name, tt := range map[string]struct {
@@ -67,11 +67,11 @@ func TestLife(t *testing.T) {
 			if tt.at != 0 {
 				now = start.Add(tt.at)
 			}
-			want := kubelet.Life{State: tt.want}
+			want := kubelet.Liveness{State: tt.want}
 			if tt.want == kubelet.Unknown {
 				want.Until = start.Add(tt.until)
 			}
-			if got := w.Life(now); got != want {
+			if got := w.Liveness(now); got != want {
 				t.Errorf("Life = %+v, want %+v", got, want)
 			}
 		})

@@ -35,7 +35,7 @@ func (lostError) Error() string {
 	return "the lease was lost: another replica may act now, so this process exits"
 }
 
-// Grace tells the daemon to shut down fast.
+// Grace asks the daemon to shut down fast.
 func (lostError) Grace() time.Duration { return lostGrace }
 
 // ErrLost means that this process no longer leads: it has to exit, since what
@@ -47,7 +47,7 @@ type candidate struct {
 	service, task string
 	log           *slog.Logger
 	registry      prometheus.Registerer
-	// standing tells readiness who leads.
+	// standing reports readiness who leads.
 	standing func(string)
 }
 
@@ -59,32 +59,32 @@ type candidate struct {
 func (c Config) Lead(d *daemon.Daemon, kubeconfig, task string, run func(ctx context.Context) error) {
 	var detail atomic.Value
 	detail.Store("no leader seen yet")
-	who := candidate{d.Name, task, d.Log, d.Registry, func(s string) { detail.Store(s) }}
+	identity := candidate{d.Name, task, d.Log, d.Registry, func(s string) { detail.Store(s) }}
 	d.Ready(task+" lease", func() (bool, string) { return true, detail.Load().(string) }) //nolint:forcetypeassert // stored above
 	d.Go(task, func(ctx context.Context) error {
 		if !c.Enabled {
-			who.standing("leader election is off, this replica is active")
+			identity.standing("leader election is off, this replica is active")
 			return run(ctx)
 		}
 		client, err := kube.Connect(kube.Config{Kubeconfig: kubeconfig}, d.Name+"-lease")
 		if err != nil {
 			return err
 		}
-		return c.elect(ctx, client.Clientset, who, run)
+		return c.elect(ctx, client.Clientset, identity, run)
 	})
 }
 
 // elect runs run while this process leads.
-func (c Config) elect(ctx context.Context, client kubernetes.Interface, who candidate, run func(context.Context) error) error {
+func (c Config) elect(ctx context.Context, client kubernetes.Interface, id candidate, run func(context.Context) error) error {
 	host, err := os.Hostname()
 	if err != nil {
 		return fmt.Errorf("naming this candidate: %w", err)
 	}
 	leading := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "nvsentinel_leader_election_is_leader", Help: "1 while this process holds the lease of the task, otherwise 0.",
-		ConstLabels: prometheus.Labels{"task": who.task},
+		ConstLabels: prometheus.Labels{"task": id.task},
 	})
-	if err := who.registry.Register(leading); err != nil {
+	if err := id.registry.Register(leading); err != nil {
 		return fmt.Errorf("registering the lease's metric: %w", err)
 	}
 	// A restarted container has the same host name and process id, and must not
@@ -92,13 +92,13 @@ func (c Config) elect(ctx context.Context, client kubernetes.Interface, who cand
 	identity := host + "_" + string(uuid.NewUUID())
 	lock := &fencedLock{
 		Interface: &resourcelock.LeaseLock{
-			LeaseMeta:  metav1.ObjectMeta{Namespace: c.Namespace, Name: who.service + "-" + slug(who.task)},
+			LeaseMeta:  metav1.ObjectMeta{Namespace: c.Namespace, Name: id.service + "-" + slug(id.task)},
 			Client:     client.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
 		},
 		clock: clock.RealClock{}, renewDeadline: c.RenewDeadline,
 	}
-	// The election outlives ctx: the lease is let go only after the work ended.
+	// The election outlives ctx: the lease is released only after the work ended.
 	electing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	t := &term{parent: ctx, stop: stop, lock: lock, run: run, done: make(chan struct{})}
@@ -106,15 +106,15 @@ func (c Config) elect(ctx context.Context, client kubernetes.Interface, who cand
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		// Not ReleaseOnCancel: it lets a lease go that could not be renewed in
 		// time, while the work still runs.
-		Name: who.service, Lock: lock,
+		Name: id.service, Lock: lock,
 		LeaseDuration: c.Duration, RenewDeadline: c.RenewDeadline, RetryPeriod: c.RetryPeriod,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(ctx context.Context) { who.standing("leading"); leading.Set(1); t.act(ctx) },
-			OnStoppedLeading: func() { who.standing("not leading"); leading.Set(0) },
+			OnStartedLeading: func(ctx context.Context) { id.standing("leading"); leading.Set(1); t.act(ctx) },
+			OnStoppedLeading: func() { id.standing("not leading"); leading.Set(0) },
 			OnNewLeader: func(leader string) {
-				who.log.Info("leader observed", "task", who.task, "leader", leader, "self", leader == identity)
+				id.log.Info("leader observed", "task", id.task, "leader", leader, "self", leader == identity)
 				if leader != identity {
-					who.standing("standing by for " + leader)
+					id.standing("standing by for " + leader)
 				}
 			},
 		},
@@ -129,7 +129,7 @@ func (c Config) elect(ctx context.Context, client kubernetes.Interface, who cand
 	started, err := t.result()
 	if started {
 		if release := lock.release(context.WithoutCancel(ctx)); release != nil {
-			who.log.Warn("lease not released, it expires later", "task", who.task, "error", release)
+			id.log.Warn("lease not released, it expires later", "task", id.task, "error", release)
 		}
 	}
 	return err
@@ -207,7 +207,7 @@ func slug(s string) string {
 	return string(out)
 }
 
-// Cluster is the part of a service's configuration that says how it reaches the API
+// Cluster is the part of a service's configuration that states how it reaches the API
 // server and which of its replicas acts; it is embedded.
 type Cluster struct {
 	Kube  kube.Config `toml:"kube"`

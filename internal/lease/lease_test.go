@@ -44,13 +44,13 @@ func start(t *testing.T, client *fake.Clientset, run func(context.Context) error
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	who := candidate{"svc", "the work", slog.New(slog.DiscardHandler), prometheus.NewRegistry(), func(s string) {
+	identity := candidate{"svc", "the work", slog.New(slog.DiscardHandler), prometheus.NewRegistry(), func(s string) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.standing = s
 	}}
 	go func() {
-		r.done <- cfg.elect(ctx, client, who, run)
+		r.done <- cfg.elect(ctx, client, identity, run)
 	}()
 	return r
 }
@@ -232,9 +232,9 @@ func TestAFenceMovesOnWithTheLease(t *testing.T) {
 	})
 }
 
-// TestAFenceLooksAtTheClock: a process that was stopped for longer than its term
+// TestFenceChecksTheClock: a process that was stopped for longer than its term
 // must not act before its timers have run.
-func TestAFenceLooksAtTheClock(t *testing.T) {
+func TestFenceChecksTheClock(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Now())
 	lock := &fencedLock{clock: clock, renewDeadline: 10 * time.Second, renewed: clock.Now()}
 	fence, release := Fence(context.WithValue(t.Context(), fenceKey{}, lock))

@@ -133,7 +133,7 @@ func (c *Cluster) applyOnce(ctx context.Context, object *unstructured.Unstructur
 	return err
 }
 
-// kindMissing tells a kind that is not served yet from an object that is refused.
+// kindMissing distinguishes a kind that is not served yet from an object that is refused.
 func kindMissing(err error) bool {
 	if meta.IsNoMatchError(err) {
 		return true

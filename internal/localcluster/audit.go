@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Request is what the API server's audit says of one request that it answered.
+// Request is what the API server's audit reports about one request that it answered.
 type Request struct {
 	// Account is the name of the service account that asked.
 	Account string
@@ -24,7 +24,7 @@ type Request struct {
 	Message string
 }
 
-// LostRace says that the object was not the one any more that was to be changed: of
+// LostRace reports that the object was not the one any more that was to be changed: of
 // another version, or, for a JSON patch, other in what the patch tests.
 func (r Request) LostRace() bool {
 	return r.Code == http.StatusConflict || r.Code == http.StatusUnprocessableEntity && r.Verb == "patch" && strings.Contains(r.Message, "due to an error in our request")

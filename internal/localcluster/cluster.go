@@ -22,10 +22,10 @@ import (
 	"github.com/nvidia/nvsentinel/internal/controlplane"
 )
 
-// portAttempts is how often Start begins anew when another process took a port it had chosen.
+// portAttempts is how often Start begins again when another process took a port it had chosen.
 const portAttempts = 3
 
-// Options say what a cluster consists of. The zero value is etcd and kube-apiserver alone.
+// Options report what a cluster consists of. The zero value is etcd and kube-apiserver alone.
 type Options struct {
 	// Controllers adds kube-controller-manager, kube-scheduler and kwok, so that pods are made,
 	// placed and run. Without them nodes are objects that are Ready from the start, and pods stay
@@ -41,7 +41,7 @@ type Options struct {
 	// AuditNamespace is whose service accounts' requests the API server writes down, for
 	// Cluster.Requests; empty is nobody's.
 	AuditNamespace string
-	// Progress hears what takes long; nil says nothing.
+	// Progress hears what takes long; nil reports nothing.
 	Progress io.Writer
 	// Dir holds certificates, data and logs. It must not exist or be empty, and is removed by
 	// Stop; empty means a new temporary folder.
@@ -52,16 +52,16 @@ type Options struct {
 
 // Cluster is a running control plane. Its methods may be called from several goroutines.
 type Cluster struct {
-	options Options
-	dir     string
-	bins    controlplane.Binaries
-	id      *identity
-	say     *teller
-	nursery *nursery
-	keeper  *keeper
-	client  kubernetes.Interface
-	dynamic dynamic.Interface
-	mapper  meta.ResettableRESTMapper // kinds to resources, as far as the API server was asked for them
+	options  Options
+	dir      string
+	bins     controlplane.Binaries
+	id       *identity
+	progress *progressWriter
+	nursery  *nursery
+	keeper   *keeper
+	client   kubernetes.Interface
+	dynamic  dynamic.Interface
+	mapper   meta.ResettableRESTMapper // kinds to resources, as far as the API server was asked for them
 
 	mu        sync.Mutex
 	processes []*process
@@ -116,7 +116,7 @@ func start(ctx context.Context, options Options, bins controlplane.Binaries) (_ 
 	}
 	c := &Cluster{
 		options: options, dir: dir, bins: bins,
-		say: newTeller(options.Progress), nursery: newNursery(), failed: make(chan struct{}),
+		progress: newProgressWriter(options.Progress), nursery: newNursery(), failed: make(chan struct{}),
 	}
 	defer func() {
 		if err != nil {
@@ -136,7 +136,7 @@ func start(ctx context.Context, options Options, bins controlplane.Binaries) (_ 
 		return nil, fmt.Errorf("creating a dynamic client: %w", err)
 	}
 	c.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.client.Discovery()))
-	finished := c.say.task("starting the control plane")
+	finished := c.progress.task("starting the control plane")
 	err = c.bringUp(ctx)
 	finished(err)
 	return c, err
@@ -232,7 +232,7 @@ func (c *Cluster) fail(err error) {
 // Failed is closed when a part of the cluster ended although nobody asked it to.
 func (c *Cluster) Failed() <-chan struct{} { return c.failed }
 
-// Failure says which part ended unasked, with the end of its log; nil while all is well.
+// Failure reports which part ended unasked, with the end of its log; nil while all is well.
 func (c *Cluster) Failure() error {
 	select {
 	case <-c.failed:

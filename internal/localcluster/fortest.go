@@ -39,7 +39,7 @@ type sharedKey struct {
 	audit       string
 }
 
-// ForTest returns the cluster of this test binary that has these options, started by whoever asks
+// ForTest returns the cluster of this test binary that has these options, started by anyone who asks
 // first (about three seconds without controllers). Tests keep apart by namespaces and node names.
 // Main stops it; without Main it dies with the test binary.
 func ForTest(t TB, options Options) *Cluster {

@@ -19,7 +19,7 @@ import (
 
 const (
 	// PowerAnnotation on a simulated node, with the value PowerOff, makes the node not Ready;
-	// without it the node becomes Ready again. Whoever simulates a reboot sets it, patches
+	// without it the node becomes Ready again. Anyone who simulates a reboot sets it, patches
 	// status.nodeInfo.bootID and removes it.
 	PowerAnnotation = "nvsentinel.nvidia.com/simulated-power"
 	// PowerOff is the value of PowerAnnotation that takes a node's power.

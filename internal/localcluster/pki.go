@@ -17,8 +17,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// certificateLife is how long the certificates of a throw-away cluster hold.
-const certificateLife = 30 * 24 * time.Hour
+// certificateLifetime is how long the certificates of a throw-away cluster hold.
+const certificateLifetime = 30 * 24 * time.Hour
 
 // authority signs every certificate of one cluster.
 type authority struct {
@@ -109,7 +109,7 @@ func (a *authority) template(subject pkix.Name) (*x509.Certificate, error) {
 		SerialNumber: serial,
 		Subject:      subject,
 		NotBefore:    a.now.Add(-time.Minute),
-		NotAfter:     a.now.Add(certificateLife),
+		NotAfter:     a.now.Add(certificateLifetime),
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 	}, nil
 }

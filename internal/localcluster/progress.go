@@ -11,49 +11,49 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// progressEvery is how often what takes long says that it goes on.
+// progressEvery is how often what takes long reports that it goes on.
 const progressEvery = 10 * time.Second
 
 // tailBytes is how much of a log an error shows.
 const tailBytes = 2 << 10
 
-// teller writes progress for a person who waits.
-type teller struct {
+// progressWriter writes progress for a person who waits.
+type progressWriter struct {
 	mu    sync.Mutex
 	out   io.Writer
 	clock clock.WithTicker
 }
 
-func newTeller(out io.Writer) *teller {
+func newProgressWriter(out io.Writer) *progressWriter {
 	if out == nil {
 		out = io.Discard
 	}
-	return &teller{out: out, clock: clock.RealClock{}}
+	return &progressWriter{out: out, clock: clock.RealClock{}}
 }
 
-func (t *teller) line(format string, args ...any) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	fmt.Fprintf(t.out, "local cluster: "+format+"\n", args...)
+func (p *progressWriter) line(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fmt.Fprintf(p.out, "local cluster: "+format+"\n", args...)
 }
 
-// task announces a piece of work, says every ten seconds that it goes on, and returns what ends it.
-func (t *teller) task(name string) (finished func(error)) {
-	began := t.clock.Now()
-	elapsed := func() time.Duration { return t.clock.Since(began).Round(100 * time.Millisecond) }
-	t.line("%s ...", name)
+// task announces a piece of work, reports every ten seconds that it goes on, and returns what ends it.
+func (p *progressWriter) task(name string) (finished func(error)) {
+	began := p.clock.Now()
+	elapsed := func() time.Duration { return p.clock.Since(began).Round(100 * time.Millisecond) }
+	p.line("%s ...", name)
 
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
-		ticker := t.clock.NewTicker(progressEvery)
+		ticker := p.clock.NewTicker(progressEvery)
 		defer ticker.Stop()
 		for {
 			select {
 			case <-stop:
 				return
 			case <-ticker.C():
-				t.line("%s: still busy after %s", name, elapsed())
+				p.line("%s: still busy after %s", name, elapsed())
 			}
 		}
 	}()
@@ -61,10 +61,10 @@ func (t *teller) task(name string) (finished func(error)) {
 		close(stop)
 		<-stopped
 		if err != nil {
-			t.line("%s: failed after %s", name, elapsed())
+			p.line("%s: failed after %s", name, elapsed())
 			return
 		}
-		t.line("%s: done in %s", name, elapsed())
+		p.line("%s: done in %s", name, elapsed())
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodeclient"
 )
 
-// TestCountFault: faults that say the same raise a count, whoever tells them, and what an
+// TestCountFault: faults that report the same raise a count, regardless of who reports them, and what an
 // Event shows already is not counted again.
 func TestCountFault(t *testing.T) {
 	cluster := localcluster.ForTest(t, localcluster.Options{})
@@ -38,16 +38,16 @@ func TestCountFault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var told []string
+	var reported []string
 	for _, e := range list.Items {
-		told = append(told, fmt.Sprintf("%d %s %s/%s %s: %s", e.Count, e.Type, e.Namespace, e.Source.Component, e.Reason, e.Message))
+		reported = append(reported, fmt.Sprintf("%d %s %s/%s %s: %s", e.Count, e.Type, e.Namespace, e.Source.Component, e.Reason, e.Message))
 	}
-	slices.Sort(told)
+	slices.Sort(reported)
 	want := []string{
 		"1 Warning default/gpu-health-monitor GpuInforomWatchIsNotHealthy: two",
 		"3 Warning default/gpu-health-monitor GpuInforomWatchIsNotHealthy: one",
 	}
-	if diff := cmp.Diff(want, told); diff != "" {
+	if diff := cmp.Diff(want, reported); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for _, e := range list.Items {

@@ -162,11 +162,11 @@ func (own *OwnNode) keep(seen record.NodeIdentity) error {
 	return err
 }
 
-// Ends tells when faults of a Node may have ended without a recovery that goes
+// Ends reports when faults of a Node may have ended without a recovery that goes
 // through its connector. It is not safe for concurrent use.
 type Ends struct{ node *corev1.Node }
 
-// See takes the Node as it is now, and says whether since the last time its session
+// See takes the Node as it is now, and reports whether since the last time its session
 // is over or another, somebody uncordoned it, or asked to have a fault cleared.
 func (e *Ends) See(node *corev1.Node) bool {
 	if node == nil {

@@ -33,7 +33,7 @@ const races = 3
 // Name of a node's lease.
 func Name(node string) string { return prefix + strings.ToLower(node) }
 
-// TakenError says that somebody else has the lease.
+// TakenError reports that somebody else has the lease.
 type TakenError struct{ Node, Holder string }
 
 // Error names both.
@@ -156,5 +156,5 @@ func (c Claims) now() *metav1.MicroTime { return new(metav1.NewMicroTime(c.Clock
 
 func seconds(d time.Duration) *int32 { return new(int32(min(d/time.Second, 1<<30))) }
 
-// Taken says whether an error is a TakenError.
+// Taken reports whether an error is a TakenError.
 func Taken(err error) (*TakenError, bool) { return errors.AsType[*TakenError](err) }

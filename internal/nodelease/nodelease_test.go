@@ -28,7 +28,7 @@ func node(name string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "uid"}}
 }
 
-func TestTheLifeOfALease(t *testing.T) {
+func TestLeaseLifecycle(t *testing.T) {
 	c, clock := claims(t)
 	ctx, n := t.Context(), node("gpu-1")
 	read := c.Client.CoordinationV1().Leases(c.Namespace)

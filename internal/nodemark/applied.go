@@ -11,7 +11,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// Applied are the marks of the Node's own fields that our annotations say are
+// Applied are the marks of the Node's own fields that our annotations state are
 // ours. An annotation that somebody broke names none, not even those of it that
 // can be read: what we cannot be sure of is not ours to take away, and that it is
 // missing is no release.
@@ -34,9 +34,9 @@ type ReleaseCause string
 
 // Causes of a release.
 const (
-	ByNobody   ReleaseCause = ""
-	ByUncordon ReleaseCause = "uncordon"
-	ByUntaint  ReleaseCause = "untaint"
+	NotReleased ReleaseCause = ""
+	ByUncordon  ReleaseCause = "uncordon"
+	ByUntaint   ReleaseCause = "untaint"
 	// ByRequest: a person asked for it; see ReleasePrefix.
 	ByRequest ReleaseCause = "request"
 )
@@ -59,7 +59,7 @@ func list[T any](text string) []T {
 	return out
 }
 
-// TakenFrom says which of these marks somebody took away from a Node, in a session or
+// TakenFrom reports which of these marks somebody took away from a Node, in a session or
 // after it.
 func (a Applied) TakenFrom(node *corev1.Node) ReleaseCause {
 	switch {
@@ -68,20 +68,20 @@ func (a Applied) TakenFrom(node *corev1.Node) ReleaseCause {
 	case slices.ContainsFunc(a.Taints, func(t AppliedTaint) bool { return !t.PreExisting && !HasTaint(node, t.Taint) }):
 		return ByUntaint
 	}
-	return ByNobody
+	return NotReleased
 }
 
-// keepOff says whether one of the taints is on the Node and keeps workloads off it.
+// keepOff reports whether one of the taints is on the Node and keeps workloads off it.
 func (a Applied) keepOff(node *corev1.Node) bool {
 	return slices.ContainsFunc(a.Taints, func(t AppliedTaint) bool { return KeepsOff(t.Taint) && HasTaint(node, t.Taint) })
 }
 
-// KeepsOff says whether a taint keeps workloads that do not tolerate it off a Node.
+// KeepsOff reports whether a taint keeps workloads that do not tolerate it off a Node.
 func KeepsOff(t record.Taint) bool {
 	return t.Effect == string(corev1.TaintEffectNoSchedule) || t.Effect == string(corev1.TaintEffectNoExecute)
 }
 
-// HasTaint says whether a Node bears a taint with key, value and effect.
+// HasTaint reports whether a Node bears a taint with key, value and effect.
 func HasTaint(node *corev1.Node, t record.Taint) bool { return slices.Contains(Taints(node), t) }
 
 // Taints are the Node's taints, whosever they are.
@@ -97,15 +97,15 @@ func TaintOf(t corev1.Taint) record.Taint {
 	return record.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)}
 }
 
-// Erase takes off a Node what the services say in its labels and annotations, for a
+// Erase takes off a Node what the services report in its labels and annotations, for a
 // cluster that loses the suite. It takes back no cordon, taint or label of a session:
-// whoever erases does that first. What only people write stays, and so does
+// anyone who erases does that first. What only people write stays, and so does
 // ResetAnnotation: GPU services are off the node until somebody sets their labels.
 func Erase(node *corev1.Node) {
-	_, noted := node.Annotations[LemonAnnotation]
+	_, noted := node.Annotations[RepeatOffenderAnnotation]
 	_, former := node.Annotations[FormerRepeatOffenderAnnotation]
 	if noted || former { // else the label is a person's
-		SetLemon(node, LemonMark{})
+		SetRepeatOffender(node, RepeatOffenderMark{})
 	}
 	ours := append(FactAnnotations(), LatestFaultRemediationState, CanaryAnnotation)
 	maps.DeleteFunc(node.Annotations, func(key, _ string) bool {
@@ -116,7 +116,7 @@ func Erase(node *corev1.Node) {
 	})
 }
 
-// counts says whether a key is one of CountLabelsOf some class.
+// counts reports whether a key is one of CountLabelsOf some class.
 func counts(key string) bool {
 	before, _, _ := strings.Cut(key, ".count.")
 	_, class, _ := strings.Cut(before, "/")
@@ -124,8 +124,8 @@ func counts(key string) bool {
 	return class != "" && (key == l.Current || key == l.Expected || key == l.Group)
 }
 
-// BearsOurName says whether a key looks like one of the suite's, whoever writes it.
-func BearsOurName(key string) bool { return strings.Contains(strings.ToLower(key), "nvsentinel") }
+// HasProjectPrefix reports whether a key looks like one of the suite's, regardless of who writes it.
+func HasProjectPrefix(key string) bool { return strings.Contains(strings.ToLower(key), "nvsentinel") }
 
 // Author is who wrote a condition of a Node.
 type Author string
@@ -144,7 +144,7 @@ const (
 	CutText    = ";..."
 )
 
-// AuthorOf tells a condition of the connectors by its reason, which bears the type's
+// AuthorOf reports a condition of the connectors by its reason, which bears the type's
 // name, and by its status and text.
 func AuthorOf(c corev1.NodeCondition) Author {
 	var ours bool

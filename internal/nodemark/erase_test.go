@@ -15,7 +15,7 @@ import (
 )
 
 // TestEraseKnowsEveryKey: of all keys that this package names, those stay that people
-// write, and the one that says that GPU services are off.
+// write, and the one that reports that GPU services are off.
 func TestEraseKnowsEveryKey(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Labels:      map[string]string{"foreign": "x", "nvsentinel.dgxc.nvidia.com/nic.count.group": "g", "nvsentinel.dgxc.nvidia.com/.count.group": "g", "nvsentinel.dgxc.nvidia.com/gpu.count.other": "g"},
@@ -24,7 +24,7 @@ func TestEraseKnowsEveryKey(t *testing.T) {
 	for key, kind := range keys(t) {
 		switch kind {
 		case "label":
-			node.Labels[key] = nodemark.LemonYes
+			node.Labels[key] = nodemark.RepeatOffenderTrue
 		case "annotation":
 			node.Annotations[key] = "x"
 		}
@@ -42,9 +42,9 @@ func TestEraseKnowsEveryKey(t *testing.T) {
 	}
 }
 
-// TestEraseLeavesAPersonsLemon: a label without the annotation that we write beside
+// TestEraseLeavesManualRepeatOffender: a label without the annotation that we write beside
 // it, and one of another value.
-func TestEraseLeavesAPersonsLemon(t *testing.T) {
+func TestEraseLeavesManualRepeatOffender(t *testing.T) {
 	for name, c := range map[string]struct {
 		label string
 		noted bool
@@ -54,12 +54,12 @@ func TestEraseLeavesAPersonsLemon(t *testing.T) {
 		"of a person":                      {"true", false, true},
 		"another value, beside an account": {"sour", true, true},
 	} {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{nodemark.LemonLabel: c.label}}}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{nodemark.RepeatOffenderLabel: c.label}}}
 		if c.noted {
-			nodemark.Annotate(node, nodemark.LemonAnnotation, "{}")
+			nodemark.Annotate(node, nodemark.RepeatOffenderAnnotation, "{}")
 		}
 		nodemark.Erase(node)
-		if _, stays := node.Labels[nodemark.LemonLabel]; stays != c.stays || len(node.Annotations) > 0 {
+		if _, stays := node.Labels[nodemark.RepeatOffenderLabel]; stays != c.stays || len(node.Annotations) > 0 {
 			t.Errorf("%s: %v %v", name, node.Labels, node.Annotations)
 		}
 	}

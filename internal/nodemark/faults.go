@@ -22,9 +22,9 @@ const (
 type ListedFault struct {
 	// Event is what is listed of it.
 	Event record.Event
-	// Whole: all its entities and codes are listed. Otherwise only the id is to be
+	// Complete: all its entities and codes are listed. Otherwise only the id is to be
 	// relied on.
-	Whole bool
+	Complete bool
 	// Raw is the entry itself.
 	Raw json.RawMessage
 }
@@ -50,7 +50,7 @@ func ListedFaults(node *corev1.Node) (out []ListedFault) {
 		}
 		out = append(out, ListedFault{
 			Event: record.FromProto(&event), Raw: raw,
-			Whole: len(event.GetEntitiesImpacted()) < maxShownList && len(event.GetErrorCode()) < maxShownList,
+			Complete: len(event.GetEntitiesImpacted()) < maxShownList && len(event.GetErrorCode()) < maxShownList,
 		})
 	}
 	return out

@@ -9,9 +9,9 @@ import (
 // Former names of keys, read until v1.0 where the present key is missing. Who writes or
 // removes a key removes its former name too.
 const (
-	// FormerRepeatOffenderLabel is the former name of LemonLabel.
+	// FormerRepeatOffenderLabel is the former name of RepeatOffenderLabel.
 	FormerRepeatOffenderLabel = "dgxc.nvidia.com/nvsentinel-lemon"
-	// FormerRepeatOffenderAnnotation is the former name of LemonAnnotation.
+	// FormerRepeatOffenderAnnotation is the former name of RepeatOffenderAnnotation.
 	FormerRepeatOffenderAnnotation = "dgxc.nvidia.com/nvsentinel-lemon-repairs"
 	// FormerReleaseOnAnyUncordonAnnotation is the former name of AnyoneReleasesAnnotation.
 	FormerReleaseOnAnyUncordonAnnotation = "dgxc.nvidia.com/nvsentinel-anyone-releases"
@@ -19,19 +19,19 @@ const (
 
 // formerKeys has the former name of each key that has one.
 var formerKeys = map[string]string{
-	LemonLabel:               FormerRepeatOffenderLabel,
-	LemonAnnotation:          FormerRepeatOffenderAnnotation,
+	RepeatOffenderLabel:      FormerRepeatOffenderLabel,
+	RepeatOffenderAnnotation: FormerRepeatOffenderAnnotation,
 	AnyoneReleasesAnnotation: FormerReleaseOnAnyUncordonAnnotation,
 }
 
 // value is that of a key of labels or annotations, or of its former name.
 func value(m map[string]string, key string) string { return cmp.Or(m[key], m[formerKeys[key]]) }
 
-// readLemon reads the mark of a lemon from the labels and annotations of a Node.
-func readLemon(labels, annotations map[string]string) LemonMark {
-	return LemonMark{
-		Label: value(labels, LemonLabel) == LemonYes, Note: value(annotations, LemonAnnotation),
-		Former: labels[FormerRepeatOffenderLabel] == LemonYes || annotations[FormerRepeatOffenderAnnotation] != "",
+// readLemon reads the mark of a repeat offender from the labels and annotations of a Node.
+func readLemon(labels, annotations map[string]string) RepeatOffenderMark {
+	return RepeatOffenderMark{
+		Label: value(labels, RepeatOffenderLabel) == RepeatOffenderTrue, Note: value(annotations, RepeatOffenderAnnotation),
+		Former: labels[FormerRepeatOffenderLabel] == RepeatOffenderTrue || annotations[FormerRepeatOffenderAnnotation] != "",
 	}
 }
 

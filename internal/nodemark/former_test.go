@@ -17,20 +17,20 @@ func TestFormerKeysAreRead(t *testing.T) {
 	const label, note, anyone = nodemark.FormerRepeatOffenderLabel, nodemark.FormerRepeatOffenderAnnotation, nodemark.FormerReleaseOnAnyUncordonAnnotation
 	for name, tt := range map[string]struct {
 		labels, annotations map[string]string
-		mark                nodemark.LemonMark
+		mark                nodemark.RepeatOffenderMark
 		anyone              bool
 	}{
-		"former":            {map[string]string{label: "true"}, map[string]string{note: "{}", anyone: "True"}, nodemark.LemonMark{Label: true, Note: "{}", Former: true}, true},
-		"former label":      {map[string]string{label: "true"}, nil, nodemark.LemonMark{Label: true, Former: true}, false},
-		"label taken off":   {nil, map[string]string{note: "{}"}, nodemark.LemonMark{Note: "{}", Former: true}, false},
-		"another value":     {map[string]string{label: "maybe"}, nil, nodemark.LemonMark{}, false},
-		"present wins":      {map[string]string{label: "true", nodemark.LemonLabel: "maybe"}, map[string]string{note: "old", nodemark.LemonAnnotation: "{}"}, nodemark.LemonMark{Note: "{}", Former: true}, false},
-		"present":           {map[string]string{nodemark.LemonLabel: "true"}, map[string]string{nodemark.AnyoneReleasesAnnotation: "True"}, nodemark.LemonMark{Label: true}, true},
-		"of no former name": {nil, nil, nodemark.LemonMark{}, false},
+		"former":            {map[string]string{label: "true"}, map[string]string{note: "{}", anyone: "True"}, nodemark.RepeatOffenderMark{Label: true, Note: "{}", Former: true}, true},
+		"former label":      {map[string]string{label: "true"}, nil, nodemark.RepeatOffenderMark{Label: true, Former: true}, false},
+		"label taken off":   {nil, map[string]string{note: "{}"}, nodemark.RepeatOffenderMark{Note: "{}", Former: true}, false},
+		"another value":     {map[string]string{label: "maybe"}, nil, nodemark.RepeatOffenderMark{}, false},
+		"present wins":      {map[string]string{label: "true", nodemark.RepeatOffenderLabel: "maybe"}, map[string]string{note: "old", nodemark.RepeatOffenderAnnotation: "{}"}, nodemark.RepeatOffenderMark{Note: "{}", Former: true}, false},
+		"present":           {map[string]string{nodemark.RepeatOffenderLabel: "true"}, map[string]string{nodemark.AnyoneReleasesAnnotation: "True"}, nodemark.RepeatOffenderMark{Label: true}, true},
+		"of no former name": {nil, nil, nodemark.RepeatOffenderMark{}, false},
 	} {
 		got := nodemark.Read(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: tt.labels, Annotations: tt.annotations}})
-		if got.Lemon != tt.mark || got.AnyoneReleases != tt.anyone {
-			t.Errorf("%s: %+v, anyone %t", name, got.Lemon, got.AnyoneReleases)
+		if got.RepeatOffender != tt.mark || got.AnyoneReleases != tt.anyone {
+			t.Errorf("%s: %+v, anyone %t", name, got.RepeatOffender, got.AnyoneReleases)
 		}
 	}
 }
@@ -38,9 +38,9 @@ func TestFormerKeysAreRead(t *testing.T) {
 // TestFormerKeysAreRemoved with the present ones: by who writes these, by who removes
 // them, by the end of a release, and by an uninstallation.
 func TestFormerKeysAreRemoved(t *testing.T) {
-	mark := func(m nodemark.LemonMark) func(*corev1.Node) {
+	mark := func(m nodemark.RepeatOffenderMark) func(*corev1.Node) {
 		return func(n *corev1.Node) {
-			nodemark.SetLemon(n, m)
+			nodemark.SetRepeatOffender(n, m)
 			nodemark.EndRelease(n)
 		}
 	}
@@ -48,8 +48,8 @@ func TestFormerKeysAreRemoved(t *testing.T) {
 		do   func(*corev1.Node)
 		want string
 	}{
-		"written": {mark(nodemark.LemonMark{Label: true, Note: "{}"}), fmt.Sprint(map[string]string{nodemark.LemonLabel: "true"}, map[string]string{nodemark.LemonAnnotation: "{}"})},
-		"removed": {mark(nodemark.LemonMark{}), "map[] map[]"},
+		"written": {mark(nodemark.RepeatOffenderMark{Label: true, Note: "{}"}), fmt.Sprint(map[string]string{nodemark.RepeatOffenderLabel: "true"}, map[string]string{nodemark.RepeatOffenderAnnotation: "{}"})},
+		"removed": {mark(nodemark.RepeatOffenderMark{}), "map[] map[]"},
 		"erased":  {nodemark.Erase, "map[] map[]"},
 	} {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{

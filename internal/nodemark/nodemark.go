@@ -8,7 +8,7 @@ type State string
 
 // States of a node in quarantine, in the usual order. The label is removed on
 // release. The earlier NVSentinel's drain-failed is none: a drain that cannot go on
-// waits, and the record says for what.
+// waits, and the record reports for what.
 const (
 	Quarantined          State = "quarantined"
 	Draining             State = "draining"
@@ -37,15 +37,15 @@ const (
 	FormerManagedLabel = "k8saas.nvidia.com/ManagedByNVSentinel"
 	// ManagedOptOut is the only value of both that opts out.
 	ManagedOptOut = "false"
-	// LemonLabel is LemonYes on a node whose machine needed too many repairs. Written
+	// RepeatOffenderLabel is RepeatOffenderTrue on a node whose machine needed too many repairs. Written
 	// by fault-remediation, or by a person; taken off by a person, and by
 	// fault-remediation when another machine has the name.
-	LemonLabel = "dgxc.nvidia.com/nvsentinel-repeat-offender"
-	// LemonYes is the only value that marks a lemon.
-	LemonYes = "true"
+	RepeatOffenderLabel = "dgxc.nvidia.com/nvsentinel-repeat-offender"
+	// RepeatOffenderTrue is the only value that marks a repeat offender.
+	RepeatOffenderTrue = "true"
 )
 
-// Labels of Nodes that say what is on them; labeler writes them, and beside them
+// Labels of Nodes that report what is on them; labeler writes them, and beside them
 // those of CountLabelsOf.
 const (
 	// DCGMVersionLabel is the version of DCGM: its first number and ".x".
@@ -62,7 +62,7 @@ const (
 	// id of the record that opened it. Written by fault-quarantine.
 	SessionAnnotation = "dgxc.nvidia.com/nvsentinel-session"
 	// UnknownAnnotation lists the ids, with commas, of faults of the session of
-	// which the store cannot tell whether they are over: nothing is drained,
+	// which the store cannot determine whether they are over: nothing is drained,
 	// repaired or released while it is there. Written by fault-quarantine.
 	UnknownAnnotation = "dgxc.nvidia.com/nvsentinel-session-unknown"
 	// RepairAnnotation holds the uid of the repair object that claims the
@@ -91,29 +91,29 @@ const (
 
 	// ReleasedAnnotation lists the ids, with commas, of the faults that a person's
 	// release has ended, until the node's next session: they stay so although the
-	// store may forget them and be told of them again. Written by fault-quarantine.
+	// store may forget them and be reported about them again. Written by fault-quarantine.
 	ReleasedAnnotation = "dgxc.nvidia.com/nvsentinel-released-faults"
 
 	// LatestFaultRemediationState holds the repair object per equivalence
 	// group, JSON. Written by fault-remediation.
 	LatestFaultRemediationState = "latestFaultRemediationState"
 
-	// LemonAnnotation holds a Lemon, JSON. Without the label a person has taken that
+	// RepeatOffenderAnnotation holds a RepeatOffender, JSON. Without the label a person has taken that
 	// off, and the repairs count no more. Written by fault-remediation.
-	LemonAnnotation = "dgxc.nvidia.com/nvsentinel-repeat-offender-repairs"
+	RepeatOffenderAnnotation = "dgxc.nvidia.com/nvsentinel-repeat-offender-repairs"
 
 	// True is the value of the annotations that are a yes.
 	True = "True"
 )
 
-// EventDelivery is the type of the condition by which a connector says that its node's
-// events do not reach the store. It is no check: nobody judges by it.
+// EventDelivery is the type of the condition by which a connector reports that its node's
+// events do not reach the store. It is no check: nobody evaluates by it.
 const EventDelivery = "EventDelivery"
 
 // DefaultLabelPrefix is the prefix of CordonLabels where none is configured.
 const DefaultLabelPrefix = "k8saas.nvidia.com/"
 
-// CordonLabels are the keys of the labels that tell who cordoned or uncordoned
+// CordonLabels are the keys of the labels that report who cordoned or uncordoned
 // a node, why and when.
 type CordonLabels struct {
 	CordonBy, CordonReason, CordonTimestamp       string
@@ -133,8 +133,8 @@ func CordonLabelsWith(prefix string) CordonLabels {
 	}
 }
 
-// OptedOut tells whether a node's labels take it out of our hands; only the
-// literal "false" of one of the two labels does, whatever the other says.
+// OptedOut reports whether a node's labels take it out of our hands; only the
+// literal "false" of one of the two labels does, whatever the other reports.
 func OptedOut(labels map[string]string) bool {
 	return labels[ManagedLabel] == ManagedOptOut || labels[FormerManagedLabel] == ManagedOptOut
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// Marks are what our services say on a Node. What is not there is empty; what
-// somebody broke says as little as if it were not there, unless that would let
+// Marks are what our services report on a Node. What is not there is empty; what
+// somebody broke reports as little as if it were not there, unless that would let
 // more be done to the node: see the fields.
 type Marks struct {
 	// Session is the id of the quarantine session that the Node bears, or empty.
 	Session string
-	// Unknown are the ids of faults of the session of which the store cannot tell
+	// Unknown are the ids of faults of the session of which the store cannot determine
 	// whether they are over. Any text there, readable or not, is at least one:
 	// nothing is drained, repaired or released then.
 	Unknown []string
@@ -33,11 +33,11 @@ type Marks struct {
 	// Missing: nobody released the session, and a mark of it, or a cordon that was there
 	// before it, is lifted and not yet restored.
 	Missing bool
-	// Restored says how often marks of the session were restored.
+	// Restored reports how often marks of the session were restored.
 	Restored Restored
 	// Request is a person's request to release the session, or empty.
 	Request Request
-	// AnyoneReleases: whoever lifts a mark of the session releases it.
+	// AnyoneReleases: anyone who lifts a mark of the session releases it.
 	AnyoneReleases bool
 	// LetGo: a person released the node's last session, and that is noted.
 	LetGo bool
@@ -53,8 +53,8 @@ type Marks struct {
 	Schedulable bool
 	// OptedOut: the node's labels take it out of our hands.
 	OptedOut bool
-	// Lemon is the mark of a machine that needed too many repairs.
-	Lemon LemonMark
+	// RepeatOffender is the mark of a machine that needed too many repairs.
+	RepeatOffender RepeatOffenderMark
 	// Repairs is what ParseRepairs reads: what the session's repairs have come to.
 	Repairs string
 	// Canary is the id of the canary that a person asks for, or empty.
@@ -68,28 +68,28 @@ func Read(node *corev1.Node) Marks {
 	}
 	a := node.Annotations
 	m := Marks{
-		Session:  a[SessionAnnotation],
-		Unknown:  ids(a[UnknownAnnotation]),
-		State:    State(node.Labels[StateLabel]),
-		Applied:  readApplied(a),
-		LetGo:    a[QuarantinedNodeUncordonedManually] == True || a[QuarantinedNodeUntaintedManually] == True,
-		Ended:    ids(a[ReleasedAnnotation]),
-		Claim:    a[RepairAnnotation],
-		Reset:    a[ResetAnnotation],
-		OptedOut: OptedOut(node.Labels),
-		Lemon:    readLemon(node.Labels, a),
-		Repairs:  a[LatestFaultRemediationState],
-		Canary:   a[CanaryAnnotation],
-		LiftedBy: a[LiftedByAnnotation],
-		Restored: readRestored(a),
-		Request:  requestOf(a, a[SessionAnnotation]),
+		Session:        a[SessionAnnotation],
+		Unknown:        ids(a[UnknownAnnotation]),
+		State:          State(node.Labels[StateLabel]),
+		Applied:        readApplied(a),
+		LetGo:          a[QuarantinedNodeUncordonedManually] == True || a[QuarantinedNodeUntaintedManually] == True,
+		Ended:          ids(a[ReleasedAnnotation]),
+		Claim:          a[RepairAnnotation],
+		Reset:          a[ResetAnnotation],
+		OptedOut:       OptedOut(node.Labels),
+		RepeatOffender: readLemon(node.Labels, a),
+		Repairs:        a[LatestFaultRemediationState],
+		Canary:         a[CanaryAnnotation],
+		LiftedBy:       a[LiftedByAnnotation],
+		Restored:       readRestored(a),
+		Request:        requestOf(a, a[SessionAnnotation]),
 
 		AnyoneReleases: value(a, AnyoneReleasesAnnotation) == True,
 	}
 	m.Lifted = m.Applied.TakenFrom(node)
 	m.Released = m.released()
 	foreign := m.Applied.CordonPreExisting && !node.Spec.Unschedulable
-	m.Missing = m.Session != "" && m.Released == ByNobody && (m.Lifted != ByNobody || foreign)
+	m.Missing = m.Session != "" && m.Released == NotReleased && (m.Lifted != NotReleased || foreign)
 	m.Schedulable = !node.Spec.Unschedulable && !m.Applied.keepOff(node)
 	return m
 }
@@ -102,7 +102,7 @@ func FactAnnotations() []string {
 		SessionAnnotation, UnknownAnnotation, RepairAnnotation,
 		QuarantineHealthEvent, QuarantineHealthEventIsCordoned, QuarantineHealthEventCordonPreExisting,
 		QuarantineHealthEventAppliedTaints, QuarantineHealthEventAppliedLabels,
-		QuarantinedNodeUncordonedManually, QuarantinedNodeUntaintedManually, ReleasedAnnotation, LemonAnnotation,
+		QuarantinedNodeUncordonedManually, QuarantinedNodeUntaintedManually, ReleasedAnnotation, RepeatOffenderAnnotation,
 		LiftedByAnnotation, RestoredAnnotation, AnyoneReleasesAnnotation,
 		FormerRepeatOffenderAnnotation, FormerReleaseOnAnyUncordonAnnotation,
 	}
@@ -110,7 +110,7 @@ func FactAnnotations() []string {
 
 // FactLabels are those of the labels.
 func FactLabels() []string {
-	return []string{ManagedLabel, FormerManagedLabel, LemonLabel, FormerRepeatOffenderLabel}
+	return []string{ManagedLabel, FormerManagedLabel, RepeatOffenderLabel, FormerRepeatOffenderLabel}
 }
 
 // ids reads a list with commas; only an empty text lists none.
@@ -125,8 +125,8 @@ func ids(text string) []string {
 // many Nodes for nothing else.
 func Session(node *corev1.Node) string { return node.Annotations[SessionAnnotation] }
 
-// Bears says whether a Node carries any mark of fault-quarantine.
-func Bears(node *corev1.Node) bool {
+// HasMarks reports whether a Node carries any mark of fault-quarantine.
+func HasMarks(node *corev1.Node) bool {
 	for _, key := range []string{
 		SessionAnnotation, QuarantineHealthEvent, QuarantineHealthEventAppliedTaints, QuarantineHealthEventAppliedLabels,
 		QuarantineHealthEventIsCordoned, QuarantineHealthEventCordonPreExisting, UnknownAnnotation,
@@ -171,19 +171,19 @@ func SetState(node *corev1.Node, s State) {
 func SetClaim(node *corev1.Node, uid string) { Annotate(node, RepairAnnotation, uid) }
 
 // SetReset writes the uid of the GPUReset that takes the GPU services off a Node;
-// empty says that they are back.
+// empty reports that they are back.
 func SetReset(node *corev1.Node, uid string) { Annotate(node, ResetAnnotation, uid) }
 
-// SetLemon puts the mark of a lemon on a Node, or takes ours away: a label of
+// SetRepeatOffender puts the mark of a repeat offender on a Node, or takes ours away: a label of
 // another value is a person's.
-func SetLemon(node *corev1.Node, m LemonMark) {
-	Annotate(node, LemonAnnotation, m.Note)
+func SetRepeatOffender(node *corev1.Node, m RepeatOffenderMark) {
+	Annotate(node, RepeatOffenderAnnotation, m.Note)
 	if m.Label {
-		Label(node, LemonLabel, LemonYes)
+		Label(node, RepeatOffenderLabel, RepeatOffenderTrue)
 		return
 	}
-	for _, key := range []string{LemonLabel, FormerRepeatOffenderLabel} {
-		if node.Labels[key] == LemonYes {
+	for _, key := range []string{RepeatOffenderLabel, FormerRepeatOffenderLabel} {
+		if node.Labels[key] == RepeatOffenderTrue {
 			delete(node.Labels, key)
 		}
 	}

@@ -14,9 +14,9 @@ import (
 )
 
 var (
-	hold = record.Taint{Key: "gpu", Value: "xid", Effect: "NoSchedule"}
-	out  = record.Taint{Key: "gpu", Value: "xid", Effect: "NoExecute"}
-	mild = record.Taint{Key: "gpu", Value: "xid", Effect: "PreferNoSchedule"}
+	testTaint = record.Taint{Key: "gpu", Value: "xid", Effect: "NoSchedule"}
+	out       = record.Taint{Key: "gpu", Value: "xid", Effect: "NoExecute"}
+	mild      = record.Taint{Key: "gpu", Value: "xid", Effect: "PreferNoSchedule"}
 )
 
 // nodeWith has these annotations and taints, and is cordoned or not.
@@ -28,25 +28,25 @@ func nodeWith(annotations map[string]string, cordoned bool, taints ...record.Tai
 	return n
 }
 
-// TestReadWhatIsThere reads a node with every mark, and one with none.
-func TestReadWhatIsThere(t *testing.T) {
+// TestReadExistingMarks reads a node with every mark, and one with none.
+func TestReadExistingMarks(t *testing.T) {
 	full := nodeWith(map[string]string{
 		nodemark.SessionAnnotation: "s1", nodemark.UnknownAnnotation: "f1,f2", nodemark.RepairAnnotation: "u1", nodemark.ResetAnnotation: "u2",
 		nodemark.QuarantineHealthEventIsCordoned: "True", nodemark.QuarantineHealthEventCordonPreExisting: "True",
 		nodemark.QuarantineHealthEventAppliedTaints: `[{"key":"gpu","value":"xid","effect":"NoSchedule"},{"key":"a","effect":"NoSchedule","preExisting":true}]`,
 		nodemark.QuarantineHealthEventAppliedLabels: `[{"key":"l","value":"v"}]`,
 		nodemark.QuarantinedNodeUntaintedManually:   "True", nodemark.ReleasedAnnotation: "f3,f4",
-		nodemark.LemonAnnotation: "{}", nodemark.CanaryAnnotation: "c1",
-	}, true, hold)
-	full.Labels = map[string]string{nodemark.StateLabel: "draining", nodemark.ManagedLabel: "false", nodemark.LemonLabel: "true"}
+		nodemark.RepeatOffenderAnnotation: "{}", nodemark.CanaryAnnotation: "c1",
+	}, true, testTaint)
+	full.Labels = map[string]string{nodemark.StateLabel: "draining", nodemark.ManagedLabel: "false", nodemark.RepeatOffenderLabel: "true"}
 	want := nodemark.Marks{
 		Session: "s1", Unknown: []string{"f1", "f2"}, State: nodemark.Draining, Claim: "u1", Reset: "u2",
 		Applied: nodemark.Applied{
 			Cordon: true, CordonPreExisting: true,
-			Taints: []nodemark.AppliedTaint{{Taint: hold}, {Taint: record.Taint{Key: "a", Effect: "NoSchedule"}, PreExisting: true}},
+			Taints: []nodemark.AppliedTaint{{Taint: testTaint}, {Taint: record.Taint{Key: "a", Effect: "NoSchedule"}, PreExisting: true}},
 			Labels: []record.Label{{Key: "l", Value: "v"}},
 		},
-		LetGo: true, Ended: []string{"f3", "f4"}, OptedOut: true, Lemon: nodemark.LemonMark{Label: true, Note: "{}"}, Canary: "c1",
+		LetGo: true, Ended: []string{"f3", "f4"}, OptedOut: true, RepeatOffender: nodemark.RepeatOffenderMark{Label: true, Note: "{}"}, Canary: "c1",
 	}
 	if diff := cmp.Diff(want, nodemark.Read(full)); diff != "" {
 		t.Errorf("every mark (-want +got):\n%s", diff)
@@ -61,7 +61,7 @@ func TestReadWhatIsThere(t *testing.T) {
 
 // TestHostileAnnotations: what somebody broke neither releases a node, nor takes
 // a foreign mark away, nor makes the node count as kept empty; and what the store
-// cannot tell stays unknown, whatever stands there.
+// cannot determine stays unknown, whatever stands there.
 func TestHostileAnnotations(t *testing.T) {
 	const session = nodemark.SessionAnnotation
 	taints := func(text string) map[string]string {
@@ -77,27 +77,27 @@ func TestHostileAnnotations(t *testing.T) {
 		schedulable bool
 		unknown     int
 	}{
-		"a taint of ours":                      {taints("[" + whole + "]"), false, []record.Taint{hold}, 1, nodemark.ByNobody, false, 0},
-		"it is gone":                           {taints("[" + whole + "]"), false, nil, 1, nodemark.ByNobody, true, 0},
-		"it has another effect":                {taints("[" + whole + "]"), false, []record.Taint{out}, 1, nodemark.ByNobody, true, 0},
-		"one that was there before is gone":    {taints(`[{"key":"gpu","value":"xid","effect":"NoSchedule","preExisting":true}]`), false, nil, 1, nodemark.ByNobody, true, 0},
-		"one that was there before is there":   {taints(`[{"key":"gpu","value":"xid","effect":"NoSchedule","preExisting":true}]`), false, []record.Taint{hold}, 1, nodemark.ByNobody, false, 0},
-		"a mild taint keeps nothing off":       {taints(`[{"key":"gpu","value":"xid","effect":"PreferNoSchedule"}]`), false, []record.Taint{mild}, 1, nodemark.ByNobody, true, 0},
-		"a foreign taint is not the session's": {taints("[]"), false, []record.Taint{hold}, 0, nodemark.ByNobody, true, 0},
-		"not JSON":                             {taints("["), false, nil, 0, nodemark.ByNobody, true, 0},
-		"an object":                            {taints(whole), false, []record.Taint{hold}, 0, nodemark.ByNobody, true, 0},
-		"null":                                 {taints("null"), false, nil, 0, nodemark.ByNobody, true, 0},
-		"half of it can be read":               {taints("[" + whole + ", 5]"), false, nil, 0, nodemark.ByNobody, true, 0},
-		"a number for a key":                   {taints(`[{"key":5}]`), false, nil, 0, nodemark.ByNobody, true, 0},
-		"a text for a truth":                   {taints(`[{"key":"gpu","preExisting":"yes"}]`), false, nil, 0, nodemark.ByNobody, true, 0},
-		"text behind it":                       {taints("[" + whole + "] " + "x"), false, nil, 0, nodemark.ByNobody, true, 0},
-		"broken, but cordoned":                 {taints("["), true, nil, 0, nodemark.ByNobody, false, 0},
-		"our cordon is gone":                   {map[string]string{session: "s1", nodemark.QuarantineHealthEventIsCordoned: "True"}, false, nil, 0, nodemark.ByNobody, true, 0},
-		"our cordon is gone, no session":       {map[string]string{nodemark.QuarantineHealthEventIsCordoned: "True"}, false, nil, 0, nodemark.ByNobody, true, 0},
-		"True in another case is not a yes":    {map[string]string{session: "s1", nodemark.QuarantineHealthEventIsCordoned: "true"}, false, nil, 0, nodemark.ByNobody, true, 0},
-		"unknown: commas alone":                {map[string]string{session: "s1", nodemark.UnknownAnnotation: ","}, true, nil, 0, nodemark.ByNobody, false, 2},
-		"unknown: a blank":                     {map[string]string{session: "s1", nodemark.UnknownAnnotation: " "}, true, nil, 0, nodemark.ByNobody, false, 1},
-		"unknown: empty":                       {map[string]string{session: "s1", nodemark.UnknownAnnotation: ""}, true, nil, 0, nodemark.ByNobody, false, 0},
+		"a taint of ours":                      {taints("[" + whole + "]"), false, []record.Taint{testTaint}, 1, nodemark.NotReleased, false, 0},
+		"it is gone":                           {taints("[" + whole + "]"), false, nil, 1, nodemark.NotReleased, true, 0},
+		"it has another effect":                {taints("[" + whole + "]"), false, []record.Taint{out}, 1, nodemark.NotReleased, true, 0},
+		"one that was there before is gone":    {taints(`[{"key":"gpu","value":"xid","effect":"NoSchedule","preExisting":true}]`), false, nil, 1, nodemark.NotReleased, true, 0},
+		"one that was there before is there":   {taints(`[{"key":"gpu","value":"xid","effect":"NoSchedule","preExisting":true}]`), false, []record.Taint{testTaint}, 1, nodemark.NotReleased, false, 0},
+		"a mild taint keeps nothing off":       {taints(`[{"key":"gpu","value":"xid","effect":"PreferNoSchedule"}]`), false, []record.Taint{mild}, 1, nodemark.NotReleased, true, 0},
+		"a foreign taint is not the session's": {taints("[]"), false, []record.Taint{testTaint}, 0, nodemark.NotReleased, true, 0},
+		"not JSON":                             {taints("["), false, nil, 0, nodemark.NotReleased, true, 0},
+		"an object":                            {taints(whole), false, []record.Taint{testTaint}, 0, nodemark.NotReleased, true, 0},
+		"null":                                 {taints("null"), false, nil, 0, nodemark.NotReleased, true, 0},
+		"half of it can be read":               {taints("[" + whole + ", 5]"), false, nil, 0, nodemark.NotReleased, true, 0},
+		"a number for a key":                   {taints(`[{"key":5}]`), false, nil, 0, nodemark.NotReleased, true, 0},
+		"a text for a truth":                   {taints(`[{"key":"gpu","preExisting":"yes"}]`), false, nil, 0, nodemark.NotReleased, true, 0},
+		"text behind it":                       {taints("[" + whole + "] " + "x"), false, nil, 0, nodemark.NotReleased, true, 0},
+		"broken, but cordoned":                 {taints("["), true, nil, 0, nodemark.NotReleased, false, 0},
+		"our cordon is gone":                   {map[string]string{session: "s1", nodemark.QuarantineHealthEventIsCordoned: "True"}, false, nil, 0, nodemark.NotReleased, true, 0},
+		"our cordon is gone, no session":       {map[string]string{nodemark.QuarantineHealthEventIsCordoned: "True"}, false, nil, 0, nodemark.NotReleased, true, 0},
+		"True in another case is not a yes":    {map[string]string{session: "s1", nodemark.QuarantineHealthEventIsCordoned: "true"}, false, nil, 0, nodemark.NotReleased, true, 0},
+		"unknown: commas alone":                {map[string]string{session: "s1", nodemark.UnknownAnnotation: ","}, true, nil, 0, nodemark.NotReleased, false, 2},
+		"unknown: a blank":                     {map[string]string{session: "s1", nodemark.UnknownAnnotation: " "}, true, nil, 0, nodemark.NotReleased, false, 1},
+		"unknown: empty":                       {map[string]string{session: "s1", nodemark.UnknownAnnotation: ""}, true, nil, 0, nodemark.NotReleased, false, 0},
 	} {
 		m := nodemark.Read(nodeWith(tt.annotations, tt.cordoned, tt.taints...))
 		if len(m.Applied.Taints) != tt.applied || m.Released != tt.released || m.Schedulable != tt.schedulable || len(m.Unknown) != tt.unknown {
@@ -115,17 +115,17 @@ func TestABrokenListOfLabelsNamesNone(t *testing.T) {
 	}
 }
 
-// TestBears: any one annotation of fault-quarantine is a mark, an empty one too;
+// TestHasMarks: any one annotation of fault-quarantine is a mark, an empty one too;
 // those that outlive a session, and those of others, are none.
-func TestBears(t *testing.T) {
+func TestHasMarks(t *testing.T) {
 	for key, want := range map[string]bool{
 		nodemark.SessionAnnotation: true, nodemark.UnknownAnnotation: true, nodemark.QuarantineHealthEvent: true,
 		nodemark.QuarantineHealthEventAppliedTaints: true, nodemark.QuarantineHealthEventAppliedLabels: true,
 		nodemark.QuarantineHealthEventIsCordoned: true, nodemark.QuarantineHealthEventCordonPreExisting: true,
 		nodemark.QuarantinedNodeUncordonedManually: false, nodemark.ReleasedAnnotation: false, nodemark.RepairAnnotation: false,
-		nodemark.LemonAnnotation: false, "foreign": false,
+		nodemark.RepeatOffenderAnnotation: false, "foreign": false,
 	} {
-		if got := nodemark.Bears(nodeWith(map[string]string{key: ""}, false)); got != want {
+		if got := nodemark.HasMarks(nodeWith(map[string]string{key: ""}, false)); got != want {
 			t.Errorf("%s alone: %v, want %v", key, got, want)
 		}
 	}
@@ -142,7 +142,7 @@ func TestListedFaults(t *testing.T) {
 	})
 	got := map[string]bool{}
 	for _, f := range nodemark.ListedFaults(node) {
-		got[f.Event.ID] = f.Whole
+		got[f.Event.ID] = f.Complete
 	}
 	if diff := cmp.Diff(map[string]bool{"lost": true, "newer": false, "f1": true, "f2": false}, got); diff != "" {
 		t.Errorf("read (-want +got):\n%s", diff)
@@ -154,8 +154,8 @@ func TestListedFaults(t *testing.T) {
 	}
 }
 
-// TestRepairsReadWhatTheyWrite, and of a broken text nothing.
-func TestRepairsReadWhatTheyWrite(t *testing.T) {
+// TestRepairsRoundTrip: repairs are read as they were written, and nothing is read of a malformed text.
+func TestRepairsRoundTrip(t *testing.T) {
 	r := nodemark.Repairs{
 		EquivalenceGroups: map[string]nodemark.RepairObject{"restart": {MaintenanceCR: "n-1", ActionName: "RESTART_BM"}},
 		NeedsHuman:        []nodemark.Call{{Record: "f1", Action: "RESTART_BM", Reason: "Exhausted", Message: "look"}},
@@ -208,8 +208,8 @@ func TestClearings(t *testing.T) {
 	}
 }
 
-// TestWritersUndoWhatTheyDo: each mark is written on a bare Node, and taken away.
-func TestWritersUndoWhatTheyDo(t *testing.T) {
+// TestWritersUndoTheirChanges: each mark is written on a bare Node, and taken away.
+func TestWritersUndoTheirChanges(t *testing.T) {
 	for name, tt := range map[string]struct{ do, undo func(*corev1.Node) }{
 		"state":  {func(n *corev1.Node) { nodemark.SetState(n, nodemark.Draining) }, func(n *corev1.Node) { nodemark.SetState(n, "") }},
 		"claim":  {func(n *corev1.Node) { nodemark.SetClaim(n, "u") }, func(n *corev1.Node) { nodemark.SetClaim(n, "") }},
@@ -217,8 +217,10 @@ func TestWritersUndoWhatTheyDo(t *testing.T) {
 		"taints": {func(n *corev1.Node) { nodemark.ApplyTaints(n, []nodemark.AppliedTaint{{Taint: mild}}) }, func(n *corev1.Node) { nodemark.ApplyTaints(n, nil) }},
 		"labels": {func(n *corev1.Node) { nodemark.ApplyLabels(n, []record.Label{{Key: "a"}}) }, func(n *corev1.Node) { nodemark.ApplyLabels(n, nil) }},
 		"lemon": {
-			func(n *corev1.Node) { nodemark.SetLemon(n, nodemark.LemonMark{Label: true, Note: "{}"}) },
-			func(n *corev1.Node) { nodemark.SetLemon(n, nodemark.LemonMark{}) },
+			func(n *corev1.Node) {
+				nodemark.SetRepeatOffender(n, nodemark.RepeatOffenderMark{Label: true, Note: "{}"})
+			},
+			func(n *corev1.Node) { nodemark.SetRepeatOffender(n, nodemark.RepeatOffenderMark{}) },
 		},
 	} {
 		bare, node := nodemark.Read(&corev1.Node{}), &corev1.Node{}
@@ -231,9 +233,9 @@ func TestWritersUndoWhatTheyDo(t *testing.T) {
 			t.Errorf("%s: something is left: %+v", name, node.ObjectMeta)
 		}
 	}
-	person := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{nodemark.LemonLabel: "maybe"}}}
-	nodemark.SetLemon(person, nodemark.LemonMark{})
-	if person.Labels[nodemark.LemonLabel] != "maybe" {
+	person := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{nodemark.RepeatOffenderLabel: "maybe"}}}
+	nodemark.SetRepeatOffender(person, nodemark.RepeatOffenderMark{})
+	if person.Labels[nodemark.RepeatOffenderLabel] != "maybe" {
 		t.Error("a person's label was taken away")
 	}
 }

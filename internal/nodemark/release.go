@@ -14,7 +14,7 @@ import (
 // accounts and nodes.
 const ReleasePrefix = "release.nvsentinel.dgxc.nvidia.com/"
 
-// Annotations that say who lifted a mark of a session, and what followed.
+// Annotations that report who lifted a mark of a session, and what followed.
 const (
 	// LiftedByAnnotation holds the user name of who lifted the cordon of a session, or
 	// removed a taint of it. The API server writes it in that same request, where it
@@ -24,11 +24,11 @@ const (
 	// fault-quarantine.
 	RestoredAnnotation = "dgxc.nvidia.com/nvsentinel-restored"
 	// AnyoneReleasesAnnotation is True where fault-quarantine is configured so that
-	// whoever lifts a mark of the session releases the node. Written by fault-quarantine.
+	// anyone who lifts a mark of the session releases the node. Written by fault-quarantine.
 	AnyoneReleasesAnnotation = "dgxc.nvidia.com/nvsentinel-release-on-any-uncordon"
 )
 
-// Restored says how often marks of a session that were lifted were restored, when last,
+// Restored reports how often marks of a session that were lifted were restored, when last,
 // who had lifted them (empty if unknown) and which. Waiting: By lifted one since, which is
 // not yet restored.
 type Restored struct {
@@ -53,7 +53,7 @@ func SetRestored(node *corev1.Node, r Restored) {
 	Annotate(node, RestoredAnnotation, string(text))
 }
 
-// readRestored reads RestoredAnnotation; one that somebody broke says nothing.
+// readRestored reads RestoredAnnotation; one that somebody broke reports nothing.
 func readRestored(annotations map[string]string) Restored {
 	var r Restored
 	if json.Unmarshal([]byte(annotations[RestoredAnnotation]), &r) != nil {
@@ -116,21 +116,21 @@ func WriterOf(user string) Writer {
 	return Person
 }
 
-// Repairing says whether a repair object of the session is active, or claims the Node.
+// Repairing reports whether a repair object of the session is active, or claims the Node.
 func (m Marks) Repairing() bool { return m.Claim != "" || m.State == Remediating }
 
-// released says how a person released the session. A lifted mark alone is a release only
+// released reports how a person released the session. A lifted mark alone is a release only
 // if a person is known to have lifted it while no repair object was active.
 func (m Marks) released() ReleaseCause {
 	switch {
 	case m.Session == "":
-		return ByNobody
+		return NotReleased
 	case m.Request != Request{}:
 		return ByRequest
 	case m.AnyoneReleases, WriterOf(m.LiftedBy) == Person && !m.Repairing():
 		return m.Lifted
 	}
-	return ByNobody
+	return NotReleased
 }
 
 // ClearPrefix begins the annotations by which a person asks to have faults
@@ -139,7 +139,7 @@ func (m Marks) released() ReleaseCause {
 // writer's own.
 const ClearPrefix = "clear.nvsentinel.dgxc.nvidia.com/"
 
-// Clearing is what one such annotation says.
+// Clearing is what one such annotation states.
 type Clearing struct{ Record, By, Reason string }
 
 // Clearings reads a Node's annotations; those without a name are left out.
@@ -162,6 +162,6 @@ func (c Clearing) Annotation() (key, value string) {
 
 // CanaryAnnotation is what a person asks the Node's connector for a canary with:
 // an event for the record only that goes the whole way from the connector's own
-// front door. Its value is the event's id, a UUID of version 7, which says when it
+// front door. Its value is the event's id, a UUID of version 7, which reports when it
 // was asked for.
 const CanaryAnnotation = "canary.nvsentinel.dgxc.nvidia.com/event"

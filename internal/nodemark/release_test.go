@@ -11,9 +11,9 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
-// TestWhoReleasesANode: a lifted mark is a release if a person lifted it while no repair
-// was active; a request always is; and what cannot be told is none.
-func TestWhoReleasesANode(t *testing.T) {
+// TestReleaseCause: a lifted mark is a release if a person lifted it while no repair
+// was active; a request always is; and what cannot be reported is none.
+func TestReleaseCause(t *testing.T) {
 	const driver = "system:serviceaccount:gpu-operator:nvidia-driver"
 	set := func(key, value string) func(*corev1.Node) {
 		return func(n *corev1.Node) { nodemark.Annotate(n, key, value) }
@@ -30,32 +30,32 @@ func TestWhoReleasesANode(t *testing.T) {
 		want   nodemark.ReleaseCause
 		lifted bool // a mark is missing and comes back
 	}{
-		"nothing":                               {nil, nodemark.ByNobody, false},
+		"nothing":                               {nil, nodemark.NotReleased, false},
 		"a person uncordons":                    {[]func(*corev1.Node){uncordon, by("alice")}, nodemark.ByUncordon, false},
 		"an administrator's certificate":        {[]func(*corev1.Node){uncordon, by("system:admin")}, nodemark.ByUncordon, false},
 		"a person removes our taint":            {[]func(*corev1.Node){untaint, by("alice")}, nodemark.ByUntaint, false},
-		"a service account uncordons":           {[]func(*corev1.Node){uncordon, by(driver)}, nodemark.ByNobody, true},
-		"a service account removes our taint":   {[]func(*corev1.Node){untaint, by(driver)}, nodemark.ByNobody, true},
-		"a kubelet":                             {[]func(*corev1.Node){uncordon, by("system:node:n")}, nodemark.ByNobody, true},
-		"a component of the control plane":      {[]func(*corev1.Node){uncordon, by("system:kube-controller-manager")}, nodemark.ByNobody, true},
-		"nobody knows who uncordons":            {[]func(*corev1.Node){uncordon}, nodemark.ByNobody, true},
-		"nobody knows who removes our taint":    {[]func(*corev1.Node){untaint}, nodemark.ByNobody, true},
-		"a person, while a repair claims":       {[]func(*corev1.Node){uncordon, by("alice"), claimed}, nodemark.ByNobody, true},
-		"a person, while a repair is under way": {[]func(*corev1.Node){uncordon, by("alice"), remediating}, nodemark.ByNobody, true},
+		"a service account uncordons":           {[]func(*corev1.Node){uncordon, by(driver)}, nodemark.NotReleased, true},
+		"a service account removes our taint":   {[]func(*corev1.Node){untaint, by(driver)}, nodemark.NotReleased, true},
+		"a kubelet":                             {[]func(*corev1.Node){uncordon, by("system:node:n")}, nodemark.NotReleased, true},
+		"a component of the control plane":      {[]func(*corev1.Node){uncordon, by("system:kube-controller-manager")}, nodemark.NotReleased, true},
+		"nobody knows who uncordons":            {[]func(*corev1.Node){uncordon}, nodemark.NotReleased, true},
+		"nobody knows who removes our taint":    {[]func(*corev1.Node){untaint}, nodemark.NotReleased, true},
+		"a person, while a repair claims":       {[]func(*corev1.Node){uncordon, by("alice"), claimed}, nodemark.NotReleased, true},
+		"a person, while a repair is under way": {[]func(*corev1.Node){uncordon, by("alice"), remediating}, nodemark.NotReleased, true},
 		"a request":                             {[]func(*corev1.Node){asked}, nodemark.ByRequest, false},
 		"a request while a repair claims":       {[]func(*corev1.Node){asked, claimed, remediating}, nodemark.ByRequest, false},
-		"a request for another session":         {[]func(*corev1.Node){set(nodemark.ReleasePrefix+"s0", "alice: ok")}, nodemark.ByNobody, false},
-		"a request in nobody's name":            {[]func(*corev1.Node){set(nodemark.ReleasePrefix+"s1", ": ok")}, nodemark.ByNobody, false},
-		"a name alone, and nothing lifted":      {[]func(*corev1.Node){by("alice")}, nodemark.ByNobody, false},
+		"a request for another session":         {[]func(*corev1.Node){set(nodemark.ReleasePrefix+"s0", "alice: ok")}, nodemark.NotReleased, false},
+		"a request in nobody's name":            {[]func(*corev1.Node){set(nodemark.ReleasePrefix+"s1", ": ok")}, nodemark.NotReleased, false},
+		"a name alone, and nothing lifted":      {[]func(*corev1.Node){by("alice")}, nodemark.NotReleased, false},
 		"anyone: a service account":             {[]func(*corev1.Node){uncordon, by(driver), anyone}, nodemark.ByUncordon, false},
 		"anyone: nobody knows, in a repair":     {[]func(*corev1.Node){untaint, claimed, anyone}, nodemark.ByUntaint, false},
-		"no session":                            {[]func(*corev1.Node){uncordon, by("alice"), set(nodemark.SessionAnnotation, "")}, nodemark.ByNobody, false},
+		"no session":                            {[]func(*corev1.Node){uncordon, by("alice"), set(nodemark.SessionAnnotation, "")}, nodemark.NotReleased, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := nodeWith(map[string]string{
 				nodemark.SessionAnnotation: "s1", nodemark.QuarantineHealthEventIsCordoned: nodemark.True,
 				nodemark.QuarantineHealthEventAppliedTaints: `[{"key":"gpu","value":"xid","effect":"NoSchedule"}]`,
-			}, true, hold)
+			}, true, testTaint)
 			for _, do := range tt.do {
 				do(node)
 			}
@@ -69,12 +69,12 @@ func TestWhoReleasesANode(t *testing.T) {
 // TestAForeignCordonThatGoesIsMissing until ours takes its place.
 func TestAForeignCordonThatGoesIsMissing(t *testing.T) {
 	node := nodeWith(map[string]string{nodemark.SessionAnnotation: "s1", nodemark.QuarantineHealthEventCordonPreExisting: nodemark.True}, false)
-	if m := nodemark.Read(node); !m.Missing || m.Lifted != nodemark.ByNobody || m.Released != nodemark.ByNobody {
+	if m := nodemark.Read(node); !m.Missing || m.Lifted != nodemark.NotReleased || m.Released != nodemark.NotReleased {
 		t.Errorf("%+v", m)
 	}
 }
 
-// TestRestoredIsReadAsWritten, and what somebody broke says nothing.
+// TestRestoredIsReadAsWritten, and what somebody broke reports nothing.
 func TestRestoredIsReadAsWritten(t *testing.T) {
 	want := nodemark.Restored{Count: 3, At: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), By: "x", Mark: nodemark.ByUncordon}
 	node := &corev1.Node{}

@@ -9,7 +9,7 @@ import (
 
 // Marks of repair objects.
 const (
-	// ManagedByLabel is ManagedBy on every object of ours.
+	// ManagedByLabel is ManagedBy on every object of the project.
 	ManagedByLabel = "app.kubernetes.io/managed-by"
 	ManagedBy      = "nvsentinel"
 	// RecordAnnotation is the id of the record that asked for the object.
@@ -21,7 +21,7 @@ const (
 	NodeAnnotation = "dgxc.nvidia.com/nvsentinel-node"
 )
 
-// Identity is what an object is to be called, and what it says that it is for.
+// Identity is what an object is to be called, and what it reports that it is for.
 type Identity struct {
 	Name, Namespace string
 	Owners          []metav1.OwnerReference
@@ -29,7 +29,7 @@ type Identity struct {
 	Labels, Annotations map[string]string
 }
 
-// Own gives an object its identity, whatever its template says, and the label of our
+// Own gives an object its identity, whatever its template states, and the label of our
 // objects. A template gives no status.
 func (i Identity) Own(o *unstructured.Unstructured) {
 	o.SetName(i.Name)

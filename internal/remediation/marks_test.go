@@ -10,7 +10,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/remediation"
 )
 
-// TestOwn: name, owners and marks are ours, whatever a template says.
+// TestOwn: name, owners and marks are ours, whatever a template states.
 func TestOwn(t *testing.T) {
 	o := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Widget", "spec": map[string]any{"a": "b"}, "status": map[string]any{"done": true},

@@ -1,6 +1,6 @@
-// Package remediation decides about the life of a repair object, whoever wants the repair:
+// Package remediation decides about the life of a repair object, regardless of who wants the repair:
 // whether the object is still to be created, is the one that was asked for, is lost or
-// another's, and what its health rule says until its time is up.
+// another's, and what its health rule states until its time is up.
 //
 // A repair object acts once. Its name follows from what it is for, so that it cannot be
 // created twice, and who wants it remembers its uid as soon as it was seen. A run with
@@ -21,7 +21,7 @@ type Presence int
 
 // Presences. The zero value is Unread.
 const (
-	// Unread: the read failed, which says nothing about the object.
+	// Unread: the read failed, which reports nothing about the object.
 	Unread Presence = iota
 	// Present: an object has the name.
 	Present
@@ -31,15 +31,15 @@ const (
 
 // Object is what is remembered of a repair object, and what was seen under its name.
 type Object struct {
-	// Known is the uid that is remembered; empty until the object was seen.
-	Known string
+	// KnownUID is the uid that is remembered; empty until the object was seen.
+	KnownUID string
 	// Again: an object that was deleted is created again, since it does not act.
 	Again bool
 
 	Presence Presence
 	UID      string
-	// Ours: it bears the marks of what the object is for.
-	Ours bool
+	// OwnMarks: it bears the marks of what the object is for.
+	OwnMarks bool
 	// Refused: the API server will never accept the object.
 	Refused bool
 }
@@ -61,26 +61,26 @@ const (
 	Taken Finding = "Taken"
 	// Lost: it existed and acts once, and is gone. Nobody knows what it has done.
 	Lost Finding = "Lost"
-	// Known: it is the one that is remembered, or could not be read this time.
-	Known Finding = "Known"
+	// Recognized: it is the one that is remembered, or could not be read this time.
+	Recognized Finding = "Known"
 )
 
-// Find says what an object turns out to be.
+// Find reports what an object turns out to be.
 func (o Object) Find() Finding {
 	switch {
-	case o.Presence == Unread && o.Known == "":
+	case o.Presence == Unread && o.KnownUID == "":
 		return Hindered
 	case o.Presence == Unread:
-		return Known
+		return Recognized
 	case o.Refused:
 		return Refused
-	case o.Presence == Present && o.Known != "" && o.UID == o.Known:
-		return Known
-	case o.Known != "" && !o.Again:
+	case o.Presence == Present && o.KnownUID != "" && o.UID == o.KnownUID:
+		return Recognized
+	case o.KnownUID != "" && !o.Again:
 		return Lost
 	case o.Presence == Absent:
 		return Missing
-	case o.Ours:
+	case o.OwnMarks:
 		return Found
 	}
 	return Taken
@@ -93,7 +93,7 @@ type Outcome string
 const (
 	// Waiting: there is no verdict yet.
 	Waiting Outcome = "Waiting"
-	// Succeeded and Failed: the health rule says Healthy or Unhealthy.
+	// Succeeded and Failed: the health rule states Healthy or Unhealthy.
 	Succeeded Outcome = "Succeeded"
 	Failed    Outcome = "Failed"
 	// TimedOut: there is no verdict, and the time for one is up. The object may still act.
@@ -109,16 +109,16 @@ type Verdict struct {
 	Left time.Duration
 }
 
-// Patience is how long an object may be without a verdict.
-type Patience struct {
+// VerdictTimeout is how long an object may be without a verdict.
+type VerdictTimeout struct {
 	// Since is when that began. It has to be set: the time since the zero time is over.
 	Since time.Time
 	// Timeout of 0 waits for ever.
 	Timeout time.Duration
 }
 
-// Judge says what follows from the health of an object at a time.
-func (p Patience) Judge(health healthrule.Result, now time.Time) Verdict {
+// Evaluate reports what follows from the health of an object at a time.
+func (vt VerdictTimeout) Evaluate(health healthrule.Result, now time.Time) Verdict {
 	v := Verdict{Outcome: Waiting, Health: health}
 	switch health.State {
 	case healthrule.Healthy:
@@ -126,15 +126,15 @@ func (p Patience) Judge(health healthrule.Result, now time.Time) Verdict {
 	case healthrule.Unhealthy:
 		v.Outcome = Failed
 	case healthrule.Unknown:
-		if p.Timeout <= 0 {
+		if vt.Timeout <= 0 {
 			break
 		}
-		age := Elapsed(p.Since, p.Timeout, now)
-		if v.Health = health.After(age, p.Timeout); v.Health.State == healthrule.Unhealthy {
+		age := Elapsed(vt.Since, vt.Timeout, now)
+		if v.Health = health.After(age, vt.Timeout); v.Health.State == healthrule.Unhealthy {
 			v.Outcome = TimedOut
 			break
 		}
-		v.Left = p.Timeout - age
+		v.Left = vt.Timeout - age
 	}
 	return v
 }

@@ -25,21 +25,21 @@ func TestFind(t *testing.T) {
 		"never seen, absent":                       {remediation.Object{Presence: absent}, remediation.Missing},
 		"never seen, absent, may be made again":    {remediation.Object{Presence: absent, Again: true}, remediation.Missing},
 		"never seen, refused":                      {remediation.Object{Presence: absent, Refused: true}, remediation.Refused},
-		"never seen, ours":                         {remediation.Object{Presence: present, UID: "a", Ours: true}, remediation.Found},
-		"never seen, ours, may be made again":      {remediation.Object{Presence: present, UID: "a", Ours: true, Again: true}, remediation.Found},
+		"never seen, ours":                         {remediation.Object{Presence: present, UID: "a", OwnMarks: true}, remediation.Found},
+		"never seen, ours, may be made again":      {remediation.Object{Presence: present, UID: "a", OwnMarks: true, Again: true}, remediation.Found},
 		"never seen, another's":                    {remediation.Object{Presence: present, UID: "a"}, remediation.Taken},
 		"never seen, another's, may be made again": {remediation.Object{Presence: present, UID: "a", Again: true}, remediation.Taken},
 		"never seen, another's without a uid":      {remediation.Object{Presence: present}, remediation.Taken},
-		"known, unread":                            {remediation.Object{Known: "a", Presence: unread}, remediation.Known},
-		"known, there":                             {remediation.Object{Known: "a", Presence: present, UID: "a", Ours: true}, remediation.Known},
-		"known, there, without its marks":          {remediation.Object{Known: "a", Presence: present, UID: "a"}, remediation.Known},
-		"known, may be made again, there":          {remediation.Object{Known: "a", Presence: present, UID: "a", Again: true}, remediation.Known},
-		"known, absent":                            {remediation.Object{Known: "a", Presence: absent}, remediation.Lost},
-		"known, absent, may be made again":         {remediation.Object{Known: "a", Presence: absent, Again: true}, remediation.Missing},
-		"known, another with its marks":            {remediation.Object{Known: "a", Presence: present, UID: "b", Ours: true}, remediation.Lost},
-		"known, another without":                   {remediation.Object{Known: "a", Presence: present, UID: "b"}, remediation.Lost},
-		"known, made again by somebody":            {remediation.Object{Known: "a", Presence: present, UID: "b", Ours: true, Again: true}, remediation.Found},
-		"known, may be made again, another's":      {remediation.Object{Known: "a", Presence: present, UID: "b", Again: true}, remediation.Taken},
+		"known, unread":                            {remediation.Object{KnownUID: "a", Presence: unread}, remediation.Recognized},
+		"known, there":                             {remediation.Object{KnownUID: "a", Presence: present, UID: "a", OwnMarks: true}, remediation.Recognized},
+		"known, there, without its marks":          {remediation.Object{KnownUID: "a", Presence: present, UID: "a"}, remediation.Recognized},
+		"known, may be made again, there":          {remediation.Object{KnownUID: "a", Presence: present, UID: "a", Again: true}, remediation.Recognized},
+		"known, absent":                            {remediation.Object{KnownUID: "a", Presence: absent}, remediation.Lost},
+		"known, absent, may be made again":         {remediation.Object{KnownUID: "a", Presence: absent, Again: true}, remediation.Missing},
+		"known, another with its marks":            {remediation.Object{KnownUID: "a", Presence: present, UID: "b", OwnMarks: true}, remediation.Lost},
+		"known, another without":                   {remediation.Object{KnownUID: "a", Presence: present, UID: "b"}, remediation.Lost},
+		"known, made again by somebody":            {remediation.Object{KnownUID: "a", Presence: present, UID: "b", OwnMarks: true, Again: true}, remediation.Found},
+		"known, may be made again, another's":      {remediation.Object{KnownUID: "a", Presence: present, UID: "b", Again: true}, remediation.Taken},
 	} {
 		if got := x.object.Find(); got != x.want {
 			t.Errorf("%s: %s, want %s", name, got, x.want)
@@ -49,8 +49,8 @@ func TestFind(t *testing.T) {
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// TestJudge: a verdict counts whenever it comes; without one the time runs out.
-func TestJudge(t *testing.T) {
+// TestEvaluate: a verdict counts whenever it comes; without one the time runs out.
+func TestEvaluate(t *testing.T) {
 	healthy, unhealthy, none := healthrule.Result{State: healthrule.Healthy}, healthrule.Result{State: healthrule.Unhealthy}, healthrule.Result{State: healthrule.Unknown}
 	for name, x := range map[string]struct {
 		health healthrule.Result
@@ -73,7 +73,7 @@ func TestJudge(t *testing.T) {
 		"unknown since a while ahead": {none, now.Add(time.Hour), time.Hour, remediation.Waiting, 2 * time.Hour},
 		"unknown since years ahead":   {none, now.Add(time.Hour + 1), time.Hour, remediation.TimedOut, 0},
 	} {
-		v := remediation.Patience{Since: x.since, Timeout: x.limit}.Judge(x.health, now)
+		v := remediation.VerdictTimeout{Since: x.since, Timeout: x.limit}.Evaluate(x.health, now)
 		if v.Outcome != x.want || v.Left != x.left {
 			t.Errorf("%s: %s, left %s, want %s, %s", name, v.Outcome, v.Left, x.want, x.left)
 		}

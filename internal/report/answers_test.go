@@ -35,9 +35,9 @@ func TestARejectedEventBlocksNoOther(t *testing.T) {
 		return accepted
 	})
 	for range 250 {
-		put(t, b, "poison")
+		appendMessages(t, b, "poison")
 	}
-	put(t, b, "good 0", "poison", "good 1")
+	appendMessages(t, b, "good 0", "poison", "good 1")
 	began := time.Now()
 	r := publish(t, b, c, "")
 	drained(t, b)
@@ -68,12 +68,12 @@ func TestAnEventThatIsToBeSentAgainBlocksNoOther(t *testing.T) {
 				return accepted
 			})
 			for range 120 {
-				put(t, b, "later")
+				appendMessages(t, b, "later")
 			}
-			put(t, b, "now 0", "now 1")
+			appendMessages(t, b, "now 0", "now 1")
 			publish(t, b, c, "")
 			await(t, "the events behind", func() bool { return len(c.Events()) >= 2 })
-			put(t, b, "now 2")
+			appendMessages(t, b, "now 2")
 			await(t, "an event that came later", func() bool { return len(c.Events()) >= 3 })
 			await(t, "their removal", func() bool { return b.Stats().Entries == 120 })
 			if got := b.Stats(); got.Dead != 0 {
@@ -106,9 +106,9 @@ func TestAConnectorOfAnOlderVersion(t *testing.T) {
 				return nil
 			})
 			for range 120 {
-				put(t, b, "foreign")
+				appendMessages(t, b, "foreign")
 			}
-			put(t, b, "good")
+			appendMessages(t, b, "good")
 			publish(t, b, c, "")
 			await(t, "the event behind", func() bool { return len(c.Events()) > 0 })
 			await(t, "an empty or a settled outbox", func() bool { s := b.Stats(); return s.Entries == want.waiting && s.Dead == want.dead })
@@ -135,7 +135,7 @@ func TestARequestThatCannotBeDecodedIsHalved(t *testing.T) {
 		return nil
 	})
 	b := open(t, filepath.Join(t.TempDir(), "outbox.db"), report.Options{})
-	put(t, b, numbered(100)...)
+	appendMessages(t, b, numbered(100)...)
 	publish(t, b, c, "")
 	drained(t, b)
 	if got := b.Stats(); got.Dead != 1 || len(c.Events()) != 99 {

@@ -21,9 +21,9 @@ import (
 // the pod that this one replaces.
 const lockWait = 10 * time.Second
 
-// Open opens the outbox at path or makes one. An unreadable file is set aside
+// Open opens the outbox at path or makes one. An unreadable file is renamed
 // beside it (".damaged", one is kept) and replaced: a broken disk block must not
-// silence a monitor for ever, and Origin says that the past is unknown.
+// silence a monitor for ever, and Origin reports that the past is unknown.
 func Open(path string, o Options) (*Outbox, error) {
 	o.fill()
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -55,7 +55,7 @@ func Open(path string, o Options) (*Outbox, error) {
 // errDamaged marks content that cannot be read.
 var errDamaged = errors.New("outbox is damaged")
 
-// damaged tells a broken file from a busy one or a full disk.
+// damaged distinguishes a broken file from a busy one or a full disk.
 func damaged(err error) bool {
 	for _, sign := range []error{errDamaged, bbolterrors.ErrInvalid, bbolterrors.ErrVersionMismatch, bbolterrors.ErrChecksum} {
 		if errors.Is(err, sign) {
@@ -76,7 +76,7 @@ func load(path string, o Options) (b *Outbox, err error) {
 			b, err = nil, fmt.Errorf("%w: %v", errDamaged, r)
 		}
 		if err != nil && db != nil {
-			closeQuietly(db)
+			closeIgnoringError(db)
 		}
 	}()
 	db, err = bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockWait})
@@ -90,9 +90,9 @@ func load(path string, o Options) (b *Outbox, err error) {
 	return b, nil
 }
 
-// closeQuietly releases a file that is about to be set aside or given up; the
+// closeIgnoringError releases a file that is about to be renamed or given up; the
 // error that led here is the one to report.
-func closeQuietly(db *bbolt.DB) {
+func closeIgnoringError(db *bbolt.DB) {
 	defer func() { _ = recover() }()
 	_ = db.Close()
 }
@@ -121,7 +121,7 @@ func (o *Outbox) prepare(tx *bbolt.Tx) error {
 	return o.count(tx)
 }
 
-// begin begins a new run of the counter with every Open: nobody can tell whether
+// begin begins a new run of the counter with every Open: nobody can distinguish whether
 // the file is as it was left, or restored from an image that is older.
 func (o *Outbox) begin(meta *bbolt.Bucket) error {
 	last := number(meta.Get(keySeq))

@@ -28,7 +28,7 @@ import (
 // Errors of Tx.Append.
 var (
 	// ErrFull: the outbox has reached its bound. The owner reads its source no
-	// further until Changed tells that something left.
+	// further until Changed reports that something left.
 	ErrFull = errors.New("outbox is full")
 	// ErrTooLarge: the event alone exceeds MaxEventBytes; it can never be sent.
 	ErrTooLarge = errors.New("event is too large for the outbox")
@@ -53,7 +53,7 @@ var (
 	keyBegan    = []byte("began") // the last seq given before this run
 )
 
-// Origin says what Open found.
+// Origin reports what Open found.
 type Origin string
 
 // Origins of an outbox.
@@ -62,7 +62,7 @@ const (
 	Created Origin = "created"
 	// Resumed: the file was there and is readable.
 	Resumed Origin = "resumed"
-	// Replaced: the file was there and unreadable; it was set aside.
+	// Replaced: the file was there and unreadable; it was renamed.
 	Replaced Origin = "replaced"
 )
 
@@ -72,7 +72,7 @@ type Options struct {
 	MaxBytes int64
 	// MaxEntries bounds their number, default 100,000.
 	MaxEntries int
-	// Clock stamps when an event entered, default the real one.
+	// Clock is the source of the time at which an event entered, default the real one.
 	Clock clock.PassiveClock
 	// NewID gives an event its id, default UUIDv7.
 	NewID func() (string, error)
@@ -117,7 +117,7 @@ func (o *Outbox) Epoch() string { return o.epoch }
 // is comparable only if one led to the other, see record.NextRun.
 func (o *Outbox) Runs() string { return o.runs }
 
-// Origin says whether the outbox continues an older one.
+// Origin reports whether the outbox continues an older one.
 func (o *Outbox) Origin() Origin { return o.origin }
 
 // Close releases the file.
@@ -172,7 +172,7 @@ func (o *Outbox) Write(change func(tx *Tx) error) error {
 	return nil
 }
 
-// settle publishes new stats and wakes whoever waits for a change.
+// settle publishes new stats and wakes anyone who waits for a change.
 func (o *Outbox) settle(stats Stats) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -212,10 +212,10 @@ func (t *Tx) Append(e *protos.HealthEvent) error {
 		t.stats.Refused++
 		return ErrFull
 	}
-	return t.put(seq, body)
+	return t.write(seq, body)
 }
 
-func (t *Tx) put(seq uint64, body []byte) error {
+func (t *Tx) write(seq uint64, body []byte) error {
 	now := t.b.o.Clock.Now()
 	if err := t.tx.Bucket(bucketQueue).Put(key(seq), append(key(uint64(now.UnixNano())), body...)); err != nil {
 		return fmt.Errorf("appending entry %d: %w", seq, err)

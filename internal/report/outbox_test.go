@@ -29,7 +29,7 @@ func open(t *testing.T, path string, o report.Options) *report.Outbox {
 	return b
 }
 
-func put(t *testing.T, b *report.Outbox, messages ...string) {
+func appendMessages(t *testing.T, b *report.Outbox, messages ...string) {
 	t.Helper()
 	err := b.Write(func(tx *report.Tx) error {
 		for _, m := range messages {
@@ -63,7 +63,7 @@ func TestSeqAndEpochSurviveAndNeverFall(t *testing.T) {
 	if b.Origin() != report.Created {
 		t.Errorf("origin of a new outbox is %s", b.Origin())
 	}
-	put(t, b, "a", "b")
+	appendMessages(t, b, "a", "b")
 	epoch, first := b.Epoch(), b.Runs()
 	if err := b.Remove(1, 2); err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func TestSeqAndEpochSurviveAndNeverFall(t *testing.T) {
 	if b.Origin() != report.Resumed || b.Epoch() != epoch {
 		t.Errorf("origin %s, epoch %s; want resumed, %s", b.Origin(), b.Epoch(), epoch)
 	}
-	put(t, b, "c")
+	appendMessages(t, b, "c")
 	entries, err := b.Peek(0, 10, 1<<20)
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func TestARestoredFileKnowsItsPast(t *testing.T) {
 	appended := int64(0)
 	life := func() record.Record { // opens the outbox, counts one event, and closes it
 		b := open(t, path, report.Options{})
-		put(t, b, "x")
+		appendMessages(t, b, "x")
 		entries, err := b.Peek(0, 100, 1<<20)
 		if err != nil {
 			t.Fatal(err)
@@ -153,7 +153,7 @@ func TestRunsWithoutEventsLeaveNoName(t *testing.T) {
 	for i := range 12 {
 		b := open(t, path, report.Options{})
 		if i == 0 {
-			put(t, b, "x")
+			appendMessages(t, b, "x")
 			first = b.Runs()
 		} else if run, before, _ := strings.Cut(b.Runs(), " "); before != first || run == first {
 			t.Fatalf("runs at start %d: %q", i, b.Runs())
@@ -228,7 +228,7 @@ func TestFullOutboxRefusesAndTheTransactionGoesOn(t *testing.T) {
 			if err := b.Remove(1); err != nil {
 				t.Fatal(err)
 			}
-			put(t, b, "after")
+			appendMessages(t, b, "after")
 			if diff := cmp.Diff([]string{"2 1", "3 after"}, messages(t, b)); diff != "" {
 				t.Errorf("entries (-want +got):\n%s", diff)
 			}
@@ -236,7 +236,7 @@ func TestFullOutboxRefusesAndTheTransactionGoesOn(t *testing.T) {
 	}
 }
 
-func TestAppendRefusesWhatCouldNeverBeSent(t *testing.T) {
+func TestAppendRefusesUnsendableEvents(t *testing.T) {
 	b := open(t, filepath.Join(t.TempDir(), "outbox.db"), report.Options{})
 	for _, c := range []struct {
 		message string
@@ -256,9 +256,9 @@ func TestStatsFollowTheContent(t *testing.T) {
 	clk := testclock.NewFakePassiveClock(time.Unix(1000, 0))
 	path := filepath.Join(t.TempDir(), "outbox.db")
 	b := open(t, path, report.Options{Clock: clk})
-	put(t, b, "a")
+	appendMessages(t, b, "a")
 	clk.SetTime(time.Unix(2000, 0))
-	put(t, b, "b")
+	appendMessages(t, b, "b")
 	changed := b.Changed()
 	if err := b.Bury(1, "no good"); err != nil {
 		t.Fatal(err)
@@ -288,7 +288,7 @@ func TestStatsFollowTheContent(t *testing.T) {
 func TestPeekKeepsToItsBounds(t *testing.T) {
 	b := open(t, filepath.Join(t.TempDir(), "outbox.db"), report.Options{})
 	big := strings.Repeat("x", 1000)
-	put(t, b, big, big, big, big)
+	appendMessages(t, b, big, big, big, big)
 	for _, c := range []struct{ count, bytes, want int }{{10, 1 << 20, 4}, {3, 1 << 20, 3}, {10, 2500, 2}, {10, 1, 1}} {
 		entries, err := b.Peek(0, c.count, c.bytes)
 		if err != nil || len(entries) != c.want {
@@ -297,7 +297,7 @@ func TestPeekKeepsToItsBounds(t *testing.T) {
 	}
 }
 
-func TestDamagedFileIsReplacedAndSaidSo(t *testing.T) {
+func TestDamagedFileIsReplacedAndLogged(t *testing.T) {
 	damage := map[string]func(t *testing.T, path string){
 		"not a database": func(t *testing.T, path string) {
 			if err := os.WriteFile(path, []byte("not a database at all"), 0o600); err != nil {
@@ -333,7 +333,7 @@ func TestDamagedFileIsReplacedAndSaidSo(t *testing.T) {
 			b := open(t, path, report.Options{})
 			epoch := b.Epoch()
 			for i := range 50 {
-				put(t, b, strings.Repeat(fmt.Sprint(i), 400))
+				appendMessages(t, b, strings.Repeat(fmt.Sprint(i), 400))
 			}
 			if err := b.Close(); err != nil {
 				t.Fatal(err)

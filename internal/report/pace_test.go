@@ -20,21 +20,21 @@ import (
 // deaf is a connector that never answers and notes when it was asked.
 type deaf struct {
 	protos.PlatformConnectorClient
-	asked, left []time.Time
+	requestTimes, left []time.Time
 }
 
 func (d *deaf) HealthEventOccurredV2(ctx context.Context, _ *protos.HealthEvents, _ ...grpc.CallOption) (*protos.HealthEventResults, error) {
-	d.asked = append(d.asked, time.Now())
+	d.requestTimes = append(d.requestTimes, time.Now())
 	<-ctx.Done()
 	d.left = append(d.left, time.Now())
 	return nil, status.FromContextError(ctx.Err()).Err()
 }
 
-func TestDeafConnectorIsLeftAtTheDeadlineAndAskedAgainAtABoundedPace(t *testing.T) {
+func TestUnresponsiveConnectorIsRetriedAtABoundedPace(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "outbox.db")
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, path, report.Options{})
-		put(t, b, "a")
+		appendMessages(t, b, "a")
 		d := &deaf{}
 		p := &report.Publisher{
 			Name: "test", Outbox: b, Connector: d, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
@@ -51,14 +51,14 @@ func TestDeafConnectorIsLeftAtTheDeadlineAndAskedAgainAtABoundedPace(t *testing.
 		if ok, why := p.Ready(); ok || why == "" {
 			t.Errorf("ready %t, %q after an hour without an answer", ok, why)
 		}
-		if len(d.asked) < 100 {
-			t.Errorf("asked %d times in an hour", len(d.asked))
+		if len(d.requestTimes) < 100 {
+			t.Errorf("asked %d times in an hour", len(d.requestTimes))
 		}
 		for i := range len(d.left) - 1 {
-			if took := d.left[i].Sub(d.asked[i]); took != report.Deadline {
+			if took := d.left[i].Sub(d.requestTimes[i]); took != report.Deadline {
 				t.Errorf("request %d was left after %s", i, took)
 			}
-			if pause := d.asked[i+1].Sub(d.left[i]); pause <= 0 || pause > 1500*time.Millisecond {
+			if pause := d.requestTimes[i+1].Sub(d.left[i]); pause <= 0 || pause > 1500*time.Millisecond {
 				t.Errorf("pause %d was %s", i, pause)
 			}
 		}

@@ -70,7 +70,7 @@ type Publisher struct {
 	outage retry.Outage
 }
 
-// Ready says whether the last request was acknowledged, and if not, why. Before
+// Ready reports whether the last request was acknowledged, and if not, why. Before
 // the first request it is ready.
 func (p *Publisher) Ready() (bool, string) { return p.outage.Ready() }
 
@@ -91,7 +91,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 		changed := p.Outbox.Changed()
 		batch, err := p.Outbox.Peek(at.after, batchEvents, batchBytes)
 		if err == nil && len(batch) == 0 {
-			at = p.rest(ctx, at, changed, pace)
+			at = p.waitForNext(ctx, at, changed, pace)
 			continue
 		}
 		accepted := 0
@@ -110,9 +110,9 @@ func (p *Publisher) Run(ctx context.Context) error {
 	return nil
 }
 
-// rest waits at the end of a pass: for further entries or, if entries were left behind,
+// waitForNext waits at the end of a pass: for further entries or, if entries were left behind,
 // until it is time to send them again.
-func (p *Publisher) rest(ctx context.Context, at pass, changed <-chan struct{}, pace *backoff.ExponentialBackOff) pass {
+func (p *Publisher) waitForNext(ctx context.Context, at pass, changed <-chan struct{}, pace *backoff.ExponentialBackOff) pass {
 	if at.left != nil && at.again == nil {
 		p.note(at.left)
 		at.again = p.Clock.After(pace.NextBackOff())

@@ -103,7 +103,7 @@ func numbered(n int) []string {
 func TestPublishesInOrderAndInBatches(t *testing.T) {
 	c := reporttest.Start(t)
 	b := open(t, filepath.Join(t.TempDir(), "outbox.db"), report.Options{})
-	put(t, b, numbered(250)...)
+	appendMessages(t, b, numbered(250)...)
 	r := publish(t, b, c, "")
 	drained(t, b)
 	if diff := cmp.Diff(numbered(250), texts(c.Events())); diff != "" {
@@ -112,7 +112,7 @@ func TestPublishesInOrderAndInBatches(t *testing.T) {
 	if diff := cmp.Diff([]int{100, 100, 50}, c.Batches()); diff != "" {
 		t.Errorf("batches (-want +got):\n%s", diff)
 	}
-	put(t, b, "late")
+	appendMessages(t, b, "late")
 	drained(t, b)
 	if got := value(t, r, "test_events_published_total"); got != 251 {
 		t.Errorf("published %v, want 251", got)
@@ -123,7 +123,7 @@ func TestPublishesInOrderAndInBatches(t *testing.T) {
 func TestPublishedEventsAreCountedByStrategy(t *testing.T) {
 	c := reporttest.Start(t)
 	b := open(t, filepath.Join(t.TempDir(), "outbox.db"), report.Options{})
-	put(t, b, "acts")
+	appendMessages(t, b, "acts")
 	observes := &protos.HealthEvent{ProcessingStrategy: protos.ProcessingStrategy_PERSIST_ONLY}
 	if err := b.Write(func(tx *report.Tx) error { return tx.Append(observes) }); err != nil {
 		t.Fatal(err)
@@ -145,7 +145,7 @@ func TestBatchesKeepToTheirBytes(t *testing.T) {
 	c := reporttest.Start(t)
 	b := open(t, filepath.Join(t.TempDir(), "outbox.db"), report.Options{})
 	big := strings.Repeat("x", 400_000)
-	put(t, b, big, big, big, big, big)
+	appendMessages(t, b, big, big, big, big, big)
 	publish(t, b, c, "")
 	drained(t, b)
 	if diff := cmp.Diff([]int{2, 2, 1}, c.Batches()); diff != "" {
@@ -157,12 +157,12 @@ func TestMissingConnectorCostsNothing(t *testing.T) {
 	c := reporttest.New(t)
 	b := open(t, filepath.Join(t.TempDir(), "outbox.db"), report.Options{})
 	r := publish(t, b, c, "")
-	put(t, b, numbered(10)...)
+	appendMessages(t, b, numbered(10)...)
 	await(t, "a failed request", func() bool { return value(t, r, "test_publish_failures_total") > 0 })
 	c.Listen(t)
 	drained(t, b)
 	c.Cut()
-	put(t, b, "while cut")
+	appendMessages(t, b, "while cut")
 	c.Listen(t)
 	drained(t, b)
 	if diff := cmp.Diff(append(numbered(10), "while cut"), texts(c.Distinct(t))); diff != "" {
@@ -186,7 +186,7 @@ func TestRetriedCodesKeepTheEvent(t *testing.T) {
 				}
 				return status.Error(code, "not now")
 			})
-			put(t, b, "a", "b")
+			appendMessages(t, b, "a", "b")
 			publish(t, b, c, "")
 			drained(t, b)
 			if diff := cmp.Diff([]string{"a", "b"}, texts(c.Events())); diff != "" {
@@ -210,7 +210,7 @@ func TestRefusedEventBecomesADeadLetterAndBlocksNothing(t *testing.T) {
 		}
 		return nil
 	})
-	put(t, b, numbered(6)...)
+	appendMessages(t, b, numbered(6)...)
 	r := publish(t, b, c, "")
 	drained(t, b)
 	want := []string{"event 0", "event 1", "event 2", "event 4", "event 5"}
@@ -230,7 +230,7 @@ func TestTokenIsReadForEveryRequest(t *testing.T) {
 	c := reporttest.Start(t)
 	b := open(t, filepath.Join(t.TempDir(), "outbox.db"), report.Options{})
 	file := filepath.Join(t.TempDir(), "token")
-	put(t, b, "before the token exists")
+	appendMessages(t, b, "before the token exists")
 	r := publish(t, b, c, file)
 	await(t, "a failed request", func() bool { return value(t, r, "test_publish_failures_total") > 0 })
 	for _, secret := range []string{"one", "two"} {
@@ -240,7 +240,7 @@ func TestTokenIsReadForEveryRequest(t *testing.T) {
 		if err := os.Rename(file+".new", file); err != nil {
 			t.Fatal(err)
 		}
-		put(t, b, secret)
+		appendMessages(t, b, secret)
 		drained(t, b)
 	}
 	if got := c.Tokens(); got[0] != "Bearer one" || got[len(got)-1] != "Bearer two" {
@@ -248,7 +248,7 @@ func TestTokenIsReadForEveryRequest(t *testing.T) {
 	}
 }
 
-// await polls a condition that no channel tells about.
+// await polls a condition that no channel reports.
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)

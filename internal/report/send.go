@@ -26,7 +26,7 @@ const (
 // Verdict is a connector's answer for one event.
 type Verdict struct {
 	Outcome Outcome
-	// Err says why the event was not accepted. Its gRPC code is that of the request if
+	// Err reports why the event was not accepted. Its gRPC code is that of the request if
 	// the connector has answered for the whole request.
 	Err error
 }
@@ -39,20 +39,20 @@ type Sender struct {
 	Failed func(error)
 }
 
-// Send returns the connector's answer for each event, in their order. An error says
+// Send returns the connector's answer for each event, in their order. An error reports
 // that the request failed for a reason that is none of its events': nothing is known
 // to be accepted, and all have to be sent again.
 //
 // A connector of an older version answers for whole requests. It is asked about each
 // event alone if it refuses the request for one of them. Its PermissionDenied does not
-// tell a refused event from a refused publisher; such an event is sent again.
+// distinguish a refused event from a refused publisher; such an event is sent again.
 func (s Sender) Send(ctx context.Context, events []*protos.HealthEvent) ([]Verdict, error) {
 	request, cancel := context.WithTimeout(ctx, Deadline)
 	defer cancel()
 	answer, err := s.Connector.HealthEventOccurredV2(request, &protos.HealthEvents{Version: 1, Events: events})
 	switch {
 	case status.Code(err) == codes.Unimplemented:
-		return s.sendWhole(ctx, events)
+		return s.sendBatch(ctx, events)
 	case err == nil && len(answer.GetResults()) != len(events):
 		err = status.Errorf(codes.Internal, "the connector returned results for %d of %d events", len(answer.GetResults()), len(events))
 	case err == nil:
@@ -105,10 +105,10 @@ type rejection string
 // Error implements error.
 func (r rejection) Error() string { return string(r) }
 
-// sendWhole sends events to a connector of an older version.
-func (s Sender) sendWhole(ctx context.Context, events []*protos.HealthEvent) ([]Verdict, error) {
+// sendBatch sends events to a connector of an older version.
+func (s Sender) sendBatch(ctx context.Context, events []*protos.HealthEvent) ([]Verdict, error) {
 	out := make([]Verdict, len(events))
-	err := s.whole(ctx, events)
+	err := s.batchResult(ctx, events)
 	switch code := status.Code(err); {
 	case err == nil:
 		for i := range out {
@@ -125,7 +125,7 @@ func (s Sender) sendWhole(ctx context.Context, events []*protos.HealthEvent) ([]
 		return out, nil
 	}
 	for i := range events {
-		one, err := s.sendWhole(ctx, events[i:i+1])
+		one, err := s.sendBatch(ctx, events[i:i+1])
 		if err != nil {
 			out[i] = Verdict{Retry, err}
 			continue
@@ -135,7 +135,7 @@ func (s Sender) sendWhole(ctx context.Context, events []*protos.HealthEvent) ([]
 	return out, nil
 }
 
-func (s Sender) whole(ctx context.Context, events []*protos.HealthEvent) error {
+func (s Sender) batchResult(ctx context.Context, events []*protos.HealthEvent) error {
 	ctx, cancel := context.WithTimeout(ctx, Deadline)
 	defer cancel()
 	_, err := s.Connector.HealthEventOccurredV1(ctx, &protos.HealthEvents{Version: 1, Events: events})

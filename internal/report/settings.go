@@ -2,7 +2,7 @@ package report
 
 import "github.com/nvidia/nvsentinel/data-models/record"
 
-// Connector is the part of a publisher's configuration that says how it reaches the
+// Connector is the part of a publisher's configuration that states how it reaches the
 // connector of its node; it is embedded.
 type Connector struct {
 	_ struct{} `block:"Node connector" usage:"Address of the connector to which a publisher reports events, and the token that it sends"`
@@ -15,7 +15,7 @@ type Connector struct {
 // DefaultConnector is the usual socket, without a token.
 func DefaultConnector() Connector { return Connector{Socket: "unix:///var/run/nvsentinel.sock"} }
 
-// Acting is the part of a publisher's configuration that says whether its events act; it
+// Acting is the part of a publisher's configuration that states whether its events act; it
 // is embedded.
 type Acting struct {
 	_ struct{} `block:"Processing strategy" usage:"Whether the events of a publisher lead to actions ([processing strategy](../processing-strategy.md))"`

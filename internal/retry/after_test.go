@@ -40,7 +40,7 @@ func TestAfter(t *testing.T) {
 	}
 }
 
-func TestAfterWhatIsNoWait(t *testing.T) {
+func TestAfterWithoutWait(t *testing.T) {
 	for header, want := range map[string]time.Duration{
 		"": 0, "0": 0, "7": 7 * time.Second, " 7 ": 7 * time.Second, "soon": 0, "-3": 0, "1.5": 0, "99999999999999999999": math.MaxInt64,
 		now.Add(time.Minute).Format(http.TimeFormat): time.Minute, now.Add(-time.Minute).Format(http.TimeFormat): 0,

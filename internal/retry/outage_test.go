@@ -7,9 +7,9 @@ import (
 	"github.com/nvidia/nvsentinel/internal/retry"
 )
 
-// TestARowIsToldAtItsEnds: once when it begins, once when it ends, and the newest
+// TestOutageIsReportedAtStartAndEnd: once when it begins, once when it ends, and the newest
 // failure is why it is not ready.
-func TestARowIsToldAtItsEnds(t *testing.T) {
+func TestOutageIsReportedAtStartAndEnd(t *testing.T) {
 	a, b := errors.New("a"), errors.New("b")
 	var o retry.Outage
 	for i, step := range []struct {

@@ -1,4 +1,4 @@
-// Package retry is about work that is tried again: the errors with which a handler says when
+// Package retry is about work that is tried again: the errors with which a handler reports when
 // (every other error means "again, with backoff"; package consume carries them out), the
 // wait between two tries or for news, and where a row of failures begins and ends.
 package retry
@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Sleep waits for d, or until ctx ends, and says whether ctx goes on.
+// Sleep waits for d, or until ctx ends, and reports whether ctx goes on.
 func Sleep(ctx context.Context, c clock.Clock, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
@@ -74,7 +74,7 @@ func (o *Outage) Note(err error) (begins, ends bool) {
 	return begins, ends
 }
 
-// Ready says whether the last try succeeded, and if not, why it failed. Before the
+// Ready reports whether the last try succeeded, and if not, why it failed. Before the
 // first try it is ready.
 func (o *Outage) Ready() (bool, string) {
 	o.mu.Lock()
@@ -127,7 +127,7 @@ func Park(d time.Duration, why string) error {
 	return &park{after: max(d, 0), why: why}
 }
 
-// AsWait tells whether err, or what it wraps, is a Wait, and its parts.
+// AsWait reports whether err, or what it wraps, is a Wait, and its parts.
 func AsWait(err error) (d time.Duration, why string, ok bool) {
 	if e, found := errors.AsType[*wait](err); found {
 		return e.after, e.why, true
@@ -135,7 +135,7 @@ func AsWait(err error) (d time.Duration, why string, ok bool) {
 	return 0, "", false
 }
 
-// AsPark tells whether err, or what it wraps, is a Park, and its parts.
+// AsPark reports whether err, or what it wraps, is a Park, and its parts.
 func AsPark(err error) (d time.Duration, why string, ok bool) {
 	if e, found := errors.AsType[*park](err); found {
 		return e.after, e.why, true

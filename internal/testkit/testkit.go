@@ -1,5 +1,5 @@
 // Package testkit holds what the tests of several services share: waiting for a
-// condition, a clock that is set by hand, builders of records.
+// condition, a clock that is set manually, builders of records.
 package testkit
 
 import (
@@ -11,7 +11,7 @@ import (
 // Start is the time at which clocks and records of tests begin.
 var Start = time.Date(2026, time.January, 2, 3, 4, 5, 0, time.UTC)
 
-// Clock is set by hand (Step, SetTime).
+// Clock is set manually (Step, SetTime).
 type Clock = clocktesting.FakeClock
 
 // NewClock returns a Clock that stands at Start.
@@ -26,11 +26,11 @@ type TB interface {
 const (
 	// poll is the shortest time between two looks at a condition.
 	poll = 5 * time.Millisecond
-	// rest is how many times as long as the last look the time to the next one is,
+	// pollBackoffFactor is how many times as long as the last look the time to the next one is,
 	// at least: looks that cost much leave the processor to what is waited for.
-	rest = 3
-	// longestRest bounds that.
-	longestRest = time.Second
+	pollBackoffFactor = 3
+	// maxPollBackoff bounds that.
+	maxPollBackoff = time.Second
 )
 
 // Until looks at cond every few milliseconds until it is true, and fails the
@@ -45,7 +45,7 @@ func Until(t TB, d time.Duration, cond func() bool) {
 			return
 		}
 		select {
-		case <-time.After(min(max(poll, rest*time.Since(began)), longestRest)):
+		case <-time.After(min(max(poll, pollBackoffFactor*time.Since(began)), maxPollBackoff)):
 		case <-deadline.C:
 			t.Fatalf("the condition is not true after %s", d)
 			return

@@ -13,12 +13,12 @@ import (
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
-// judge is a test that notes how it failed.
-type judge struct{ said string }
+// fakeTB is a test that notes how it failed.
+type fakeTB struct{ output string }
 
-func (*judge) Helper() {}
-func (j *judge) Fatalf(format string, args ...any) {
-	j.said = fmt.Sprintf(format, args...)
+func (*fakeTB) Helper() {}
+func (f *fakeTB) Fatalf(format string, args ...any) {
+	f.output = fmt.Sprintf(format, args...)
 	runtime.Goexit()
 }
 
@@ -28,14 +28,14 @@ func TestUntil(t *testing.T) {
 	if looks != 3 {
 		t.Errorf("%d looks, want 3", looks)
 	}
-	j, done := &judge{}, make(chan struct{})
+	j, done := &fakeTB{}, make(chan struct{})
 	go func() {
 		defer close(done)
 		testkit.Until(j, 10*time.Millisecond, func() bool { return false })
 	}()
 	<-done
-	if !strings.Contains(j.said, "10ms") {
-		t.Errorf("a condition that stays false says %q", j.said)
+	if !strings.Contains(j.output, "10ms") {
+		t.Errorf("a condition that stays false says %q", j.output)
 	}
 }
 

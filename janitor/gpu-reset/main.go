@@ -1,4 +1,4 @@
-// Command gpu-reset resets GPUs of the machine it runs on and says in the kernel log
+// Command gpu-reset resets GPUs of the machine it runs on and reports in the kernel log
 // what became of each. The janitor runs it as a Job; it exits with 1 if a GPU was not
 // reset.
 package main
@@ -50,7 +50,7 @@ func run(ctx context.Context, list, root, kernel string) error {
 	}
 	tool := gputool.Tool{
 		SMI: gputool.Driver(root, program), Kernel: device(kernel),
-		Say: func(format string, args ...any) { fmt.Printf(format+"\n", args...) },
+		Log: func(format string, args ...any) { fmt.Printf(format+"\n", args...) },
 	}
 	return tool.Reset(ctx, names)
 }

@@ -1,5 +1,5 @@
 // Package gputool resets GPUs of the machine it runs on, with the driver's own
-// program, and says in the kernel log what became of each: the syslog monitor reads
+// program, and reports in the kernel log what became of each: the syslog monitor reads
 // it there, and clears the faults that a reset cures.
 package gputool
 
@@ -16,8 +16,8 @@ import (
 // Limits of one call of the driver's program: a driver that hangs must not keep the
 // other GPUs from theirs.
 const (
-	askLimit   = 30 * time.Second
-	resetLimit = 2 * time.Minute
+	queryTimeout = 30 * time.Second
+	resetLimit   = 2 * time.Minute
 )
 
 // Tool resets GPUs.
@@ -26,8 +26,8 @@ type Tool struct {
 	SMI func(ctx context.Context, args ...string) (string, error)
 	// Kernel is the kernel log; each Write is one record.
 	Kernel io.Writer
-	// Say tells a person what is done.
-	Say func(format string, args ...any)
+	// Log shows a person what is done.
+	Log func(format string, args ...any)
 }
 
 // ID is the form of a GPU's name in a reset: its UUID, or its address on the bus.
@@ -52,7 +52,7 @@ func Names(list string) ([]string, error) {
 // after a failure and joins them all.
 func (t Tool) Reset(ctx context.Context, names []string) error {
 	if len(names) == 0 {
-		all, err := t.ask(ctx, "--query-gpu=uuid", "--format=csv,noheader")
+		all, err := t.query(ctx, "--query-gpu=uuid", "--format=csv,noheader")
 		if err != nil {
 			return fmt.Errorf("listing the GPUs: %w", err)
 		}
@@ -63,7 +63,7 @@ func (t Tool) Reset(ctx context.Context, names []string) error {
 	var problems []error
 	for _, name := range names {
 		if err := t.one(ctx, name); err != nil {
-			t.Say("%s: %v", name, err)
+			t.Log("%s: %v", name, err)
 			problems = append(problems, fmt.Errorf("%s: %w", name, err))
 		}
 	}
@@ -74,7 +74,7 @@ func (t Tool) Reset(ctx context.Context, names []string) error {
 func (t Tool) one(ctx context.Context, name string) error {
 	uuid := name
 	if !strings.HasPrefix(name, "GPU-") {
-		answer, err := t.ask(ctx, "--query-gpu=uuid", "--format=csv,noheader", "-i", name)
+		answer, err := t.query(ctx, "--query-gpu=uuid", "--format=csv,noheader", "-i", name)
 		if err != nil {
 			return fmt.Errorf("querying its UUID: %w", err)
 		}
@@ -87,7 +87,7 @@ func (t Tool) one(ctx context.Context, name string) error {
 	if err != nil {
 		err = fmt.Errorf("writing the outcome to the kernel log: %w", err)
 	}
-	t.Say("%s: reset executed, success: %t", uuid, failure == nil)
+	t.Log("%s: reset executed, success: %t", uuid, failure == nil)
 	return errors.Join(failure, err)
 }
 
@@ -98,14 +98,14 @@ func (t Tool) reset(ctx context.Context, name string) error {
 	if _, err := t.SMI(ctx, "--gpu-reset", "-i", name); err != nil {
 		return fmt.Errorf("resetting it: %w", err)
 	}
-	if _, err := t.ask(ctx, "-q", "-i", name); err != nil {
+	if _, err := t.query(ctx, "-q", "-i", name); err != nil {
 		return fmt.Errorf("querying its state after the reset: %w", err)
 	}
 	return nil
 }
 
-func (t Tool) ask(ctx context.Context, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, askLimit)
+func (t Tool) query(ctx context.Context, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	return t.SMI(ctx, args...)
 }

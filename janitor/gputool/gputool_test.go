@@ -38,10 +38,10 @@ func FuzzNames(f *testing.F) {
 	})
 }
 
-// What can not be said in the kernel log is a failure: nobody would clear the fault.
+// What can not be reported in the kernel log is a failure: nobody would clear the fault.
 func TestAKernelLogThatTakesNothing(t *testing.T) {
 	tool := gputool.Tool{
-		SMI: func(context.Context, ...string) (string, error) { return "", nil }, Kernel: refusing{}, Say: t.Logf,
+		SMI: func(context.Context, ...string) (string, error) { return "", nil }, Kernel: refusing{}, Log: t.Logf,
 	}
 	if err := tool.Reset(t.Context(), []string{uuid}); err == nil || !strings.Contains(err.Error(), "kernel log") {
 		t.Errorf("error %v", err)
@@ -55,7 +55,7 @@ func (refusing) Write([]byte) (int, error) { return 0, errors.New("no") }
 // A driver that hangs is left after a while, and the next GPU gets its turn.
 func TestEachCallHasALimit(t *testing.T) {
 	var log strings.Builder
-	tool := gputool.Tool{Kernel: &log, Say: t.Logf, SMI: func(ctx context.Context, args ...string) (string, error) {
+	tool := gputool.Tool{Kernel: &log, Log: t.Logf, SMI: func(ctx context.Context, args ...string) (string, error) {
 		if _, limited := ctx.Deadline(); !limited {
 			return "", fmt.Errorf("%v has no limit", args)
 		}
@@ -70,7 +70,7 @@ func TestEachCallHasALimit(t *testing.T) {
 }
 
 func TestNoGPUs(t *testing.T) {
-	tool := gputool.Tool{Say: t.Logf, SMI: func(context.Context, ...string) (string, error) { return "\n", nil }}
+	tool := gputool.Tool{Log: t.Logf, SMI: func(context.Context, ...string) (string, error) { return "\n", nil }}
 	if err := tool.Reset(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "reports none") {
 		t.Errorf("error %v", err)
 	}

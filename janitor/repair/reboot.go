@@ -6,7 +6,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/fault"
 )
 
-// Reboot says what to do next with a RebootNode.
+// Reboot reports what to do next with a RebootNode.
 func Reboot(v View, p Policy, now time.Time) Verdict {
 	if verdict, decided := opening(v, p, now); decided {
 		return verdict
@@ -40,14 +40,14 @@ func Reboot(v View, p Policy, now time.Time) Verdict {
 }
 
 // rebooted is a node whose boot id has changed: the Node and the plugin must
-// both say that it is up.
+// both report that it is up.
 func rebooted(v View, p Policy, now time.Time) Verdict {
 	switch {
 	case !v.Node.Ready:
 		return awaiting(v, p, now, NotReady)
-	case v.Plugin == NotAsked:
-		return Verdict{Step: AskPlugin, Reason: BootChanged}
-	case v.Plugin == SaysReady || v.Plugin == SaysNothing:
+	case v.Plugin == NotQueried:
+		return Verdict{Step: QueryPlugin, Reason: BootChanged}
+	case v.Plugin == ReportsReady || v.Plugin == ReportsNothing:
 		return Verdict{Step: Succeed, Reason: BootChanged}
 	}
 	return awaiting(v, p, now, PluginNotReady)

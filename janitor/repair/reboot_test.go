@@ -64,11 +64,11 @@ func manual(v *repair.View) {
 	v.Object.SignalAt, v.Object.LastAt, v.Object.Signals = time.Time{}, time.Time{}, 0
 }
 
-func givenUp(v *repair.View) { v.Object.GivenUp = true }
+func abandoned(v *repair.View) { v.Object.Abandoned = true }
 
 func person(v *repair.View) { v.Object.Session, v.Node.Session, v.Node.Schedulable = "", "", true }
 
-func says(p repair.Plugin) func(*repair.View) { return func(v *repair.View) { v.Plugin = p } }
+func reports(p repair.Plugin) func(*repair.View) { return func(v *repair.View) { v.Plugin = p } }
 
 func TestTimeToLive(t *testing.T) {
 	over := func(change func(*repair.Object)) repair.View {
@@ -90,7 +90,7 @@ func TestTimeToLive(t *testing.T) {
 		{"soon", func(*repair.Object) {}, live, 80 * time.Minute, repair.Verdict{Step: repair.Wait, Reason: repair.Ended, Again: 10 * time.Minute}},
 		{"over", func(*repair.Object) {}, live, 90 * time.Minute, repair.Verdict{Step: repair.Expire, Reason: repair.Ended}},
 		{"claimed", func(o *repair.Object) { o.Finalizer = true }, live, 90 * time.Minute, repair.Verdict{Step: repair.Unclaim, Reason: repair.Ended}},
-		{"of a NodeHealthCheck", func(o *repair.Object) { o.Kept = true }, live, 90 * time.Minute, repair.Verdict{Step: repair.Done, Reason: repair.Ended}},
+		{"of a NodeHealthCheck", func(o *repair.Object) { o.RemovedByOther = true }, live, 90 * time.Minute, repair.Verdict{Step: repair.Done, Reason: repair.Ended}},
 		{"being deleted", func(o *repair.Object) { o.Deleting = true }, live, 90 * time.Minute, repair.Verdict{Step: repair.Done, Reason: repair.Ended}},
 		{"kept for ever", func(*repair.Object) {}, policy, 9000 * time.Hour, repair.Verdict{Step: repair.Done, Reason: repair.Ended}},
 	} {
@@ -146,7 +146,7 @@ func TestReboot(t *testing.T) {
 		{"session unknown, a person's object", begun(person, unknown), 0, false, wait(repair.SessionUnknown, poll)},
 		{"session unknown, and over", begun(unknown, func(v *repair.View) { v.Node.Session = "" }), 0, false, verdict(repair.SessionOver, repair.NoSession)},
 		{"session unknown, no second signal", begun(sent, unknown), 10 * time.Minute, false, wait(repair.SessionUnknown, poll)},
-		{"session unknown, the signal took effect", begun(sent, unknown, rebooted, says(repair.SaysReady)), time.Minute, false, verdict(repair.Succeed, repair.BootChanged)},
+		{"session unknown, the signal took effect", begun(sent, unknown, rebooted, reports(repair.ReportsReady)), time.Minute, false, verdict(repair.Succeed, repair.BootChanged)},
 
 		{"sent, no answer", begun(sent), time.Minute, false, wait(repair.Unanswered, poll)},
 		{"sent, no answer, soon due", begun(sent), 10*time.Minute - time.Second, false, wait(repair.Unanswered, time.Second)},
@@ -165,23 +165,23 @@ func TestReboot(t *testing.T) {
 		{"the clock was reset a little", begun(sent, answered), -20 * time.Minute, false, wait(repair.BootUnchanged, poll)},
 		{"the clock was reset by years", begun(sent, answered), -20000 * time.Hour, false, verdict(repair.Fail, repair.TimeUp)},
 		{"the clock was reset by years, never sent", begun(absent), -20000 * time.Hour, false, verdict(repair.Fail, repair.NodeGone)},
-		{"the clock was reset by years, rebooted", begun(sent, answered, rebooted, says(repair.SaysReady)), -20000 * time.Hour, false, verdict(repair.Succeed, repair.BootChanged)},
-		{"the clock ran ahead, rebooted", begun(sent, answered, rebooted, says(repair.SaysReady)), 20000 * time.Hour, false, verdict(repair.Succeed, repair.BootChanged)},
+		{"the clock was reset by years, rebooted", begun(sent, answered, rebooted, reports(repair.ReportsReady)), -20000 * time.Hour, false, verdict(repair.Succeed, repair.BootChanged)},
+		{"the clock ran ahead, rebooted", begun(sent, answered, rebooted, reports(repair.ReportsReady)), 20000 * time.Hour, false, verdict(repair.Succeed, repair.BootChanged)},
 		{"the clock was reset, no response yet", begun(sent), -20 * time.Minute, false, wait(repair.Unanswered, poll)},
 
 		{"new boot, not ready", begun(sent, answered, rebooted, notReady), time.Minute, false, wait(repair.NotReady, poll)},
 		{"new boot, never ready", begun(sent, answered, rebooted, notReady), 25 * time.Minute, false, verdict(repair.Fail, repair.TimeUp)},
-		{"new boot, ready", begun(sent, answered, rebooted), time.Minute, false, verdict(repair.AskPlugin, repair.BootChanged)},
-		{"new boot, plugin says no", begun(sent, answered, rebooted, says(repair.SaysNotReady)), time.Minute, false, wait(repair.PluginNotReady, poll)},
-		{"new boot, plugin says yes", begun(sent, answered, rebooted, says(repair.SaysReady)), time.Minute, false, verdict(repair.Succeed, repair.BootChanged)},
-		{"new boot after a crash, no answer", begun(sent, rebooted, says(repair.SaysReady)), 11 * time.Minute, false, verdict(repair.Succeed, repair.BootChanged)},
-		{"new boot seen after the time", begun(sent, answered, rebooted, says(repair.SaysReady)), time.Hour, false, verdict(repair.Succeed, repair.BootChanged)},
-		{"new boot, plugin has no opinion", begun(sent, answered, rebooted, says(repair.SaysNothing)), time.Minute, false, verdict(repair.Succeed, repair.BootChanged)},
-		{"new boot, plugin knows no such machine", begun(sent, answered, rebooted, says(repair.SaysGone)), time.Minute, false, wait(repair.PluginNotReady, poll)},
-		{"rebooted by somebody else", begun(rebooted, says(repair.SaysReady)), time.Minute, false, verdict(repair.Succeed, repair.BootChanged)},
-		{"session over, but rebooted", begun(sent, rebooted, says(repair.SaysReady), func(v *repair.View) { v.Node.Session = "" }), time.Minute, false, verdict(repair.Succeed, repair.BootChanged)},
-		{"a plugin that lies", begun(sent, answered, says(repair.SaysReady)), time.Minute, false, wait(repair.BootUnchanged, poll)},
-		{"the boot id is not reported", begun(sent, answered, func(v *repair.View) { v.Node.Identity.BootID = "" }, says(repair.SaysReady)), time.Minute, false, wait(repair.BootUnchanged, poll)},
+		{"new boot, ready", begun(sent, answered, rebooted), time.Minute, false, verdict(repair.QueryPlugin, repair.BootChanged)},
+		{"new boot, plugin says no", begun(sent, answered, rebooted, reports(repair.ReportsNotReady)), time.Minute, false, wait(repair.PluginNotReady, poll)},
+		{"new boot, plugin says yes", begun(sent, answered, rebooted, reports(repair.ReportsReady)), time.Minute, false, verdict(repair.Succeed, repair.BootChanged)},
+		{"new boot after a crash, no answer", begun(sent, rebooted, reports(repair.ReportsReady)), 11 * time.Minute, false, verdict(repair.Succeed, repair.BootChanged)},
+		{"new boot seen after the time", begun(sent, answered, rebooted, reports(repair.ReportsReady)), time.Hour, false, verdict(repair.Succeed, repair.BootChanged)},
+		{"new boot, plugin has no opinion", begun(sent, answered, rebooted, reports(repair.ReportsNothing)), time.Minute, false, verdict(repair.Succeed, repair.BootChanged)},
+		{"new boot, plugin knows no such machine", begun(sent, answered, rebooted, reports(repair.ReportsDeleted)), time.Minute, false, wait(repair.PluginNotReady, poll)},
+		{"rebooted by somebody else", begun(rebooted, reports(repair.ReportsReady)), time.Minute, false, verdict(repair.Succeed, repair.BootChanged)},
+		{"session over, but rebooted", begun(sent, rebooted, reports(repair.ReportsReady), func(v *repair.View) { v.Node.Session = "" }), time.Minute, false, verdict(repair.Succeed, repair.BootChanged)},
+		{"a plugin that lies", begun(sent, answered, reports(repair.ReportsReady)), time.Minute, false, wait(repair.BootUnchanged, poll)},
+		{"the boot id is not reported", begun(sent, answered, func(v *repair.View) { v.Node.Identity.BootID = "" }, reports(repair.ReportsReady)), time.Minute, false, wait(repair.BootUnchanged, poll)},
 
 		{"the boot id is not reported before the signal", begun(claimedBy("me"), func(v *repair.View) { v.Node.Identity.BootID = "" }), 0, false, wait(repair.BootUnknown, poll)},
 
@@ -190,12 +190,12 @@ func TestReboot(t *testing.T) {
 		{"absent for too long", begun(sent, absent), 25 * time.Minute, false, verdict(repair.Fail, repair.NodeGone)},
 		{"the same machine under another uid", begun(claimedBy("me"), func(v *repair.View) { v.Node.Identity.UID = "node-2" }), 0, false, verdict(repair.Send, repair.Claimed)},
 		{"another machine before the signal", begun(func(v *repair.View) { v.Node.Identity.ProviderID = "cloud://2" }), 0, false, verdict(repair.Fail, repair.AnotherMachine)},
-		{"another machine under another boot", begun(sent, rebooted, says(repair.SaysReady), func(v *repair.View) { v.Node.Identity.ProviderID = "cloud://2" }), 0, false, verdict(repair.Fail, repair.AnotherMachine)},
+		{"another machine under another boot", begun(sent, rebooted, reports(repair.ReportsReady), func(v *repair.View) { v.Node.Identity.ProviderID = "cloud://2" }), 0, false, verdict(repair.Fail, repair.AnotherMachine)},
 		{"a machine without any identity", begun(func(v *repair.View) { v.Object.Machine = record.NodeIdentity{} }), 0, false, wait(repair.MachineUnknown, poll)},
 
 		{"for no node", begun(absent, func(v *repair.View) { v.Object.Unnamed = true }), 0, false, verdict(repair.Fail, repair.NodeUnnamed)},
-		{"given up before the signal", begun(claimedBy("me"), givenUp), 0, false, verdict(repair.Fail, repair.GivenUp)},
-		{"given up after the signal", begun(sent, answered, givenUp), 0, false, verdict(repair.Fail, repair.GivenUp)},
+		{"given up before the signal", begun(claimedBy("me"), abandoned), 0, false, verdict(repair.Fail, repair.GivenUp)},
+		{"given up after the signal", begun(sent, answered, abandoned), 0, false, verdict(repair.Fail, repair.GivenUp)},
 		{"the second signal came late", begun(sent, func(v *repair.View) { v.Object.LastAt, v.Object.Signals = start.Add(19*time.Minute), 2 }), 20 * time.Minute, false, wait(repair.Unanswered, poll)},
 
 		{"manual mode claims too", begun(manual), 0, true, verdict(repair.Claim, repair.NotClaimed)},
@@ -203,7 +203,7 @@ func TestReboot(t *testing.T) {
 		{"excluded after the claim", begun(excluded, claimedBy("me")), 0, false, verdict(repair.Fail, repair.NodeExcluded)},
 		{"excluded in manual mode", begun(excluded, claimedBy("me")), 0, true, verdict(repair.Fail, repair.NodeExcluded)},
 		{"excluded after the signal", begun(sent, excluded), 10 * time.Minute, false, wait(repair.NodeExcluded, poll)},
-		{"excluded, but back", begun(sent, answered, excluded, rebooted, says(repair.SaysReady)), time.Minute, false, verdict(repair.Succeed, repair.BootChanged)},
+		{"excluded, but back", begun(sent, answered, excluded, rebooted, reports(repair.ReportsReady)), time.Minute, false, verdict(repair.Succeed, repair.BootChanged)},
 		{"asked to be left alone", begun(claimedBy("me"), throttled(7*time.Second)), 0, false, wait(repair.Throttled, 7*time.Second)},
 		{"asked to be left alone for long", begun(claimedBy("me"), throttled(time.Hour)), 0, false, wait(repair.Throttled, poll)},
 		{"left alone long enough", begun(claimedBy("me"), throttled(time.Minute)), time.Minute, false, verdict(repair.Send, repair.Claimed)},
@@ -237,7 +237,7 @@ func TestSignalNeedsItsProofs(t *testing.T) {
 	for _, v := range everyView() {
 		for _, after := range []time.Duration{0, 9 * time.Minute, 10 * time.Minute, 20 * time.Minute, 25 * time.Minute, time.Hour} {
 			got := repair.Reboot(v, policy, start.Add(after))
-			if got.Step == repair.Succeed && (v.Node.Identity.BootID == "boot-1" || !v.Node.Ready || v.Plugin != repair.SaysReady) {
+			if got.Step == repair.Succeed && (v.Node.Identity.BootID == "boot-1" || !v.Node.Ready || v.Plugin != repair.ReportsReady) {
 				t.Fatalf("success without a proof: %+v", v)
 			}
 			if got.Step != repair.Send && got.Step != repair.Resend {
@@ -270,7 +270,7 @@ func everyView() []repair.View {
 		{nil, claimedBy("me"), claimedBy("other"), claimedBy("")},
 		{nil, rebooted, func(v *repair.View) { v.Node.Identity.BootID = "" }, func(v *repair.View) { v.Node.Identity.ProviderID = "cloud://2" }},
 		{nil, notReady},
-		{nil, says(repair.SaysReady), says(repair.SaysNotReady)},
+		{nil, reports(repair.ReportsReady), reports(repair.ReportsNotReady)},
 		{nil, func(v *repair.View) { v.Object.Completed = true }, func(v *repair.View) { v.Object.Deleting = true }, func(v *repair.View) { v.Object.Key = "" }},
 	} {
 		var next []repair.View

@@ -16,14 +16,14 @@ func opening(v View, p Policy, now time.Time) (Verdict, bool) {
 		return Verdict{Step: Begin, Reason: NotStarted}, true
 	case o.Unnamed:
 		return Verdict{Step: Fail, Reason: NodeUnnamed}, true
-	case o.GivenUp:
+	case o.Abandoned:
 		return Verdict{Step: Fail, Reason: GivenUp}, true
 	}
 	return Verdict{}, false
 }
 
 // Ending is an object whose outcome is known or no longer wanted. Its time to
-// live is counted from its end; an end that lies ahead was stamped by a clock
+// live is counted from its end; an end that lies ahead was recorded by a clock
 // that has been set right since, and is waited for again and again.
 func Ending(o Object, p Policy, now time.Time) Verdict {
 	reason := Ended
@@ -34,7 +34,7 @@ func Ending(o Object, p Policy, now time.Time) Verdict {
 	switch {
 	case o.Finalizer:
 		return Verdict{Step: Unclaim, Reason: reason}
-	case o.Deleting || o.Kept || p.TTL <= 0:
+	case o.Deleting || o.RemovedByOther || p.TTL <= 0:
 		return Verdict{Step: Done, Reason: reason}
 	case rest > 0:
 		return Verdict{Step: Wait, Reason: reason, Again: min(rest, longestWait)}
@@ -67,7 +67,7 @@ func until(at, now time.Time, wait Verdict) Verdict {
 	return wait
 }
 
-// signaling is a machine that has to be told, or told again.
+// signaling is a machine that has to be reported, or reported again.
 func signaling(v View, p Policy, now time.Time) Verdict {
 	o, n := v.Object, v.Node
 	sent := !o.SignalAt.IsZero()
@@ -90,7 +90,7 @@ func signaling(v View, p Policy, now time.Time) Verdict {
 	}
 	switch {
 	case n.Unknown:
-		// Whoever asks: the faults that the repair is for may be over.
+		// Anyone who asks: the faults that the repair is for may be over.
 		return awaiting(v, p, now, SessionUnknown)
 	case o.Session != "" && n.Missing:
 		return awaiting(v, p, now, MarksLifted)
@@ -106,7 +106,7 @@ func signaling(v View, p Policy, now time.Time) Verdict {
 	return Verdict{Step: Send, Reason: Claimed}
 }
 
-// Over says whether the quarantine session that asked for a repair of the Node is
+// Over reports whether the quarantine session that asked for a repair of the Node is
 // over. A person's object belongs to none, which is "".
 func Over(session string, n Node) (Reason, bool) {
 	switch {

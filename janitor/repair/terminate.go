@@ -6,8 +6,8 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/fault"
 )
 
-// Termination says what to do next with a TerminateNode. It is over when the
-// provider says that the machine is gone and the Node object is gone too.
+// Termination reports what to do next with a TerminateNode. It is over when the
+// provider reports that the machine is gone and the Node object is gone too.
 func Termination(v View, p Policy, now time.Time) Verdict {
 	if verdict, decided := opening(v, p, now); decided {
 		return verdict
@@ -34,7 +34,7 @@ func Termination(v View, p Policy, now time.Time) Verdict {
 	return signaling(v, p, now)
 }
 
-// terminating is a machine that may have been told to go. Whatever else is true
+// terminating is a machine that may have been asked to go. Whatever else is true
 // of it, the provider is asked first: its word that the machine is gone is what
 // makes the Node object a leftover.
 func terminating(v View, p Policy, now time.Time) Verdict {
@@ -47,11 +47,11 @@ func terminating(v View, p Policy, now time.Time) Verdict {
 		return Verdict{Step: Fail, Reason: AnotherMachine}
 	case n.Exists && same == fault.Undecidable:
 		return awaiting(v, p, now, MachineUnknown)
-	case v.Plugin == NotAsked:
-		return Verdict{Step: AskPlugin, Reason: Signaled}
-	case v.Plugin == SaysGone && n.Exists:
+	case v.Plugin == NotQueried:
+		return Verdict{Step: QueryPlugin, Reason: Signaled}
+	case v.Plugin == ReportsDeleted && n.Exists:
 		return Verdict{Step: DeleteNode, Reason: MachineGone}
-	case v.Plugin == SaysGone, v.Plugin == SaysNothing && !n.Exists:
+	case v.Plugin == ReportsDeleted, v.Plugin == ReportsNothing && !n.Exists:
 		return Verdict{Step: Succeed, Reason: MachineGone}
 	case !n.Exists:
 		return awaiting(v, p, now, MachineThere)
@@ -60,7 +60,7 @@ func terminating(v View, p Policy, now time.Time) Verdict {
 		return verdict
 	}
 	if n.Identity.BootID != o.PreBoot {
-		// It was rebooted after the signal, or does not say: no second one.
+		// It was rebooted after the signal, or does not report: no second one.
 		return awaiting(v, p, now, BootChanged)
 	}
 	return signaling(v, p, now)

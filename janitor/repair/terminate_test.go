@@ -17,7 +17,7 @@ func TestTermination(t *testing.T) {
 		return repair.Verdict{Step: repair.Wait, Reason: r, Again: again}
 	}
 	poll := policy.Poll
-	there, gone, mute := says(repair.SaysReady), says(repair.SaysGone), says(repair.SaysNothing)
+	there, gone, mute := reports(repair.ReportsReady), reports(repair.ReportsDeleted), reports(repair.ReportsNothing)
 	tests := []struct {
 		name  string
 		view  repair.View
@@ -40,10 +40,10 @@ func TestTermination(t *testing.T) {
 		{"excluded", begun(claimedBy("me"), excluded), 0, verdict(repair.Fail, repair.NodeExcluded)},
 		{"time up before the signal", begun(claimedBy("me")), 25 * time.Minute, verdict(repair.Fail, repair.TimeUp)},
 
-		{"sent, not asked", begun(sent), 0, verdict(repair.AskPlugin, repair.Signaled)},
-		{"answered, not asked", begun(sent, answered), 0, verdict(repair.AskPlugin, repair.Signaled)},
+		{"sent, not asked", begun(sent), 0, verdict(repair.QueryPlugin, repair.Signaled)},
+		{"answered, not asked", begun(sent, answered), 0, verdict(repair.QueryPlugin, repair.Signaled)},
 		{"answered, still there", begun(sent, answered, there), 0, wait(repair.MachineThere, poll)},
-		{"answered, no answer about it", begun(sent, answered, says(repair.SaysNotReady)), 0, wait(repair.MachineThere, poll)},
+		{"answered, no answer about it", begun(sent, answered, reports(repair.ReportsNotReady)), 0, wait(repair.MachineThere, poll)},
 		{"answered, gone", begun(sent, answered, gone), 0, verdict(repair.DeleteNode, repair.MachineGone)},
 		{"unanswered, gone", begun(sent, gone), 0, verdict(repair.DeleteNode, repair.MachineGone)},
 		{"gone, the quarantine session has ended", begun(sent, answered, gone, func(v *repair.View) { v.Node.Session = "" }), 0, verdict(repair.DeleteNode, repair.MachineGone)},
@@ -60,13 +60,13 @@ func TestTermination(t *testing.T) {
 
 		{"unanswered, still there", begun(sent, there), time.Minute, wait(repair.Unanswered, poll)},
 		{"unanswered, due", begun(sent, there), 10 * time.Minute, verdict(repair.Resend, repair.Unanswered)},
-		{"unanswered, due, the provider does not answer", begun(sent, says(repair.SaysNotReady)), 10 * time.Minute, verdict(repair.Resend, repair.Unanswered)},
+		{"unanswered, due, the provider does not answer", begun(sent, reports(repair.ReportsNotReady)), 10 * time.Minute, verdict(repair.Resend, repair.Unanswered)},
 		{"unanswered, due, but rebooted", begun(sent, there, rebooted), 10 * time.Minute, wait(repair.BootChanged, poll)},
 		{"unanswered, due, but the boot id is not reported", begun(sent, there, func(v *repair.View) { v.Node.Identity.BootID = "" }), 10 * time.Minute, wait(repair.BootChanged, poll)},
 		{"unanswered, due, but the quarantine session has ended", begun(sent, there, func(v *repair.View) { v.Node.Session = "" }), 10 * time.Minute, wait(repair.NoSession, poll)},
 		{"unanswered, due, but absent", begun(sent, there, absent), 10 * time.Minute, wait(repair.MachineThere, poll)},
 
-		{"given up", begun(sent, answered, gone, givenUp), 0, verdict(repair.Fail, repair.GivenUp)},
+		{"given up", begun(sent, answered, gone, abandoned), 0, verdict(repair.Fail, repair.GivenUp)},
 		{"completed", begun(func(v *repair.View) { v.Object.Completed = true }), 0, verdict(repair.Unclaim, repair.Ended)},
 		{"deleted in mid-flight", begun(sent, func(v *repair.View) { v.Object.Deleting = true }), 0, verdict(repair.Unclaim, repair.Deleted)},
 	}
@@ -79,13 +79,13 @@ func TestTermination(t *testing.T) {
 	}
 }
 
-// Whatever the facts are, a Node is removed only when the machine was told to
-// go, the provider says that it is gone, and the Node is that machine's; and a
+// Whatever the facts are, a Node is removed only when the machine was asked to
+// go, the provider reports that it is gone, and the Node is that machine's; and a
 // signal needs what it needs for a reboot.
 func TestTerminationNeedsItsProofs(t *testing.T) {
 	var signals, deletions int
 	for _, v := range everyView() {
-		for _, plugin := range []repair.Plugin{v.Plugin, repair.SaysGone, repair.SaysNothing} {
+		for _, plugin := range []repair.Plugin{v.Plugin, repair.ReportsDeleted, repair.ReportsNothing} {
 			v.Plugin = plugin
 			for _, after := range []time.Duration{0, 9 * time.Minute, 10 * time.Minute, 20 * time.Minute, 25 * time.Minute, time.Hour} {
 				got := repair.Termination(v, policy, start.Add(after))
@@ -108,7 +108,7 @@ func TestTerminationNeedsItsProofs(t *testing.T) {
 func deletionProven(t *testing.T, v repair.View) {
 	t.Helper()
 	o, n := v.Object, v.Node
-	if o.SignalAt.IsZero() || v.Plugin != repair.SaysGone || n.Identity.ProviderID != o.Machine.ProviderID || o.Completed || o.Deleting {
+	if o.SignalAt.IsZero() || v.Plugin != repair.ReportsDeleted || n.Identity.ProviderID != o.Machine.ProviderID || o.Completed || o.Deleting {
 		t.Fatalf("the Node is removed without a proof: %+v", v)
 	}
 }
@@ -121,7 +121,7 @@ func terminationProven(t *testing.T, v repair.View, step repair.Step, after time
 		t.Fatalf("%s after %s: %+v", step, after, v)
 	case o.Session != "" && (n.Session != o.Session || n.Schedulable):
 		t.Fatalf("%s after %s though the quarantine session has ended: %+v", step, after, v)
-	case step == repair.Resend && (after < 10*time.Minute || n.Identity.BootID != o.PreBoot || v.Plugin == repair.SaysGone):
+	case step == repair.Resend && (after < 10*time.Minute || n.Identity.BootID != o.PreBoot || v.Plugin == repair.ReportsDeleted):
 		t.Fatalf("%s after %s: %+v", step, after, v)
 	}
 }

@@ -1,12 +1,12 @@
 // Package repair decides what happens next to a repair object, a RebootNode or a
 // TerminateNode: from the object, the Node as the API server shows it now, what
-// the provider says, and the time. It has no effects.
+// the provider reports, and the time. It has no effects.
 //
 // What makes a second signal impossible or harmless is written down before the
 // first one: the idempotency key, the boot id, the machine it is meant for
 // (Begin), the claim on the Node, which is one for all kinds (Claim), and the
-// moment from which the machine may have been told (Send writes it right before
-// the call). So after a crash at any point the object and the Node say where to
+// moment from which the machine may have been signaled (Send writes it right before
+// the call). So after a crash at any point the object and the Node report where to
 // go on:
 //
 //	no key                     nothing happened
@@ -33,10 +33,10 @@ type View struct {
 // Object is a repair object.
 type Object struct {
 	UID string
-	// Unnamed: it does not say which Node it is for.
+	// Unnamed: it does not report which Node it is for.
 	Unnamed bool
-	// GivenUp: its owner waits for it no longer.
-	GivenUp bool
+	// Abandoned: its owner waits for it no longer.
+	Abandoned bool
 	// Session the object belongs to; empty for a person's object, which is not
 	// bound to any.
 	Session string
@@ -45,8 +45,8 @@ type Object struct {
 	// Completed: the outcome is final, since CompletedAt.
 	Completed   bool
 	CompletedAt time.Time
-	// Kept: somebody else removes the object.
-	Kept bool
+	// RemovedByOther: somebody else removes the object.
+	RemovedByOther bool
 	// Started is when the object was first seen; zero before.
 	Started time.Time
 	// Key, PreBoot, Machine are the intent; Key is empty before it is written.
@@ -60,7 +60,7 @@ type Object struct {
 	// NotBefore is until when the plugin asked to be left alone; zero if it did
 	// not.
 	NotBefore time.Time
-	// Acknowledged: the plugin (in manual mode: somebody) said that it was sent.
+	// Acknowledged: the plugin (in manual mode: somebody) reported that it was sent.
 	Acknowledged bool
 }
 
@@ -71,7 +71,7 @@ type Node struct {
 	// Identity of the machine, with its boot id; empty means not reported.
 	Identity record.NodeIdentity
 	Ready    bool
-	// Session on the Node; Schedulable as nodemark.Marks says.
+	// Session on the Node; Schedulable as nodemark.Marks reports.
 	Session     string
 	Schedulable bool
 	// Missing: a mark of the session was lifted, which is no release, and is not yet
@@ -80,25 +80,25 @@ type Node struct {
 	// Excluded: the operator keeps us off the node, by its label or by the
 	// configuration.
 	Excluded bool
-	// Unknown: the store cannot tell of all faults of the Node's session.
+	// Unknown: the store cannot report all faults of the Node's session.
 	Unknown bool
 	// Claim is the uid of the repair object that claims the Node.
 	Claim string
 }
 
-// Plugin is what the provider says about the node.
+// Plugin is what the provider reports about the node.
 type Plugin int
 
 // Answers to IsNodeReady.
 const (
-	NotAsked Plugin = iota
-	SaysReady
-	// SaysNotReady: it says so, or it did not answer.
-	SaysNotReady
-	// SaysGone: the provider certainly has no such machine.
-	SaysGone
-	// SaysNothing: the provider has no opinion.
-	SaysNothing
+	NotQueried Plugin = iota
+	ReportsReady
+	// ReportsNotReady: it reports it, or it did not answer.
+	ReportsNotReady
+	// ReportsDeleted: the provider certainly has no such machine.
+	ReportsDeleted
+	// ReportsNothing: the provider has no opinion.
+	ReportsNothing
 )
 
 // Policy is what an operator sets.
@@ -129,8 +129,8 @@ const (
 	// Send and Resend note the time and call the plugin.
 	Send   Step = "Send"
 	Resend Step = "Resend"
-	// AskPlugin asks IsNodeReady and decides again.
-	AskPlugin Step = "AskPlugin"
+	// QueryPlugin asks IsNodeReady and decides again.
+	QueryPlugin Step = "AskPlugin"
 	// DeleteNode removes the Node object of the view, and no other.
 	DeleteNode Step = "DeleteNode"
 	// Wait looks again after Verdict.Again, or when the Node or object changes.

@@ -23,7 +23,7 @@ const (
 	endsWithin = time.Minute
 )
 
-// Next says what to do next with a GPUReset.
+// Next reports what to do next with a GPUReset.
 func Next(v View, p Policy, now time.Time) repair.Verdict {
 	o := v.Object
 	switch {
@@ -93,8 +93,8 @@ func opening(v View, p Policy, now time.Time) repair.Verdict {
 		return verdict
 	}
 	switch {
-	case p.Manual && o.ByHand:
-		return conclude(ByHand)
+	case p.Manual && o.ResetManually:
+		return conclude(ResetManually)
 	case p.Manual:
 		return repair.Verdict{Step: repair.Wait, Reason: repair.Manual, Again: p.Poll}
 	case n.Down != "":
@@ -120,7 +120,7 @@ func gated(v View) (repair.Verdict, bool) {
 	case n.Excluded:
 		return conclude(repair.NodeExcluded), true
 	case n.Unknown:
-		// Whoever asks: the faults that the reset is for may be over.
+		// Anyone who asks: the faults that the reset is for may be over.
 		return repair.Verdict{Step: repair.Wait, Reason: repair.SessionUnknown}, true
 	case o.Session != "" && n.Missing:
 		return repair.Verdict{Step: repair.Wait, Reason: repair.MarksLifted}, true
@@ -160,7 +160,7 @@ func tearing(v View, p Policy, now time.Time) repair.Verdict {
 	return repair.Verdict{Step: NoteJob, Reason: NodeFree}
 }
 
-// unchanged says whether a service is as it was noted.
+// unchanged reports whether a service is as it was noted.
 func unchanged(was, is Service) bool {
 	return was.Label == is.Label && was.Present == is.Present && was.Value == is.Value
 }
@@ -177,7 +177,7 @@ func working(v View, p Policy, now time.Time) repair.Verdict {
 		return conclude(JobFailure)
 	case JobRunning:
 		if o.JobUID == "" {
-			return repair.Verdict{Step: SeeJob, Reason: JobSeen}
+			return repair.Verdict{Step: SeeJob, Reason: JobCreated}
 		}
 		if rest := pending(v, p, now); rest > 0 {
 			return wait(p, rest, JobRuns)
@@ -190,14 +190,14 @@ func working(v View, p Policy, now time.Time) repair.Verdict {
 	}
 	if verdict, closed := gated(v); closed {
 		if verdict.Step == Conclude && pending(v, p, now) > 0 {
-			return wait(p, pending(v, p, now), JobUnseen)
+			return wait(p, pending(v, p, now), JobNotCreated)
 		}
 		if verdict.Step == repair.Wait {
 			return wait(p, remaining(o.JobAt, createWithin, now), verdict.Reason)
 		}
 		return verdict
 	}
-	return repair.Verdict{Step: CreateJob, Reason: JobUnseen}
+	return repair.Verdict{Step: CreateJob, Reason: JobNotCreated}
 }
 
 // pending is how long a Job that runs, or may be about to, is waited for; 0 when
@@ -214,7 +214,7 @@ func pending(v View, p Policy, now time.Time) time.Duration {
 	return 0
 }
 
-// restoring is a reset whose end is decided: the labels are given back, and after
+// restoring is a reset whose end is decided: the labels are released, and after
 // a good one the services must be up again.
 func restoring(v View, p Policy, now time.Time) repair.Verdict {
 	o, n := v.Object, v.Node
@@ -229,7 +229,7 @@ func restoring(v View, p Policy, now time.Time) repair.Verdict {
 	return wait(p, remaining(o.RestoreAt, p.RestoreTimeout, now), PodsMissing)
 }
 
-// missing says whether a service that ran before, and whose label is as it was,
+// missing reports whether a service that ran before, and whose label is as it was,
 // has no Ready pod.
 func missing(v View) bool {
 	return slices.ContainsFunc(v.Object.Noted, func(was Service) bool {
@@ -259,7 +259,7 @@ func conclude(why repair.Reason) repair.Verdict {
 }
 
 // waiting waits for the world, but not for ever: before the teardown since the
-// start, after it since then. A Node that is waited for by hand may take its time.
+// start, after it since then. A Node that is waited for manually may take its time.
 func waiting(v View, p Policy, now time.Time, reason repair.Reason) repair.Verdict {
 	from := v.Object.Started
 	if !v.Object.TeardownAt.IsZero() {

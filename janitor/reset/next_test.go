@@ -153,15 +153,15 @@ func TestNext(t *testing.T) {
 		{"down, rebooted", begun(down, boot("b2")), 0, end(repair.BootChanged)},
 		{"free", begun(down, free), 0, do(reset.NoteJob, reset.NodeFree)},
 
-		{"job noted", begun(jobNoted), 0, do(reset.CreateJob, reset.JobUnseen)},
+		{"job noted", begun(jobNoted), 0, do(reset.CreateJob, reset.JobNotCreated)},
 		{"job noted, the claim was dropped", begun(jobNoted, claim("")), 0, do(repair.Claim, repair.NotClaimed)},
-		{"job noted, session over", begun(jobNoted, released), 0, wait(reset.JobUnseen, poll)},
+		{"job noted, session over", begun(jobNoted, released), 0, wait(reset.JobNotCreated, poll)},
 		{"job noted, session long over", begun(jobNoted, released), time.Minute, end(repair.NoSession)},
 		{"job noted, session unknown", begun(jobNoted, func(v *reset.View) { v.Node.Unknown = true }), 0, wait(repair.SessionUnknown, poll)},
 		{"job noted too long ago", begun(jobNoted), 2 * time.Minute, end(reset.JobLost)},
 		{"job noted, rebooted", begun(jobNoted, boot("b2")), 0, wait(reset.JobRuns, poll)},
 		{"job noted, rebooted, never seen", begun(jobNoted, boot("b2")), time.Minute, end(repair.BootChanged)},
-		{"job there", begun(job(reset.JobRunning, "")), 0, do(reset.SeeJob, reset.JobSeen)},
+		{"job there", begun(job(reset.JobRunning, "")), 0, do(reset.SeeJob, reset.JobCreated)},
 		{"job runs", begun(job(reset.JobRunning, "j")), 0, wait(reset.JobRuns, poll)},
 		{"job runs, session over", begun(job(reset.JobRunning, "j"), released), 0, wait(reset.JobRuns, poll)},
 		{"job runs, rebooted", begun(job(reset.JobRunning, "j"), boot("b2")), 0, wait(reset.JobRuns, poll)},
@@ -220,8 +220,8 @@ func TestManual(t *testing.T) {
 	}{
 		"waits":       {begun(), repair.Verdict{Step: repair.Wait, Reason: repair.Manual, Again: policy.Poll}},
 		"not claimed": {begun(claim("")), repair.Verdict{Step: repair.Claim, Reason: repair.NotClaimed}},
-		"done": {begun(func(v *reset.View) { v.Object.ByHand = true }),
-			repair.Verdict{Step: reset.Conclude, Reason: reset.ByHand}},
+		"done": {begun(func(v *reset.View) { v.Object.ResetManually = true }),
+			repair.Verdict{Step: reset.Conclude, Reason: reset.ResetManually}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tt.want, reset.Next(tt.view, manual, start.Add(48*time.Hour))); diff != "" {

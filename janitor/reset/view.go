@@ -4,7 +4,7 @@
 //
 // A reset takes the GPU services off the node by its labels, runs one Job, and gives
 // the labels back. What is about to be done is written down before it is done, so
-// that after a crash at any point the object and the Node say where to go on:
+// that after a crash at any point the object and the Node report where to go on:
 //
 //	no TeardownAt              nothing happened
 //	TeardownAt, no mark        the labels are as they were: note them and go on
@@ -37,7 +37,7 @@ type Object struct {
 	UID string
 	// Session the object belongs to; empty for a person's.
 	Session string
-	// Deleting, Finalizer: the object waits for labels and claim to be given back.
+	// Deleting, Finalizer: the object waits for labels and claim to be released.
 	Deleting, Finalizer bool
 	// Completed: the outcome is final, since CompletedAt.
 	Completed   bool
@@ -53,9 +53,9 @@ type Object struct {
 	// JobAt is when the Job was about to be created, JobUID its uid once it was seen.
 	JobAt  time.Time
 	JobUID string
-	// ByHand: in manual mode somebody said that the GPUs are reset.
-	ByHand bool
-	// Concluded: how the reset ends is decided; Good says well. RestoreAt is when.
+	// ResetManually: in manual mode somebody reported that the GPUs are reset.
+	ResetManually bool
+	// Concluded: how the reset ends is decided; Good reports well. RestoreAt is when.
 	Concluded, Good bool
 	RestoreAt       time.Time
 }
@@ -107,7 +107,7 @@ type Policy struct {
 const (
 	// Note writes down the services as they are, before their labels are changed.
 	Note repair.Step = "Note"
-	// TearDown says "false" in the services' labels, while the Node is as in the
+	// TearDown reports "false" in the services' labels, while the Node is as in the
 	// view, and marks the Node.
 	TearDown repair.Step = "TearDown"
 	// NoteJob writes down that the Job is about to be created, CreateJob creates it,
@@ -144,10 +144,10 @@ const (
 	TeardownTimeUp repair.Reason = "TeardownTimedOut"
 	// NodeFree: no pod of the GPU services is left, so the janitor prepares the Job. Action: none.
 	NodeFree repair.Reason = "ServicesStopped"
-	// JobUnseen: the Job does not exist and can be created. Action: none.
-	JobUnseen repair.Reason = "JobNotCreated"
-	// JobSeen: the Job exists, so the janitor writes its UID into the status. Action: none.
-	JobSeen repair.Reason = "JobCreated"
+	// JobNotCreated: the Job does not exist and can be created. Action: none.
+	JobNotCreated repair.Reason = "JobNotCreated"
+	// JobCreated: the Job exists, so the janitor writes its UID into the status. Action: none.
+	JobCreated repair.Reason = "JobCreated"
 	// NameTaken: a Job of another owner has the name of this reset, so the reset fails as ResetJobCreationFailed.
 	// Action: rename or delete that Job, then create a new GPUReset.
 	NameTaken repair.Reason = "NameTaken"
@@ -164,9 +164,9 @@ const (
 	// JobTimeUp: the Job did not end in time, so the reset fails as ResetJobFailed. Action: read the log of the Job
 	// `<name>-reset-job`, or increase `timeout` of `resetJob`, then create a new GPUReset.
 	JobTimeUp repair.Reason = "JobTimedOut"
-	// ByHand: in manual mode the condition ResetJobCompleted was set to True, so the GPUs count as reset. Action:
+	// ResetManually: in manual mode the condition ResetJobCompleted was set to True, so the GPUs count as reset. Action:
 	// none.
-	ByHand repair.Reason = "ResetManually"
+	ResetManually repair.Reason = "ResetManually"
 	// StillDown: the result of the reset is known and the GPU services are still off, so the janitor restores their
 	// labels. Action: none.
 	StillDown repair.Reason = "ServicesStillOff"

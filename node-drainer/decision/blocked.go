@@ -75,7 +75,7 @@ func (d drain) reported(p pending) (why Reason, by []string, ok bool) {
 func (d drain) leaveAlone(due []eviction.Due, carrier record.Record) (Step, bool) {
 	var owners, names []string
 	for _, x := range due {
-		if d.putBack(x, due) {
+		if d.recreated(x, due) {
 			owners = append(owners, eviction.Owner(x.Pod))
 			names = append(names, ofItsKind(x.Pod))
 		}
@@ -112,7 +112,7 @@ func (d drain) comeBack() []string {
 	return out
 }
 
-func (d drain) putBack(x eviction.Due, due []eviction.Due) bool {
+func (d drain) recreated(x eviction.Due, due []eviction.Due) bool {
 	owner := eviction.Owner(x.Pod)
 	if x.Mode == eviction.AllowCompletion || !d.view.Node.Unschedulable ||
 		x.Pod.DeletionTimestamp != nil || !eviction.MayBePerNode(x.Pod) {
@@ -129,7 +129,7 @@ func (d drain) putBack(x eviction.Due, due []eviction.Due) bool {
 
 // lost names the pods that the drain's end leaves to the repair.
 func (d drain) lost() []string {
-	if !eviction.Union(d.demands()).IsWhole() {
+	if !eviction.Union(d.demands()).IsWholeNode() {
 		return nil
 	}
 	var out []string

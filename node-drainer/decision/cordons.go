@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Unmarked is a fault of which the Node bears no marks yet: it is not judged, or judged
+// Unmarked is a fault of which the Node bears no marks yet: it is not evaluated, or evaluated
 // and its quarantine not written to the Node.
 type Unmarked struct {
 	Node string
@@ -16,7 +16,7 @@ type Unmarked struct {
 
 const (
 	// unmarkedFor is how long a fault counts as about to be marked; one that cannot be
-	// judged stops nobody.
+	// evaluated stops nobody.
 	unmarkedFor = 20 * time.Second
 	// StandBackFor is how long one drain stands back at most.
 	StandBackFor = 10 * time.Second
@@ -25,7 +25,7 @@ const (
 	burst = 4
 )
 
-// Fresh are nodes with such faults, as many as it takes to tell a burst; all is cut to
+// Fresh are nodes with such faults, as many as it takes to report a burst; all is cut to
 // the faults that still count.
 func Fresh(all map[string]Unmarked, now time.Time) (nodes []string) {
 	maps.DeleteFunc(all, func(_ string, f Unmarked) bool { return now.Sub(f.Since) >= unmarkedFor })
@@ -37,7 +37,7 @@ func Fresh(all map[string]Unmarked, now time.Time) (nodes []string) {
 	return nodes
 }
 
-// StandsBack says whether a node's drain, which has not begun, leaves the cluster's
+// StandsBack reports whether a node's drain, which has not begun, leaves the cluster's
 // servers to the cordons of other nodes first: a node that is not cordoned takes new
 // pods, those that a drain moves among them. fresh are the nodes of Fresh, since is
 // when this drain began to stand back, or now.

@@ -32,7 +32,7 @@ func (d drain) demands() []eviction.Demand {
 // where names the extent of a drain that is not the whole node's.
 func (d drain) where() string {
 	extent := eviction.Union(d.demands())
-	if extent.IsWhole() || extent.IsNothing() {
+	if extent.IsWholeNode() || extent.IsNothing() {
 		return ""
 	}
 	return " on " + cut(extent.String())

@@ -10,7 +10,7 @@ import (
 )
 
 // Next is the next step. Asking again after a step that does not end the pass gives
-// the step after it. PERSIST_ONLY records count for nothing, whoever put them
+// the step after it. PERSIST_ONLY records count for nothing, regardless of who put them
 // into the view.
 func Next(v View, p Policy, now time.Time) Step {
 	v.Records = record.Acting(v.Records)
@@ -35,7 +35,7 @@ func Next(v View, p Policy, now time.Time) Step {
 	return d.next()
 }
 
-// owed says whether a drain is owed to a record: an open fault in quarantine whose
+// owed reports whether a drain is owed to a record: an open fault in quarantine whose
 // drain is not over.
 func owed(r record.Record) bool {
 	return record.InQuarantine(r) && record.Open(r) && !record.DrainFinal(r)
@@ -70,7 +70,7 @@ func openWork(records []record.Record) []record.Record {
 }
 
 // cancel ends the drains of records whose quarantine has ended. Only what the
-// records say counts: they are written before the Node is.
+// records report counts: they are written before the Node is.
 func cancel(v View) (Step, bool) {
 	s := Step{Kind: Cancel, Why: FaultsCleared}
 	for _, r := range v.Records {
@@ -109,7 +109,7 @@ func inSession(records []record.Record, session string) []record.Record {
 	return out
 }
 
-// blocked says what keeps a drain from going on at all.
+// blocked reports what keeps a drain from going on at all.
 func blocked(v View, undone []record.Record, p Policy, now time.Time) (Step, bool) {
 	wait := Step{Kind: Wait, Until: now.Add(p.Recheck)}
 	marks := marksOf(v)
@@ -120,7 +120,7 @@ func blocked(v View, undone []record.Record, p Policy, now time.Time) (Step, boo
 		wait.Why = SessionNotShown
 	case v.Node.Unknown:
 		wait.Why = SessionUnknown
-	case !marks.asked:
+	case !marks.wanted:
 		return Step{Kind: Nothing, Why: NoMarks}, true
 	case v.Node.Released:
 		wait.Why = ManuallyReleased
@@ -132,9 +132,9 @@ func blocked(v View, undone []record.Record, p Policy, now time.Time) (Step, boo
 	return wait, true
 }
 
-// marks says whether the session asks to keep pods away, and whether the Node
+// marks reports whether the session asks to keep pods away, and whether the Node
 // does.
-type marks struct{ asked, there bool }
+type marks struct{ wanted, there bool }
 
 func marksOf(v View) marks {
 	var m marks
@@ -143,10 +143,10 @@ func marksOf(v View) marks {
 			continue
 		}
 		effects := r.Status.QuarantineVerdict.Effects
-		m.asked = m.asked || effects.Cordon
+		m.wanted = m.wanted || effects.Cordon
 		for _, t := range effects.Taints {
 			if nodemark.KeepsOff(t) {
-				m.asked = true
+				m.wanted = true
 				m.there = m.there || slices.Contains(v.Node.Taints, t)
 			}
 		}
@@ -157,9 +157,9 @@ func marksOf(v View) marks {
 
 // skip finishes the records whose event asked not to drain.
 func skip(v View, undone []record.Record, p Policy) (Step, bool) {
-	s := Step{Kind: Finish, Why: SkipAsked, Session: v.Node.Session}
+	s := Step{Kind: Finish, Why: SkipRequested, Session: v.Node.Session}
 	for _, r := range undone {
-		if asksNothing(r, p) {
+		if requiresNoAction(r, p) {
 			s.update(r, record.AlreadyDrained, "the event requested no drain")
 		}
 	}
@@ -169,7 +169,7 @@ func skip(v View, undone []record.Record, p Policy) (Step, bool) {
 	return s, len(s.Updates) > 0
 }
 
-func asksNothing(r record.Record, p Policy) bool {
+func requiresNoAction(r record.Record, p Policy) bool {
 	extent, _ := p.Eviction.ExtentOf(r)
 	return extent.IsNothing()
 }
@@ -182,7 +182,7 @@ func afterwards(v View, p Policy, now time.Time) Step {
 	s := Step{Kind: Nothing, Why: NoOpenWork, Session: v.Node.Session}
 	var waiting []record.Record
 	for _, r := range done {
-		if r.Status.FaultRemediated == nil && !asksNothing(r, p) {
+		if r.Status.FaultRemediated == nil && !requiresNoAction(r, p) {
 			waiting = append(waiting, r)
 		}
 	}
@@ -208,7 +208,7 @@ func drainedFaults(records []record.Record) []record.Record {
 
 // drainingLabel and drainedLabel are what this service may write over a state;
 // from remediating on the label belongs to fault-remediation. A drain that had nothing to
-// move was told to nobody, and its end is not either: the record tells it, and the label
+// move was not reported, and its end is not either: the record has it, and the label
 // of the repair follows a moment later.
 func drainingLabel(state nodemark.State) nodemark.State {
 	switch state {

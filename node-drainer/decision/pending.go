@@ -10,7 +10,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/eviction"
 )
 
-// phase is where a pod stands on its way out, the most telling first.
+// phase is where a pod stands on its way out, the most informative first.
 type phase int
 
 const (
@@ -45,7 +45,7 @@ type pending struct {
 func (d drain) sort(due []eviction.Due) []pending {
 	out := make([]pending, 0, len(due))
 	for _, x := range due {
-		p := d.judge(x)
+		p := d.classify(x)
 		p.overdue = d.overdue(x, p.phase)
 		out = append(out, p)
 	}
@@ -55,7 +55,7 @@ func (d drain) sort(due []eviction.Due) []pending {
 	return out
 }
 
-func (d drain) judge(x eviction.Due) pending {
+func (d drain) classify(x eviction.Due) pending {
 	switch x.Mode {
 	case eviction.Immediate:
 		return d.leaving(x.Pod, toEvict)
@@ -67,13 +67,13 @@ func (d drain) judge(x eviction.Due) pending {
 		if x.Pod.DeletionTimestamp == nil {
 			return pending{pod: x.Pod, phase: awaitingDeadline, next: deadline, note: deadline.UTC().Format(time.RFC3339)}
 		}
-		p := d.onItsWay(x.Pod)
+		p := d.terminating(x.Pod)
 		p.next = earliest(deadline, p.next)
 		return p
 	case eviction.AllowCompletion, eviction.LeaveAlone: // no pod of LeaveAlone is due
 	}
 	if x.Pod.DeletionTimestamp != nil {
-		return d.onItsWay(x.Pod)
+		return d.terminating(x.Pod)
 	}
 	if eviction.NeverCompletes(x.Pod) {
 		return pending{pod: x.Pod, phase: neverCompletes, note: eviction.OwnerKindOf(x.Pod)}
@@ -112,7 +112,7 @@ func latest(a, b time.Time) time.Time {
 // leaving is a pod that is taken away by us, with act.
 func (d drain) leaving(pod *corev1.Pod, act phase) pending {
 	if pod.DeletionTimestamp != nil && (act == toEvict || withoutGrace(pod)) {
-		return d.onItsWay(pod)
+		return d.terminating(pod)
 	}
 	a, tried := d.view.Attempts[pod.UID]
 	if !tried {
@@ -171,9 +171,9 @@ func doubled(first time.Duration, tries int, most time.Duration) time.Duration {
 	return min(wait, most)
 }
 
-// onItsWay is a pod that is terminating. Its deletionTimestamp is the end of
+// terminating is a pod that is terminating. Its deletionTimestamp is the end of
 // its grace period; what is there after it is left to the kubelet, and shown.
-func (d drain) onItsWay(pod *corev1.Pod) pending {
+func (d drain) terminating(pod *corev1.Pod) pending {
 	if end := pod.DeletionTimestamp.Time; d.now.Before(end.Add(stuckAfter)) {
 		return pending{pod: pod, phase: terminating, next: end.Add(stuckAfter)}
 	}
@@ -189,7 +189,7 @@ func withoutGrace(pod *corev1.Pod) bool {
 
 func name(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }
 
-// dominant is the reason to wait of the most telling pod.
+// dominant is the reason to wait of the most informative pod.
 func dominant(left []pending) Reason {
 	switch left[0].phase {
 	case budgetBlocked:

@@ -13,7 +13,7 @@ const (
 
 func count(left, total int) string { return fmt.Sprintf("%d of %d pods left", left, total) }
 
-// progress says how far the drain is and what it waits for. It holds no
+// progress reports how far the drain is and what it waits for. It holds no
 // durations, so that it changes only when a pod does. The total is remembered
 // in the message itself, before.
 func progress(left []pending, where, before string) string {
@@ -27,7 +27,7 @@ func progress(left []pending, where, before string) string {
 	for i, p := range left[:min(len(left), maxShown)] {
 		b.WriteString(separator(i))
 		b.WriteString(name(p.pod))
-		b.WriteString(" (" + p.says() + ")")
+		b.WriteString(" (" + p.describe() + ")")
 	}
 	b.WriteString(more(len(left)))
 	return b.String()
@@ -48,7 +48,7 @@ func separator(i int) string {
 	return ", "
 }
 
-func (p pending) says() string {
+func (p pending) describe() string {
 	switch p.phase {
 	case budgetBlocked:
 		return p.refused()

@@ -18,7 +18,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
-// TestScripts tells the life of one node per file. A script changes the world
+// TestScripts reports the life of one node per file. A script changes the world
 // (see world.do) and asks with "run" for the steps until the drain waits.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, file string) {
@@ -130,7 +130,7 @@ func (w *world) node(t *testing.T, d *datadriven.TestData) {
 	}
 }
 
-// fault stores a judged fault: "fault ID session=ID [cordon] [taint=KEY]
+// fault stores an evaluated fault: "fault ID session=ID [cordon] [taint=KEY]
 // [effect=NoSchedule] [force] [skip] [reset=GPU]"; one that opens its session
 // is Quarantined.
 func (w *world) fault(t *testing.T, d *datadriven.TestData) {
@@ -238,7 +238,7 @@ func (w *world) run(t *testing.T) string {
 			w.view.Attempts[uid] = a
 		}
 		s := Next(w.view, w.policy, w.now)
-		w.tell(&out, s)
+		w.describe(&out, s)
 		w.apply(t, s)
 		if s.EndsPass() {
 			return out.String()
@@ -248,7 +248,7 @@ func (w *world) run(t *testing.T) string {
 	return ""
 }
 
-func (w *world) tell(out *strings.Builder, s Step) {
+func (w *world) describe(out *strings.Builder, s Step) {
 	fmt.Fprintf(out, "%s %s", s.Kind, s.Why)
 	for _, p := range s.Pods {
 		out.WriteString(" " + name(p))

@@ -72,7 +72,7 @@ const (
 	NodeSchedulable Reason = "NodeSchedulable"
 )
 
-// Reasons to wait for pods, the most telling one.
+// Reasons to wait for pods, the most informative one.
 const (
 	// BudgetBlocked: a PodDisruptionBudget refuses an eviction. node-drainer retries at least every minute, and soon
 	// after the budget allows it. Action: increase the budget, or delete the pod yourself. The Event DrainBlocked
@@ -119,8 +119,8 @@ const (
 	// DrainedBefore: the node was drained for an earlier fault of the session and is still empty, so this fault needs
 	// no drain. Action: none.
 	DrainedBefore Reason = "AlreadyDrained"
-	// SkipAsked: the health event has `drainOverrides.skip`, so the record counts as drained. Action: none.
-	SkipAsked Reason = "SkipRequested"
+	// SkipRequested: the health event has `drainOverrides.skip`, so the record counts as drained. Action: none.
+	SkipRequested Reason = "SkipRequested"
 	// NoSession: a record in quarantine names no session, so its drain fails. This is an internal error. Action:
 	// report it with the output of `nvsentinel why <node> -o json`, inspect the node and run
 	// `nvsentinel release <node>`.
@@ -143,7 +143,7 @@ type Update struct {
 	Status record.EvictionStatus
 }
 
-// Final says that the record's drain is over with this update.
+// Final reports that the record's drain is over with this update.
 func (u Update) Final() bool { return u.Status.Status.Final() }
 
 // On returns status with the update, and the finish time if it is final.
@@ -183,7 +183,7 @@ type Blocked struct {
 	Why Reason
 	// By names what keeps them: budgets, or the pods themselves.
 	By []string
-	// Overdue says that it has lasted for so long that somebody has to act.
+	// Overdue reports that it has lasted for so long that somebody has to act.
 	Overdue bool
 }
 
@@ -198,7 +198,7 @@ func (s Step) Updated(r record.Record, now time.Time) (status record.Status, ok 
 	return r.Status, false
 }
 
-// Reads says which facts are to be read from the API server itself, rather than from a
+// Reads reports which facts are to be read from the API server itself, rather than from a
 // cache. The records are read with the pods.
 type Reads struct{ Node, Pods bool }
 
@@ -211,5 +211,5 @@ func Needs(s Step) Reads {
 	}
 }
 
-// EndsPass says that nothing more follows before the world changes.
+// EndsPass reports that nothing more follows before the world changes.
 func (s Step) EndsPass() bool { return s.Kind == Wait || s.Kind == Nothing }

@@ -25,7 +25,7 @@ func forged(rng *rand.Rand, id string) record.Record {
 }
 
 // TestPersistOnlyRecordsChangeNoStep: whatever a PERSIST_ONLY record bears and
-// whoever put it before the decision, the step is that of the PROCESS records alone.
+// anyone who put it before the decision, the step is that of the PROCESS records alone.
 func TestPersistOnlyRecordsChangeNoStep(t *testing.T) {
 	kinds := map[Kind]bool{}
 	for seed := range uint64(500) {

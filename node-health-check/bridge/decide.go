@@ -1,9 +1,9 @@
 // Package bridge decides what is done about one HealthEventRemediation: when its node
-// is reported as a fault, when as healthy again, and what is told of the repair. It
+// is reported as a fault, when as healthy again, and what is reported about the repair. It
 // reads and writes nothing.
 //
 // Nothing is remembered between two steps but the object itself. The ids, numbers and
-// times of its two events are functions of the object, so that whoever repeats a step
+// times of its two events are functions of the object, so that anyone who repeats a step
 // publishes nothing new.
 package bridge
 
@@ -26,8 +26,8 @@ type Step string
 
 // Steps.
 const (
-	// Rest: nothing but to write down the conditions, if they are others.
-	Rest Step = "rest"
+	// WriteConditions: nothing but to write down the conditions, if they are others.
+	WriteConditions Step = "rest"
 	// Guard the object with the finalizer, then decide again: a fault that is
 	// reported has to be reported as over before the object goes.
 	Guard Step = "guard"
@@ -81,15 +81,15 @@ var reasons = map[nodemark.State]Reason{
 	nodemark.RemediationSucceeded: "RemediationSucceeded", nodemark.RemediationFailed: "RemediationFailed",
 }
 
-// Decision is the next step and what the conditions shall say before it.
+// Decision is the next step and what the conditions shall report before it.
 type Decision struct {
 	Do      Step
 	Reason  Reason
 	Message string
 	// Processing and Succeeded are the conditions' status.
 	Processing, Succeeded metav1.ConditionStatus
-	// NodeGoes: the node will not come back.
-	NodeGoes bool
+	// NodeDeleted: the node will not come back.
+	NodeDeleted bool
 }
 
 // NodeOf is the node that a remediation is for: the one its NodeHealthCheck names. It
@@ -122,10 +122,10 @@ func Decide(o *v1alpha1.HealthEventRemediation, node *corev1.Node) Decision {
 		if guarded {
 			return Decision{Do: Recover}
 		}
-		return Decision{Do: Rest}
+		return Decision{Do: WriteConditions}
 	}
 	if s := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionSucceeded); s != nil && s.Status != metav1.ConditionUnknown {
-		return Decision{Do: Rest} // it has an outcome, whatever comes after
+		return Decision{Do: WriteConditions} // it has an outcome, whatever comes after
 	}
 	if NodeOf(o) == "" {
 		return failed(NotOfACheck, "no NodeHealthCheck owns it: nothing is reported")
@@ -146,7 +146,7 @@ func Decide(o *v1alpha1.HealthEventRemediation, node *corev1.Node) Decision {
 	}
 	d := Decision{
 		Do: Report, Reason: Reporting, Message: "the node is being reported",
-		Processing: metav1.ConditionTrue, Succeeded: metav1.ConditionUnknown, NodeGoes: replaces(o),
+		Processing: metav1.ConditionTrue, Succeeded: metav1.ConditionUnknown, NodeDeleted: replaces(o),
 	}
 	if !guarded {
 		d.Do = Guard
@@ -154,15 +154,15 @@ func Decide(o *v1alpha1.HealthEventRemediation, node *corev1.Node) Decision {
 	return d
 }
 
-// mirror is what the marks of the node tell of the repair.
+// mirror is what the marks of the node report the repair.
 func mirror(o *v1alpha1.HealthEventRemediation, node *corev1.Node) Decision {
-	d := Decision{Do: Rest, Processing: metav1.ConditionTrue, Succeeded: metav1.ConditionUnknown, NodeGoes: replaces(o)}
+	d := Decision{Do: WriteConditions, Processing: metav1.ConditionTrue, Succeeded: metav1.ConditionUnknown, NodeDeleted: replaces(o)}
 	before := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionSucceeded)
 	state := nodemark.Read(node).State
 	switch {
 	case !acts(o):
 		d.Reason, d.Message, d.Processing = ObservedOnly, "the event is stored, no action is taken for the node (PERSIST_ONLY)", metav1.ConditionFalse
-	case node == nil && d.NodeGoes:
+	case node == nil && d.NodeDeleted:
 		d.Reason, d.Message = Replaced, "the node was removed as intended"
 		d.Processing, d.Succeeded = metav1.ConditionFalse, metav1.ConditionTrue
 	case state == nodemark.RemediationSucceeded:
@@ -181,7 +181,7 @@ func mirror(o *v1alpha1.HealthEventRemediation, node *corev1.Node) Decision {
 	return d
 }
 
-// reasonOf a state; one that is not known here is told as it is.
+// reasonOf a state; one that is not known here is reported as it is.
 func reasonOf(s nodemark.State) Reason {
 	if r, known := reasons[s]; known {
 		return r
@@ -198,25 +198,25 @@ func inQuarantine() []Reason {
 	return out
 }
 
-// acts says whether the event may change the cluster: only if the object says so.
+// acts reports whether the event may change the cluster: only if the object reports it.
 func acts(o *v1alpha1.HealthEventRemediation) bool {
 	return o.Spec.ProcessingStrategy == protos.ProcessingStrategy_PROCESS.String()
 }
 
-// replaces says whether the node will not come back.
+// replaces reports whether the node will not come back.
 func replaces(o *v1alpha1.HealthEventRemediation) bool {
 	return acts(o) && o.Spec.RecommendedAction == protos.RecommendedAction_REPLACE_VM.String()
 }
 
 // failed is the outcome of a remediation that comes to nothing.
 func failed(why Reason, message string) Decision {
-	return Decision{Do: Rest, Reason: why, Message: message, Processing: metav1.ConditionFalse, Succeeded: metav1.ConditionFalse}
+	return Decision{Do: WriteConditions, Reason: why, Message: message, Processing: metav1.ConditionFalse, Succeeded: metav1.ConditionFalse}
 }
 
 // Refusal is the outcome of a remediation whose event is refused for good.
 func Refusal(message string) Decision { return failed(Refused, message) }
 
-// Write writes a decision into the conditions and says whether any is another now.
+// Write writes a decision into the conditions and reports whether any is another now.
 func (d Decision) Write(o *v1alpha1.HealthEventRemediation, now metav1.Time) bool {
 	if d.Reason == "" {
 		return false
@@ -228,7 +228,7 @@ func (d Decision) Write(o *v1alpha1.HealthEventRemediation, now metav1.Time) boo
 	}
 	changed := set(v1alpha1.ConditionProcessing, d.Processing)
 	changed = set(v1alpha1.ConditionSucceeded, d.Succeeded) || changed
-	if d.NodeGoes {
+	if d.NodeDeleted {
 		changed = set(v1alpha1.ConditionDeletionExpected, metav1.ConditionTrue) || changed
 	}
 	return changed

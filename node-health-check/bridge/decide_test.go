@@ -56,7 +56,7 @@ func timedOut(o *v1alpha1.HealthEventRemediation) {
 	o.Annotations = map[string]string{check.TimedOutAnnotation: "2026-03-01T12:30:00Z"}
 }
 
-func told(reason Reason, status metav1.ConditionStatus) func(*v1alpha1.HealthEventRemediation) {
+func condition(reason Reason, status metav1.ConditionStatus) func(*v1alpha1.HealthEventRemediation) {
 	return func(o *v1alpha1.HealthEventRemediation) {
 		meta.SetStatusCondition(&o.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionSucceeded, Status: status, Reason: string(reason)})
 	}
@@ -80,37 +80,37 @@ func TestDecide(t *testing.T) {
 		processing, succeeded metav1.ConditionStatus
 	}{
 		"new":                                 {object(fresh), in(""), Guard, Reporting, yes, unknown},
-		"new, the node no longer exists":      {object(fresh), nil, Rest, NoNode, no, no},
-		"new, the repair has failed before":   {object(fresh), in(nodemark.RemediationFailed), Rest, QuarantineFailed, no, no},
+		"new, the node no longer exists":      {object(fresh), nil, WriteConditions, NoNode, no, no},
+		"new, the repair has failed before":   {object(fresh), in(nodemark.RemediationFailed), WriteConditions, QuarantineFailed, no, no},
 		"new, in quarantine for other faults": {object(fresh), in(nodemark.Draining), Guard, Reporting, yes, unknown},
-		"new, of nobody":                      {object(fresh, orphan), in(""), Rest, NotOfACheck, no, no},
-		"new, of another kind of the group":   {object(fresh, owned(check.GroupVersion.String(), "Other")), in(""), Rest, NotOfACheck, no, no},
-		"new, of the kind of another group":   {object(fresh, owned("example.com/v1", check.Kind)), in(""), Rest, NotOfACheck, no, no},
-		"new, given up already":               {object(fresh, timedOut), in(""), Rest, TimedOut, no, no},
+		"new, of nobody":                      {object(fresh, orphan), in(""), WriteConditions, NotOfACheck, no, no},
+		"new, of another kind of the group":   {object(fresh, owned(check.GroupVersion.String(), "Other")), in(""), WriteConditions, NotOfACheck, no, no},
+		"new, of the kind of another group":   {object(fresh, owned("example.com/v1", check.Kind)), in(""), WriteConditions, NotOfACheck, no, no},
+		"new, given up already":               {object(fresh, timedOut), in(""), WriteConditions, TimedOut, no, no},
 		"guarded":                             {object(guarded), in(""), Report, Reporting, yes, unknown},
 		"guarded, perhaps reported: failed":   {object(guarded), in(nodemark.RemediationFailed), Report, Reporting, yes, unknown},
 		"guarded, the node no longer exists":  {object(guarded), nil, Report, Reporting, yes, unknown},
-		"guarded, given up":                   {object(guarded, timedOut), in(""), Rest, TimedOut, no, no},
+		"guarded, given up":                   {object(guarded, timedOut), in(""), WriteConditions, TimedOut, no, no},
 		"guarded, goes":                       {object(guarded, deleted), in(""), Recover, "", "", ""},
-		"new, goes":                           {object(fresh, deleted), in(""), Rest, "", "", ""},
-		"reported":                            {object(), in(""), Rest, Reported, yes, unknown},
-		"reported, observed only":             {object(observed), in(nodemark.Draining), Rest, ObservedOnly, no, unknown},
-		"quarantined":                         {object(), in(nodemark.Quarantined), Rest, "Quarantined", yes, unknown},
-		"draining":                            {object(), in(nodemark.Draining), Rest, "Draining", yes, unknown},
-		"drained":                             {object(), in(nodemark.DrainSucceeded), Rest, "Drained", yes, unknown},
-		"a state of the earlier NVSentinel":   {object(), in("drain-failed"), Rest, "Quarantined", yes, unknown},
-		"remediating":                         {object(), in(nodemark.Remediating), Rest, "Remediating", yes, unknown},
-		"repaired":                            {object(), in(nodemark.RemediationSucceeded), Rest, "RemediationSucceeded", no, yes},
-		"the maintenance failed":              {object(), in(nodemark.RemediationFailed), Rest, "RemediationFailed", no, no},
-		"a state of a later version":          {object(), in("resting"), Rest, "Quarantined", yes, unknown},
-		"released":                            {object(told("Draining", unknown)), in(""), Rest, Released, no, unknown},
-		"still released":                      {object(told(Released, unknown)), in(""), Rest, Released, no, unknown},
-		"given up":                            {object(timedOut), in(nodemark.Draining), Rest, TimedOut, no, no},
-		"an outcome stays: failed":            {object(told("RemediationFailed", no)), in(""), Rest, "", "", ""},
-		"an outcome stays: succeeded":         {object(told("RemediationSucceeded", yes), timedOut), in(nodemark.RemediationFailed), Rest, "", "", ""},
-		"an outcome, and it goes":             {object(told("RemediationFailed", no), deleted), in(""), Recover, "", "", ""},
-		"replaced":                            {object(replacing), nil, Rest, Replaced, no, yes},
-		"gone, and not by us":                 {object(), nil, Rest, Reported, yes, unknown},
+		"new, goes":                           {object(fresh, deleted), in(""), WriteConditions, "", "", ""},
+		"reported":                            {object(), in(""), WriteConditions, Reported, yes, unknown},
+		"reported, observed only":             {object(observed), in(nodemark.Draining), WriteConditions, ObservedOnly, no, unknown},
+		"quarantined":                         {object(), in(nodemark.Quarantined), WriteConditions, "Quarantined", yes, unknown},
+		"draining":                            {object(), in(nodemark.Draining), WriteConditions, "Draining", yes, unknown},
+		"drained":                             {object(), in(nodemark.DrainSucceeded), WriteConditions, "Drained", yes, unknown},
+		"a state of the earlier NVSentinel":   {object(), in("drain-failed"), WriteConditions, "Quarantined", yes, unknown},
+		"remediating":                         {object(), in(nodemark.Remediating), WriteConditions, "Remediating", yes, unknown},
+		"repaired":                            {object(), in(nodemark.RemediationSucceeded), WriteConditions, "RemediationSucceeded", no, yes},
+		"the maintenance failed":              {object(), in(nodemark.RemediationFailed), WriteConditions, "RemediationFailed", no, no},
+		"a state of a later version":          {object(), in("resting"), WriteConditions, "Quarantined", yes, unknown},
+		"released":                            {object(condition("Draining", unknown)), in(""), WriteConditions, Released, no, unknown},
+		"still released":                      {object(condition(Released, unknown)), in(""), WriteConditions, Released, no, unknown},
+		"given up":                            {object(timedOut), in(nodemark.Draining), WriteConditions, TimedOut, no, no},
+		"an outcome stays: failed":            {object(condition("RemediationFailed", no)), in(""), WriteConditions, "", "", ""},
+		"an outcome stays: succeeded":         {object(condition("RemediationSucceeded", yes), timedOut), in(nodemark.RemediationFailed), WriteConditions, "", "", ""},
+		"an outcome, and it goes":             {object(condition("RemediationFailed", no), deleted), in(""), Recover, "", "", ""},
+		"replaced":                            {object(replacing), nil, WriteConditions, Replaced, no, yes},
+		"gone, and not by us":                 {object(), nil, WriteConditions, Reported, yes, unknown},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -118,8 +118,8 @@ func TestDecide(t *testing.T) {
 			if d.Do != tt.do || d.Reason != tt.reason || d.Processing != tt.processing || d.Succeeded != tt.succeeded {
 				t.Errorf("got %+v", d)
 			}
-			if d.NodeGoes != (tt.o.Spec.RecommendedAction == "REPLACE_VM" && d.Reason != "") {
-				t.Errorf("node goes: %t", d.NodeGoes)
+			if d.NodeDeleted != (tt.o.Spec.RecommendedAction == "REPLACE_VM" && d.Reason != "") {
+				t.Errorf("node goes: %t", d.NodeDeleted)
 			}
 			changed := d.Write(tt.o, noon)
 			if again := Decide(tt.o, tt.node).Write(tt.o, noon); again || changed != (d.Reason != "") {
@@ -129,9 +129,9 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestWriteSaysWhetherAnyConditionIsAnother, whichever of the three it is.
-func TestWriteSaysWhetherAnyConditionIsAnother(t *testing.T) {
-	told := Decision{Reason: Reported, Message: "m", Processing: metav1.ConditionTrue, Succeeded: metav1.ConditionUnknown, NodeGoes: true}
+// TestWriteReportsConditionChange: a write reports a change of any of the three conditions.
+func TestWriteReportsConditionChange(t *testing.T) {
+	reported := Decision{Reason: Reported, Message: "m", Processing: metav1.ConditionTrue, Succeeded: metav1.ConditionUnknown, NodeDeleted: true}
 	for name, tc := range map[string]struct {
 		other func(*Decision)
 		want  bool
@@ -143,19 +143,19 @@ func TestWriteSaysWhetherAnyConditionIsAnother(t *testing.T) {
 		"the message":           {func(d *Decision) { d.Message = "n" }, true},
 		"nothing is to be told": {func(d *Decision) { d.Reason, d.Processing = "", metav1.ConditionFalse }, false},
 	} {
-		o, d := object(), told
-		told.Write(o, noon)
+		o, d := object(), reported
+		reported.Write(o, noon)
 		if tc.other(&d); d.Write(o, noon) != tc.want {
 			t.Errorf("%s is another: %t, want %t", name, !tc.want, tc.want)
 		}
 	}
-	o, stays := object(), told
-	stays.NodeGoes = false
+	o, stays := object(), reported
+	stays.NodeDeleted = false
 	stays.Write(o, noon)
 	if goes := meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.ConditionDeletionExpected); goes {
 		t.Error("the node of an object that says nothing of it is expected to go")
 	}
-	changed := told.Write(o, noon)
+	changed := reported.Write(o, noon)
 	if goes := meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.ConditionDeletionExpected); !changed || !goes {
 		t.Errorf("that the node goes is another: %t, and told %t", changed, goes)
 	}

@@ -56,7 +56,7 @@ func TestAnAnswerIsCut(t *testing.T) {
 }
 
 // A remediation that was there already, of a pass that ended before it was recorded, is
-// recorded, and no Event says that it was created.
+// recorded, and no Event reports that it was created.
 func TestARemediationThatWasThere(t *testing.T) {
 	for found, want := range map[bool]int{true: 0, false: 1} {
 		w := newWorld(0, nil)
@@ -77,7 +77,7 @@ func TestARemediationThatWasThere(t *testing.T) {
 	}
 }
 
-// A check whose budget cannot be read begins nothing, and says which field is wrong. Another
+// A check whose budget cannot be read begins nothing, and reports which field is wrong. Another
 // problem, which was found before, is the one that it names.
 func TestABudgetThatCannotBeRead(t *testing.T) {
 	missing := &triage.Problem{Reason: v1alpha1.ReasonTemplateNotFound, Message: "there is no template"}
@@ -97,15 +97,15 @@ func TestABudgetThatCannotBeRead(t *testing.T) {
 
 // What the API server rejects of several nodes is counted and reported as one reason, and
 // each node keeps its own words. What has no reason in common is counted by its words.
-func TestWhatWasNotBegun(t *testing.T) {
+func TestNotStartedRemediations(t *testing.T) {
 	for name, tt := range map[string]struct {
-		hold    triage.Hold
+		hold    triage.Blocker
 		skipped []string
 		reason  string
 		events  int
 	}{
-		"refused":       {triage.HoldRefused, []string{"quota of a", "quota of b"}, ", 2 pending: " + string(triage.HoldRefused), 1},
-		"a lease taken": {"", []string{string(triage.HoldLease), string(triage.HoldLease)}, ", 2 pending: " + string(triage.HoldLease), 2},
+		"refused":       {triage.BlockerRefused, []string{"quota of a", "quota of b"}, ", 2 pending: " + string(triage.BlockerRefused), 1},
+		"a lease taken": {"", []string{string(triage.BlockerLease), string(triage.BlockerLease)}, ", 2 pending: " + string(triage.BlockerLease), 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(0, nil)
@@ -116,7 +116,7 @@ func TestWhatWasNotBegun(t *testing.T) {
 			plan := triage.Examine(w.view, w.now)
 			var outcomes []triage.Outcome
 			for i, a := range plan.Acts {
-				outcomes = append(outcomes, triage.Outcome{Act: a, Skipped: tt.skipped[i], Hold: tt.hold})
+				outcomes = append(outcomes, triage.Outcome{Act: a, Skipped: tt.skipped[i], Blocker: tt.hold})
 			}
 			status, notices := plan.Close(w.view, outcomes, w.now)
 			events := 0
@@ -139,7 +139,7 @@ func TestWhatWasNotBegun(t *testing.T) {
 
 // A node that is deleted, or no longer selected, while a kind of its remediations cannot be
 // read: the status keeps what nobody knows the end of, beside what is there.
-func TestAStrangerWhoseKindCannotBeRead(t *testing.T) {
+func TestUnreadableForeignRemediation(t *testing.T) {
 	reboot := triage.Remediation{Kind: rebootKind, Name: "n", UID: "reboot", Node: "n", Owned: true, Created: testkit.Start}
 	terminate := triage.Remediation{Kind: terminateKind, Name: "n", UID: "terminate", Node: "n", Owned: true, Created: testkit.Start}
 	for name, tt := range map[string]struct {
@@ -176,7 +176,7 @@ func TestAStrangerWhoseKindCannotBeRead(t *testing.T) {
 	}
 }
 
-// The condition Disabled says why the check does nothing, and else what it fails to do.
+// The condition Disabled reports why the check does nothing, and else what it fails to do.
 func TestTheConditionDisabled(t *testing.T) {
 	const failed = "the check is operational, but some actions fail: removing a remediation failed for 1 nodes and is retried (node n: refused)"
 	missing := &triage.Problem{Reason: v1alpha1.ReasonTemplateNotFound, Message: "there is no template"}

@@ -22,7 +22,7 @@ type Census struct {
 // Unhealthy is how many nodes are not healthy.
 func (c Census) Unhealthy() int { return c.Observed - c.Healthy }
 
-// Open says whether the budget lets a further remediation begin.
+// Open reports whether the budget lets a further remediation begin.
 func (c Census) Open() bool { return c.Healthy >= c.Required }
 
 // Required is how many of observed nodes must be healthy for a further remediation

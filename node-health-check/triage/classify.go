@@ -23,7 +23,7 @@ const (
 	Unhealthy Health = "unhealthy"
 )
 
-// Finding is what Classify says of a node.
+// Finding is what Classify reports about a node.
 type Finding struct {
 	Health Health
 	// Type and Status of the condition that decided, unless the node is healthy.
@@ -45,7 +45,7 @@ func defaultConditions() []v1alpha1.UnhealthyCondition {
 	}
 }
 
-// Classify judges a node by its conditions: any one of rules is enough. Without
+// Classify evaluates a node by its conditions: any one of rules is enough. Without
 // rules the default ones hold.
 func Classify(conditions []corev1.NodeCondition, rules []v1alpha1.UnhealthyCondition, now time.Time) Finding {
 	if len(rules) == 0 {
@@ -69,7 +69,7 @@ func Classify(conditions []corev1.NodeCondition, rules []v1alpha1.UnhealthyCondi
 	return found
 }
 
-// IsControlPlane says whether a node is one of the control plane.
+// IsControlPlane reports whether a node is one of the control plane.
 func IsControlPlane(n *corev1.Node) bool {
 	_, is := n.Labels["node-role.kubernetes.io/control-plane"]
 	_, was := n.Labels["node-role.kubernetes.io/master"]

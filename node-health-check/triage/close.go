@@ -23,7 +23,7 @@ type Outcome struct {
 	// name was taken meanwhile, or the object is refused. Hold is what it has in common
 	// with other nodes'; without one it is Skipped itself.
 	Skipped string
-	Hold    Hold
+	Blocker Blocker
 	// Made is the remediation of Begin; Found that it was there already.
 	Made  *Remediation
 	Found bool
@@ -42,7 +42,7 @@ func (p *Plan) Close(v View, outcomes []Outcome, now time.Time) (v1alpha1.NodeHe
 	}
 	threshold := v.Check.Spec.StormRecoveryThreshold
 	storm := p.storm
-	if !failed && p.Hold != HoldDisabled {
+	if !failed && p.Blocker != BlockerDisabled {
 		storm = p.storm.Rise(p.Census, threshold, now)
 	}
 	if storm.Active && !p.storm.Active {
@@ -62,8 +62,8 @@ type closing struct {
 func (c *closing) settle(o Outcome) {
 	entry := c.nodes[o.Act.Node]
 	switch {
-	case o.Act.Do == Tell && o.Err != nil:
-		// The remediator was not told: the record must not say so.
+	case o.Act.Do == NotifyRemediator && o.Err != nil:
+		// The remediator was not reported: the record must not report it.
 		for i := range entry.Remediations {
 			if entry.Remediations[i].Resource.UID == uid(o.Act.Remediation) {
 				entry.Remediations[i].TimedOut = nil
@@ -72,7 +72,7 @@ func (c *closing) settle(o Outcome) {
 	case o.Act.Do == Begin && o.Made != nil:
 		entry.Remediations = append(entry.Remediations, o.Made.Record())
 		if !o.Found {
-			c.tell("", NoticeCreated, fmt.Sprintf("%s %s was created for node %s", o.Made.Kind.Kind, o.Made.Name, o.Act.Node))
+			c.notice("", NoticeCreated, fmt.Sprintf("%s %s was created for node %s", o.Made.Kind.Kind, o.Made.Name, o.Act.Node))
 		}
 	case o.Act.Do == Begin && o.Skipped != "":
 		c.skipped(o)
@@ -88,16 +88,16 @@ func (c *closing) settle(o Outcome) {
 // skipped counts and reports a node for which nothing began. Objects that are refused, by a
 // quota for instance, are reported once for all nodes; each node's entry has its own words.
 func (c *closing) skipped(o Outcome) {
-	hold, key := o.Hold, "held/"+o.Act.Node
+	hold, key := o.Blocker, "held/"+o.Act.Node
 	if hold == "" {
-		hold = Hold(o.Skipped)
+		hold = Blocker(o.Skipped)
 	}
-	if hold == HoldRefused {
+	if hold == BlockerRefused {
 		key = "refused"
 	}
-	c.holds[hold]++
+	c.blocked[hold]++
 	c.warn(key, NoticeSkipped, fmt.Sprintf("no remediation of node %s starts: %s", o.Act.Node, cut(o.Skipped)))
-	c.again(HoldLease.Retry())
+	c.again(BlockerLease.Retry())
 }
 
 // status is the whole of it; what did not change keeps its times.
@@ -124,7 +124,7 @@ func (c *closing) status(storm Storm, now time.Time) v1alpha1.NodeHealthCheckSta
 	return s
 }
 
-// disabled sets the condition and tells of its change.
+// disabled sets the condition and reports its change.
 func (c *closing) disabled(s *v1alpha1.NodeHealthCheckStatus, now time.Time) {
 	was := meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionDisabled)
 	condition := metav1.Condition{
@@ -136,7 +136,7 @@ func (c *closing) disabled(s *v1alpha1.NodeHealthCheckStatus, now time.Time) {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, problem.Reason, problem.Message
 		c.warn("disabled/"+problem.Reason+problem.Message, NoticeDisabled, problem.Reason+": "+problem.Message)
 	} else if was {
-		c.tell("", NoticeEnabled, "the check is operational again")
+		c.notice("", NoticeEnabled, "the check is operational again")
 	}
 	if failed := c.failed(); problem == nil && len(failed) > 0 {
 		condition.Message = "the check is operational, but some actions fail: " + strings.Join(failed, ", ")
@@ -177,13 +177,13 @@ func (c *closing) explain(s *v1alpha1.NodeHealthCheckStatus) {
 		s.Phase = v1alpha1.PhaseEnabled
 		s.Reason = fmt.Sprintf("The check is enabled, no remediation is in progress, %d unhealthy nodes", len(s.UnhealthyNodes))
 	}
-	for _, hold := range sortedKeys(c.holds) {
+	for _, hold := range sortedKeys(c.blocked) {
 		switch {
-		case hold == HoldDisabled || hold == HoldPaused:
-		case hold.Whole():
-			s.Reason += fmt.Sprintf(", %d pending: %s (%d healthy, %d required)", c.holds[hold], hold, c.Census.Healthy, c.Census.Required)
+		case hold == BlockerDisabled || hold == BlockerPaused:
+		case hold.CheckWide():
+			s.Reason += fmt.Sprintf(", %d pending: %s (%d healthy, %d required)", c.blocked[hold], hold, c.Census.Healthy, c.Census.Required)
 		default:
-			s.Reason += fmt.Sprintf(", %d pending: %s", c.holds[hold], hold)
+			s.Reason += fmt.Sprintf(", %d pending: %s", c.blocked[hold], hold)
 		}
 	}
 	for _, sentence := range c.failed() {
@@ -198,14 +198,14 @@ func (c *closing) explain(s *v1alpha1.NodeHealthCheckStatus) {
 	}
 }
 
-// same says whether two statuses tell the same, apart from their own time. Times
+// same reports whether two statuses distinguishes the same, from their own time. Times
 // are stored in seconds.
 func same(a, b v1alpha1.NodeHealthCheckStatus) bool {
 	a.LastUpdateTime, b.LastUpdateTime = nil, nil
 	return equality.Semantic.DeepEqual(a, b)
 }
 
-// Changed says whether a status is worth writing. A stored one in which no node waits for
+// Changed reports whether a status is worth writing. A stored one in which no node waits for
 // a reason of its own may be of a definition of the kind that drops the field: then the
 // field alone is not worth it. Where a first such reason appears, the status' reason
 // changes too.

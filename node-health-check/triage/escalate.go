@@ -27,7 +27,7 @@ const (
 	TurnNone Turn = "none left"
 )
 
-// Escalation is what Escalate says of a node.
+// Escalation is what Escalate reports about a node.
 type Escalation struct {
 	Turn Turn
 	// Step whose turn it is; nil if none is left.
@@ -36,9 +36,9 @@ type Escalation struct {
 	Remediation *Remediation
 	// Why a remediation is given up.
 	Why string
-	// Tell the remediator that it is given up. One that says it has succeeded, or
-	// knows already, is not told.
-	Tell bool
+	// NotifyRemediator the remediator that it is given up. One that reports it has succeeded, or
+	// knows already, is not reported.
+	NotifyRemediator bool
 	// In is until the step's time is up; 0 is never.
 	In time.Duration
 }
@@ -59,14 +59,14 @@ func Escalate(steps []Step, tried []v1alpha1.Remediation, objects []*Remediation
 			}
 		}
 		if e.Remediation != nil {
-			e.judge(now)
+			e.evaluate(now)
 		}
 		return e
 	}
 	return Escalation{Turn: TurnNone}
 }
 
-// ended says whether a step was tried and given up.
+// ended reports whether a step was tried and given up.
 func ended(step *Step, tried []v1alpha1.Remediation) bool {
 	for _, t := range tried {
 		if t.TimedOut != nil && step.makes(kindOf(t.Resource), t.TemplateName) {
@@ -76,9 +76,9 @@ func ended(step *Step, tried []v1alpha1.Remediation) bool {
 	return false
 }
 
-// judge looks at the remediation that is there. Whatever the remediator says, it is given
+// evaluate looks at the remediation that is there. Whatever the remediator reports, it is given
 // the time of its step: that it succeeded shows on the node, and ends no wait.
-func (e *Escalation) judge(now time.Time) {
+func (e *Escalation) evaluate(now time.Time) {
 	r, limit := e.Remediation, e.Step.Timeout
 	health := healthrule.Result{State: healthrule.Unknown}
 	if r.Succeeded == "False" {
@@ -88,7 +88,7 @@ func (e *Escalation) judge(now time.Time) {
 	if since.After(now) { // by a clock that has been set right since: the next step is harsher, and not hurried
 		since = now
 	}
-	v := remediation.Patience{Since: since, Timeout: limit}.Judge(health, now)
+	v := remediation.VerdictTimeout{Since: since, Timeout: limit}.Evaluate(health, now)
 	switch {
 	case !r.Owned:
 		e.Turn = TurnForeign
@@ -97,10 +97,10 @@ func (e *Escalation) judge(now time.Time) {
 	case limit == 0:
 		e.Turn = TurnRun
 	case v.Outcome == remediation.Failed:
-		e.Turn, e.Why, e.Tell = TurnOver, "the remediator reports a failure", !r.GivenUp
+		e.Turn, e.Why, e.NotifyRemediator = TurnOver, "the remediator reports a failure", !r.Abandoned
 	case v.Outcome == remediation.TimedOut:
-		e.Turn, e.Why, e.Tell = TurnOver, "its timeout of "+limit.String()+" has expired", !r.GivenUp && r.Succeeded != "True"
-	case r.GivenUp:
+		e.Turn, e.Why, e.NotifyRemediator = TurnOver, "its timeout of "+limit.String()+" has expired", !r.Abandoned && r.Succeeded != "True"
+	case r.Abandoned:
 		e.Turn, e.Why = TurnOver, "its timeout was reported before"
 	default:
 		e.Turn, e.In = TurnRun, v.Left+settle

@@ -38,7 +38,7 @@ func Examine(v View, now time.Time) Plan {
 	}
 	r.plan = Plan{
 		Health: map[string]Finding{}, nodes: map[string]v1alpha1.UnhealthyNode{},
-		noted: map[string]bool{}, holds: map[Hold]int{}, waiting: map[string]string{},
+		noted: map[string]bool{}, blocked: map[Blocker]int{}, waiting: map[string]string{},
 	}
 	r.sort()
 	r.strangers()
@@ -75,7 +75,7 @@ func (r *round) sort() {
 	}
 }
 
-// unread says whether a node has a record of a remediation that cannot be read now.
+// unread reports whether a node has a record of a remediation that cannot be read now.
 func (r *round) unread(node string) bool {
 	return slices.ContainsFunc(r.before[node].Remediations, func(t v1alpha1.Remediation) bool { return r.Unread[kindOf(t.Resource)] })
 }
@@ -108,11 +108,11 @@ func (r *round) remove(node string, one *Remediation, why string) {
 		return
 	}
 	if r.DryRun {
-		r.plan.tell("dry/remove/"+one.UID, NoticeSkipped, fmt.Sprintf("dry run: %s %s of node %s would be removed: %s", one.Kind.Kind, one.Name, node, why))
+		r.plan.notice("dry/remove/"+one.UID, NoticeSkipped, fmt.Sprintf("dry run: %s %s of node %s would be removed: %s", one.Kind.Kind, one.Name, node, why))
 		return
 	}
 	r.plan.act(Act{Do: Remove, Node: node, Remediation: one})
-	r.plan.tell("", NoticeRemoved, fmt.Sprintf("removing %s %s of node %s: %s", one.Kind.Kind, one.Name, node, why))
+	r.plan.notice("", NoticeRemoved, fmt.Sprintf("removing %s %s of node %s: %s", one.Kind.Kind, one.Name, node, why))
 }
 
 // findings classifies the nodes, counts them and releases those that recovered.
@@ -140,7 +140,7 @@ func (r *round) findings() {
 	r.plan.Census = Census{Observed: len(r.Nodes), Healthy: healthy}
 }
 
-// relapsed begins the healthy delay anew: the node has not stayed healthy.
+// relapsed begins the healthy delay again: the node has not stayed healthy.
 func (r *round) relapsed(n *corev1.Node) {
 	for _, one := range r.mine[n.Name] {
 		if one.Delayed && !one.Deleting && !r.DryRun {
@@ -157,14 +157,14 @@ func (r *round) weather() {
 		r.Problem = &Problem{Reason: v1alpha1.ReasonSpecInvalid, Message: err.Error()}
 	}
 	r.plan.Census.Required = required
-	r.plan.storm = was.Ease(r.plan.Census, spec.StormRecoveryThreshold)
-	r.plan.Hold = GateOf(r.View, r.plan.Census, r.plan.storm)
+	r.plan.storm = was.EndIfRecovered(r.plan.Census, spec.StormRecoveryThreshold)
+	r.plan.Blocker = GateOf(r.View, r.plan.Census, r.plan.storm)
 	if was.Active && !r.plan.storm.Active && spec.StormRecoveryThreshold != nil {
-		r.plan.tell("", NoticeStormOver, fmt.Sprintf("storm recovery ended: %d nodes are unhealthy, the threshold is %d", r.plan.Census.Unhealthy(), *spec.StormRecoveryThreshold))
+		r.plan.notice("", NoticeStormOver, fmt.Sprintf("storm recovery ended: %d nodes are unhealthy, the threshold is %d", r.plan.Census.Unhealthy(), *spec.StormRecoveryThreshold))
 	}
 }
 
-// stormOf is the storm that the status tells of.
+// stormOf is the storm that the status reports.
 func stormOf(c *v1alpha1.NodeHealthCheck) Storm {
 	if c.Status.StormRecoveryActive == nil || !*c.Status.StormRecoveryActive {
 		return Storm{}
@@ -180,7 +180,7 @@ func stormOf(c *v1alpha1.NodeHealthCheck) Storm {
 func (r *round) unhealthy(n *corev1.Node) {
 	found, tried := r.plan.Health[n.Name], r.records(n.Name)
 	if len(tried) == 0 {
-		r.plan.tell("detected/"+n.Name, NoticeDetected, fmt.Sprintf("node %s is unhealthy: %s is %s", n.Name, found.Type, found.Status))
+		r.plan.notice("detected/"+n.Name, NoticeDetected, fmt.Sprintf("node %s is unhealthy: %s is %s", n.Name, found.Type, found.Status))
 	}
 	if value, there := n.Labels[v1alpha1.ExcludeLabel]; there && value == "" {
 		r.plan.warn("label/"+n.Name, NoticeInvalidLabel, fmt.Sprintf("node %s has the label %s without a value, which has no effect: set it to true to exclude the node", n.Name, v1alpha1.ExcludeLabel))
@@ -191,7 +191,7 @@ func (r *round) unhealthy(n *corev1.Node) {
 		r.begin(n, e.Step)
 	case TurnOver:
 		if r.paused() { // what is under way is not touched, and goes on as it is when the pause ends
-			r.held(n, HoldPaused, string(HoldPaused))
+			r.reportBlocked(n, BlockerPaused, string(BlockerPaused))
 			break
 		}
 		r.over(n, e, tried)
@@ -203,19 +203,19 @@ func (r *round) unhealthy(n *corev1.Node) {
 		r.plan.again(e.In)
 	case TurnForeign:
 		r.foreign(n, e.Remediation)
-	case TurnRemoving: // a watch tells of its end
+	case TurnRemoving: // a watch reports its end
 	}
 	r.plan.nodes[n.Name] = v1alpha1.UnhealthyNode{Name: n.Name, Remediations: tried, Waiting: r.plan.waiting[n.Name]}
 }
 
 // begin has a remediation made, unless something holds it back.
 func (r *round) begin(n *corev1.Node, step *Step) {
-	if hold := r.hold(n); hold != Free {
+	if hold := r.blocker(n); hold != Free {
 		why := string(hold)
-		if hold == HoldUnread {
+		if hold == BlockerUnreadable {
 			why += ": " + cut(r.ControlPlaneUnread)
 		}
-		r.held(n, hold, why)
+		r.reportBlocked(n, hold, why)
 		return
 	}
 	r.begun[n.Name] = true
@@ -227,62 +227,62 @@ func (r *round) begin(n *corev1.Node, step *Step) {
 	r.plan.act(Act{Do: Begin, Node: n.Name, Of: n, Step: step, LeaseFor: lease})
 }
 
-// hold is why no remediation of a node may begin.
-func (r *round) hold(n *corev1.Node) Hold {
-	if r.plan.Hold != Free {
-		return r.plan.Hold
+// blocker is why no remediation of a node may begin.
+func (r *round) blocker(n *corev1.Node) Blocker {
+	if r.plan.Blocker != Free {
+		return r.plan.Blocker
 	}
 	return Gate(r.View, n, r.ControlPlane, r.now)
 }
 
 // foreign waits for the end of somebody else's object that is where the node's
-// remediation would be. The node is the check's from then on, whoever made the object.
+// remediation would be. The node is the check's from then on, regardless of who made the object.
 func (r *round) foreign(n *corev1.Node, one *Remediation) {
-	// Whoever made the object has the node's lease too.
-	if hold := r.hold(n); hold != Free && hold != HoldDryRun && hold != HoldLease {
-		r.held(n, hold, string(hold))
+	// Anyone who made the object has the node's lease too.
+	if hold := r.blocker(n); hold != Free && hold != BlockerDryRun && hold != BlockerLease {
+		r.reportBlocked(n, hold, string(hold))
 		return
 	}
-	r.held(n, HoldForeign, fmt.Sprintf("%s %s was not created by this check, waiting for its deletion", one.Kind.Kind, one.Name))
+	r.reportBlocked(n, BlockerForeign, fmt.Sprintf("%s %s was not created by this check, waiting for its deletion", one.Kind.Kind, one.Name))
 }
 
-// held reports why nothing begins: once for all nodes if it is the check's reason.
-func (r *round) held(n *corev1.Node, hold Hold, why string) {
+// reportBlocked reports why nothing begins: once for all nodes if it is the check's reason.
+func (r *round) reportBlocked(n *corev1.Node, hold Blocker, why string) {
 	c := r.plan.Census
-	r.plan.holds[hold]++
+	r.plan.blocked[hold]++
 	r.plan.again(hold.Retry())
-	if !hold.Whole() {
+	if !hold.CheckWide() {
 		r.plan.waiting[n.Name] = why
 	}
 	switch hold {
-	case HoldDisabled: // the condition tells
-	case HoldPaused:
-		r.plan.tell("paused", NoticeSkipped, "no remediation starts, because the check is paused: "+strings.Join(r.Check.Spec.PauseRequests, ", "))
-	case HoldBudget:
+	case BlockerDisabled: // the condition reports
+	case BlockerPaused:
+		r.plan.notice("paused", NoticeSkipped, "no remediation starts, because the check is paused: "+strings.Join(r.Check.Spec.PauseRequests, ", "))
+	case BlockerBudget:
 		r.plan.warn("budget", NoticeSkipped, fmt.Sprintf("no remediation starts: %d nodes are healthy, %d are required", c.Healthy, c.Required))
-	case HoldStorm:
+	case BlockerStorm:
 		r.plan.warn("storm", NoticeSkipped, fmt.Sprintf("no remediation starts: storm recovery is active until at most %d nodes are unhealthy, currently %d", *r.Check.Spec.StormRecoveryThreshold, c.Unhealthy()))
-	case HoldBrake:
-		r.plan.warn("pause", NoticeSkipped, "no remediation starts: "+r.Brake)
-	case HoldDryRun:
-		r.plan.tell("dry/"+n.Name, NoticeSkipped, "dry run: a remediation of node "+n.Name+" would start")
+	case BlockerEmergencyStop:
+		r.plan.warn("pause", NoticeSkipped, "no remediation starts: "+r.Pause)
+	case BlockerDryRun:
+		r.plan.notice("dry/"+n.Name, NoticeSkipped, "dry run: a remediation of node "+n.Name+" would start")
 	default:
 		r.plan.warn("held/"+n.Name, NoticeSkipped, fmt.Sprintf("no remediation of node %s starts: %s", n.Name, why))
 	}
 }
 
-// paused says whether people asked the check to begin nothing and to leave what is under
+// paused reports whether people asked the check to begin nothing and to leave what is under
 // way alone.
 func (r *round) paused() bool { return len(r.Check.Spec.PauseRequests) > 0 }
 
-// over gives a remediation up: its record says when, and the next pass goes on.
+// over gives a remediation up: its record reports when, and the next pass goes on.
 func (r *round) over(n *corev1.Node, e Escalation, tried []v1alpha1.Remediation) {
 	r.plan.again(settle)
 	if r.DryRun {
 		return
 	}
-	if e.Tell {
-		r.plan.act(Act{Do: Tell, Node: n.Name, Remediation: e.Remediation})
+	if e.NotifyRemediator {
+		r.plan.act(Act{Do: NotifyRemediator, Node: n.Name, Remediation: e.Remediation})
 	}
 	for i := range tried {
 		if tried[i].Resource.UID == uid(e.Remediation) {

@@ -16,7 +16,7 @@ type failure struct {
 }
 
 // failures are the acts that failed, by their verbs. One that was cut short has not:
-// whoever leads next does it.
+// anyone who leads next does it.
 func failures(outcomes []Outcome) map[Verb]*failure {
 	found := map[Verb]*failure{}
 	for _, o := range outcomes {
@@ -38,7 +38,7 @@ func (c *closing) failed() []string {
 	var out []string
 	for _, verb := range sortedKeys(c.failing) {
 		f := c.failing[verb]
-		out = append(out, fmt.Sprintf("%s failed for %d nodes and is retried (%s)", verb.words(), f.nodes, f.first))
+		out = append(out, fmt.Sprintf("%s failed for %d nodes and is retried (%s)", verb.describe(), f.nodes, f.first))
 	}
 	return out
 }

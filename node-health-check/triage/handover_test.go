@@ -56,8 +56,8 @@ func TestTheLeaseIsHandedOver(t *testing.T) {
 			for _, a := range plan.Acts {
 				if a.Do == Release {
 					given = true
-					if a.Gone != (len(tt.there) == 0) {
-						t.Errorf("gone: %t", a.Gone)
+					if a.NoRemediationLeft != (len(tt.there) == 0) {
+						t.Errorf("gone: %t", a.NoRemediationLeft)
 					}
 				}
 			}

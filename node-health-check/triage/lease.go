@@ -43,7 +43,7 @@ func (r *round) leases() {
 			continue
 		}
 		if len(r.mine[node]) == 0 {
-			r.plan.act(Act{Do: Release, Node: node, Gone: true})
+			r.plan.act(Act{Do: Release, Node: node, NoRemediationLeft: true})
 			continue
 		}
 		if r.handedOver(node) {
@@ -71,12 +71,12 @@ func (r *round) leases() {
 	}
 }
 
-// handedOver says whether the quarantine works on a node on this check's behalf. Its
+// handedOver reports whether the quarantine works on a node on this check's behalf. Its
 // repair takes the lease too, and would wait for this check for ever. Others leave the
 // node alone for as long as it is in quarantine.
 func (r *round) handedOver(node string) bool {
 	n := r.nodes[node]
-	if n == nil || !HeldByPipeline(n) {
+	if n == nil || !InQuarantine(n) {
 		return false
 	}
 	newest := slices.MaxFunc(r.mine[node], func(a, b *Remediation) int { return a.Created.Compare(b.Created) })
@@ -118,7 +118,7 @@ func (r *round) age() {
 	}
 	for _, node := range sortedKeys(r.mine) {
 		for _, one := range r.mine[node] {
-			if one.AgeTold || one.Deleting || r.DryRun {
+			if one.AgeReported || one.Deleting || r.DryRun {
 				continue
 			}
 			if left := one.Created.Add(oldAge).Sub(r.now); left >= 0 {

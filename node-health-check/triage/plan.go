@@ -15,8 +15,8 @@ type Verb string
 const (
 	// Begin takes the node's lease for LeaseFor and makes the step's remediation.
 	Begin Verb = "begin"
-	// Tell a remediation's remediator that it is given up.
-	Tell Verb = "tell"
+	// NotifyRemediator a remediation's remediator that it is given up.
+	NotifyRemediator Verb = "tell"
 	// Remove a remediation.
 	Remove Verb = "remove"
 	// Delay notes on a remediation that its node is healthy since now, and Undelay
@@ -32,16 +32,16 @@ const (
 	Release Verb = "release"
 )
 
-// words say what an act of the verb does.
-func (v Verb) words() string {
+// describe report what an act of the verb does.
+func (v Verb) describe() string {
 	return map[Verb]string{
-		Begin: "starting a remediation", Tell: "reporting the timeout to a remediator", Remove: "removing a remediation",
+		Begin: "starting a remediation", NotifyRemediator: "reporting the timeout to a remediator", Remove: "removing a remediation",
 		Delay: "recording the start of the healthy delay", Undelay: "recording the end of the healthy delay", Confirm: "removing the manual confirmation from a node",
 		Age: "recording that a remediation is old", Renew: "renewing a node's lease", Release: "releasing a node's lease",
 	}[v]
 }
 
-// Act is one thing to do. An act that fails is decided about anew by the next pass.
+// Act is one thing to do. An act that fails is decided about again by the next pass.
 type Act struct {
 	Do   Verb
 	Node string
@@ -49,18 +49,18 @@ type Act struct {
 	Of *corev1.Node
 	// Step of Begin.
 	Step *Step
-	// Remediation of Tell, Remove, Delay, Undelay and Age.
+	// Remediation of NotifyRemediator, Remove, Delay, Undelay and Age.
 	Remediation *Remediation
-	// Gone: the lease is released since its node has no remediation left.
-	Gone bool
+	// NoRemediationLeft: the lease is released since its node has no remediation left.
+	NoRemediationLeft bool
 	// LeaseFor is how long the lease lives without renewal.
 	LeaseFor time.Duration
 }
 
 // Notice is something people should see as an Event on the check.
 type Notice struct {
-	// Key of a notice that is told once, and again only after a pass without it.
-	// Empty is told every time.
+	// Key of a notice that is reported once, and again only after a pass without it.
+	// Empty is reported every time.
 	Key             string
 	Warning         bool
 	Reason, Message string
@@ -98,16 +98,16 @@ type Plan struct {
 	Ended []Ended
 	// Again is after how long the next pass is due, if nothing changes; 0 is never.
 	Again time.Duration
-	// Census and Hold explain what was not begun.
-	Census Census
-	Hold   Hold
+	// Census and Blocker explain what was not begun.
+	Census  Census
+	Blocker Blocker
 	// Health of the nodes by name.
 	Health map[string]Finding
 
-	nodes map[string]v1alpha1.UnhealthyNode
-	storm Storm // before anything was begun
-	noted map[string]bool
-	holds map[Hold]int // nodes for which nothing begins, by the reason
+	nodes   map[string]v1alpha1.UnhealthyNode
+	storm   Storm // before anything was begun
+	noted   map[string]bool
+	blocked map[Blocker]int // nodes for which nothing begins, by the reason
 	// waiting is why nothing begins for a node, if that is the node's own reason.
 	waiting map[string]string
 }
@@ -121,7 +121,7 @@ func (p *Plan) again(d time.Duration) {
 
 func (p *Plan) act(a Act) { p.Acts = append(p.Acts, a) }
 
-func (p *Plan) tell(key, reason, message string) {
+func (p *Plan) notice(key, reason, message string) {
 	p.note(Notice{Key: key, Reason: reason, Message: message})
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/nvidia/nvsentinel/api/nodehealthcheck/v1alpha1"
 )
 
-// recovered takes the remediations of a healthy node away. It says whether none is
+// recovered takes the remediations of a healthy node away. It reports whether none is
 // left, which makes the node count as healthy.
 func (r *round) recovered(n *corev1.Node) bool {
 	entry, listed := r.before[n.Name]
@@ -47,8 +47,8 @@ func (r *round) released(n *corev1.Node, entry v1alpha1.UnhealthyNode) {
 	}
 }
 
-// delayed says whether the healthy delay keeps a remediation of a healthy node. The
-// delay begins when the node is first seen healthy, and anew after each relapse.
+// delayed reports whether the healthy delay keeps a remediation of a healthy node. The
+// delay begins when the node is first seen healthy, and again after each relapse.
 func (r *round) delayed(n *corev1.Node, one *Remediation) bool {
 	var delay time.Duration
 	if d := r.Check.Spec.HealthyDelay; d != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/nvidia/nvsentinel/node-health-check/triage"
 )
 
-// TestScripts tells the life of checks and their nodes, pass by pass.
+// TestScripts reports the life of checks and their nodes, pass by pass.
 //
 //	check min=N|max=N [threshold=N] [delay=D] [reboot[=D]] [terminate=D]
 //	                        a check; reboot alone waits for ever
@@ -58,7 +58,7 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 				s.now = s.now.Add(duration(t, words[1]))
 			}
 			s.pass()
-			out.WriteString(s.tell())
+			out.WriteString(s.describe())
 			continue
 		}
 		s.order(t, words)
@@ -136,7 +136,7 @@ func (s *script) setting(t *testing.T, word string, args []string) {
 	case "dry":
 		s.view.DryRun = true
 	case "brake":
-		s.view.Brake = strings.Join(args, " ")
+		s.view.Pause = strings.Join(args, " ")
 	case "problem":
 		s.view.Problem = nil
 		if len(args) > 0 {
@@ -145,7 +145,7 @@ func (s *script) setting(t *testing.T, word string, args []string) {
 	case "stick":
 		s.stick = true
 	case "gone":
-		s.gone()
+		s.finishDeletions()
 	case "fail":
 		s.fail = map[triage.Verb]bool{triage.Verb(args[0]): true}
 	case "work":
@@ -155,7 +155,7 @@ func (s *script) setting(t *testing.T, word string, args []string) {
 	}
 }
 
-// check begins anew.
+// check begins again.
 func (s *script) check(t *testing.T, args []string) {
 	t.Helper()
 	var steps []triage.Step
@@ -221,8 +221,8 @@ func names(args []string) []string {
 	return out
 }
 
-// tell says what a pass made of the world.
-func (s *script) tell() string {
+// describe reports what a pass made of the world.
+func (s *script) describe() string {
 	var out strings.Builder
 	status := s.view.Check.Status
 	remediated := 0
@@ -247,7 +247,7 @@ func (s *script) tell() string {
 	for _, line := range s.did {
 		fmt.Fprintf(&out, "  - %s\n", line)
 	}
-	for _, n := range s.said {
+	for _, n := range s.notices {
 		mark := "i"
 		if n.Warning {
 			mark = "!"
@@ -259,7 +259,7 @@ func (s *script) tell() string {
 	return out.String()
 }
 
-// flags are what an entry tells besides its remediations.
+// flags are what an entry reports besides its remediations.
 func flags(u v1alpha1.UnhealthyNode) string {
 	line := ""
 	for _, r := range u.Remediations {

@@ -9,10 +9,10 @@ type Storm struct {
 	Since  time.Time
 }
 
-// Ease ends a storm once no more than threshold nodes are unhealthy. It comes
+// EndIfRecovered ends a storm once no more than threshold nodes are unhealthy. It comes
 // before a pass begins anything, so that what had to wait begins in the same pass.
 // Without a threshold there is no storm.
-func (s Storm) Ease(c Census, threshold *int32) Storm {
+func (s Storm) EndIfRecovered(c Census, threshold *int32) Storm {
 	if threshold == nil || c.Unhealthy() <= int(*threshold) {
 		return Storm{}
 	}
@@ -32,7 +32,7 @@ func (s Storm) Rise(c Census, threshold *int32, now time.Time) Storm {
 	return Storm{Active: true, Since: now}
 }
 
-// Ineffective says whether the threshold can never hold anything back: the budget
+// Ineffective reports whether the threshold can never hold anything back: the budget
 // is used up before more nodes are unhealthy than it allows.
 func Ineffective(c Census, threshold *int32) bool {
 	return threshold != nil && c.Observed > 0 && int(*threshold) >= c.Observed-c.Required

@@ -17,7 +17,7 @@ type scene struct {
 	storm                        bool
 }
 
-// model is what the specification says of one pass.
+// model is what the specification states of one pass.
 func model(s scene, required, threshold int) scene {
 	unhealthy := s.waiting + s.remediated
 	if s.storm && unhealthy > threshold {
@@ -37,7 +37,7 @@ func model(s scene, required, threshold int) scene {
 func decide(s scene, required, threshold int) (after scene, open bool) {
 	limit := int32(threshold)
 	census := triage.Census{Observed: s.healthy + s.waiting + s.remediated, Healthy: s.healthy, Required: required}
-	storm := triage.Storm{Active: s.storm}.Ease(census, &limit)
+	storm := triage.Storm{Active: s.storm}.EndIfRecovered(census, &limit)
 	open = census.Open() && !storm.Active
 	if open {
 		s.remediated, s.waiting = s.remediated+s.waiting, 0
@@ -118,9 +118,9 @@ func checkPass(t *testing.T, s scene, required, threshold int) scene {
 	return after
 }
 
-// TestTheWholePassKeepsToTheModel walks through the states of few nodes with real
-// passes: the gate is where the numbers say, removal included.
-func TestTheWholePassKeepsToTheModel(t *testing.T) {
+// TestPassMatchesTheModel goes through the states of few nodes with real
+// passes: the gate is where the model has it, removal included.
+func TestPassMatchesTheModel(t *testing.T) {
 	const nodes = 4
 	passes := 0
 	for required := 0; required <= nodes; required++ {

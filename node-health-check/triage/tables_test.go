@@ -155,7 +155,7 @@ func TestEscalate(t *testing.T) {
 		"not known":               {steps: both, objects: []*triage.Remediation{made(reboot, 0, func(r *triage.Remediation) { r.Succeeded = "Unknown" })}, turn: triage.TurnRun, step: "rebootnode", in: 30*time.Minute + time.Second},
 		"succeeded early":         {steps: both, objects: []*triage.Remediation{made(reboot, 0, func(r *triage.Remediation) { r.Succeeded = "True" })}, turn: triage.TurnRun, step: "rebootnode", in: 30*time.Minute + time.Second},
 		"succeeded, time is up":   {steps: both, objects: []*triage.Remediation{made(reboot, time.Hour, func(r *triage.Remediation) { r.Succeeded = "True" })}, turn: triage.TurnOver, step: "rebootnode"},
-		"told, not yet recorded":  {steps: both, objects: []*triage.Remediation{made(reboot, 0, func(r *triage.Remediation) { r.GivenUp = true })}, turn: triage.TurnOver, step: "rebootnode"},
+		"told, not yet recorded":  {steps: both, objects: []*triage.Remediation{made(reboot, 0, func(r *triage.Remediation) { r.Abandoned = true })}, turn: triage.TurnOver, step: "rebootnode"},
 		"going":                   {steps: both, objects: []*triage.Remediation{made(reboot, time.Hour, func(r *triage.Remediation) { r.Deleting = true })}, turn: triage.TurnRemoving, step: "rebootnode"},
 		"somebody else's":         {steps: both, objects: []*triage.Remediation{made(reboot, time.Hour, func(r *triage.Remediation) { r.Owned = false })}, turn: triage.TurnForeign, step: "rebootnode"},
 		"ours beside another's":   {steps: both, objects: []*triage.Remediation{made(reboot, 0, nil), made(reboot, time.Hour, func(r *triage.Remediation) { r.Owned = false })}, turn: triage.TurnRun, step: "rebootnode", in: 30*time.Minute + time.Second},
@@ -170,8 +170,8 @@ func TestEscalate(t *testing.T) {
 			if e.Step != nil {
 				got = e.Step.Template.Name
 			}
-			if e.Turn != tt.turn || got != tt.step || e.Tell != tt.tell || e.In != tt.in {
-				t.Errorf("%s of %q, tell %t, in %s; want %s of %q, %t, %s", e.Turn, got, e.Tell, e.In, tt.turn, tt.step, tt.tell, tt.in)
+			if e.Turn != tt.turn || got != tt.step || e.NotifyRemediator != tt.tell || e.In != tt.in {
+				t.Errorf("%s of %q, tell %t, in %s; want %s of %q, %t, %s", e.Turn, got, e.NotifyRemediator, e.In, tt.turn, tt.step, tt.tell, tt.in)
 			}
 			if (e.Turn == triage.TurnOver) != (e.Why != "") {
 				t.Errorf("%s because of %q", e.Turn, e.Why)
@@ -184,37 +184,37 @@ func TestGate(t *testing.T) {
 	tests := map[string]struct {
 		change func(v *triage.View, n *corev1.Node)
 		busy   []string
-		want   triage.Hold
+		want   triage.Blocker
 	}{
 		"free":                           {want: triage.Free},
-		"excluded":                       {change: func(_ *triage.View, n *corev1.Node) { n.Labels[v1alpha1.ExcludeLabel] = "true" }, want: triage.HoldExcluded},
+		"excluded":                       {change: func(_ *triage.View, n *corev1.Node) { n.Labels[v1alpha1.ExcludeLabel] = "true" }, want: triage.BlockerExcluded},
 		"another value excludes nothing": {change: func(_ *triage.View, n *corev1.Node) { n.Labels[v1alpha1.ExcludeLabel] = "yes" }, want: triage.Free},
-		"opted out":                      {change: func(_ *triage.View, n *corev1.Node) { n.Labels[nodemark.ManagedLabel] = "false" }, want: triage.HoldOptedOut},
-		"quarantined":                    {change: func(_ *triage.View, n *corev1.Node) { n.Labels[nodemark.StateLabel] = "quarantined" }, want: triage.HoldPipeline},
-		"being repaired":                 {change: func(_ *triage.View, n *corev1.Node) { n.Labels[nodemark.StateLabel] = "remediating" }, want: triage.HoldPipeline},
-		"drain failed":                   {change: func(_ *triage.View, n *corev1.Node) { n.Labels[nodemark.StateLabel] = "drain-failed" }, want: triage.HoldPipeline},
+		"opted out":                      {change: func(_ *triage.View, n *corev1.Node) { n.Labels[nodemark.ManagedLabel] = "false" }, want: triage.BlockerOptedOut},
+		"quarantined":                    {change: func(_ *triage.View, n *corev1.Node) { n.Labels[nodemark.StateLabel] = "quarantined" }, want: triage.BlockerQuarantine},
+		"being repaired":                 {change: func(_ *triage.View, n *corev1.Node) { n.Labels[nodemark.StateLabel] = "remediating" }, want: triage.BlockerQuarantine},
+		"drain failed":                   {change: func(_ *triage.View, n *corev1.Node) { n.Labels[nodemark.StateLabel] = "drain-failed" }, want: triage.BlockerQuarantine},
 		"given up by the pipeline":       {change: func(_ *triage.View, n *corev1.Node) { n.Labels[nodemark.StateLabel] = "remediation-failed" }, want: triage.Free},
 		"external": {change: func(_ *triage.View, n *corev1.Node) {
 			n.Spec.Taints = []corev1.Taint{{Key: "nvsentinel.dgxc.nvidia.com/external-remediation", Value: "x"}}
-		}, want: triage.HoldExternal},
+		}, want: triage.BlockerExternal},
 		"a worker beside the control plane":           {busy: []string{"cp"}, want: triage.Free},
-		"a second control-plane node":                 {change: func(_ *triage.View, n *corev1.Node) { n.Labels["node-role.kubernetes.io/control-plane"] = "" }, busy: []string{"cp"}, want: triage.HoldControlPlane},
-		"a second master":                             {change: func(_ *triage.View, n *corev1.Node) { n.Labels["node-role.kubernetes.io/master"] = "x" }, busy: []string{"cp"}, want: triage.HoldControlPlane},
+		"a second control-plane node":                 {change: func(_ *triage.View, n *corev1.Node) { n.Labels["node-role.kubernetes.io/control-plane"] = "" }, busy: []string{"cp"}, want: triage.BlockerControlPlane},
+		"a second master":                             {change: func(_ *triage.View, n *corev1.Node) { n.Labels["node-role.kubernetes.io/master"] = "x" }, busy: []string{"cp"}, want: triage.BlockerControlPlane},
 		"the one control-plane node":                  {change: func(_ *triage.View, n *corev1.Node) { n.Labels["node-role.kubernetes.io/control-plane"] = "" }, busy: []string{"n"}, want: triage.Free},
 		"a worker beside a kind that can not be read": {change: func(v *triage.View, _ *corev1.Node) { v.ControlPlaneUnread = "forbidden" }, want: triage.Free},
 		"a kind that can not be read": {change: func(v *triage.View, n *corev1.Node) {
 			v.ControlPlaneUnread, n.Labels = "forbidden", map[string]string{"node-role.kubernetes.io/control-plane": ""}
-		}, want: triage.HoldUnread},
+		}, want: triage.BlockerUnreadable},
 		"another's lease": {change: func(v *triage.View, _ *corev1.Node) {
 			v.Leases = map[string]triage.Lease{"n": {Holder: "x", Renewed: testkit.Start, Duration: time.Minute}}
-		}, want: triage.HoldLease},
+		}, want: triage.BlockerLease},
 		"another's lease that has run out": {change: func(v *triage.View, _ *corev1.Node) {
 			v.Leases = map[string]triage.Lease{"n": {Holder: "x", Renewed: testkit.Start.Add(-61 * time.Second), Duration: time.Minute}}
 		}, want: triage.Free},
 		"our lease": {change: func(v *triage.View, _ *corev1.Node) {
 			v.Leases = map[string]triage.Lease{"n": {Holder: "NodeHealthCheck-workers", Renewed: testkit.Start, Duration: time.Minute}}
 		}, want: triage.Free},
-		"a dry run": {change: func(v *triage.View, _ *corev1.Node) { v.DryRun = true }, want: triage.HoldDryRun},
+		"a dry run": {change: func(v *triage.View, _ *corev1.Node) { v.DryRun = true }, want: triage.BlockerDryRun},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -237,17 +237,17 @@ func TestGateOf(t *testing.T) {
 		change func(v *triage.View)
 		census triage.Census
 		storm  triage.Storm
-		want   triage.Hold
+		want   triage.Blocker
 	}{
 		"free":                        {census: enough, want: triage.Free},
-		"a budget used up":            {census: few, want: triage.HoldBudget},
-		"a storm":                     {census: enough, storm: storm, want: triage.HoldStorm},
-		"a storm without a budget":    {census: few, storm: storm, want: triage.HoldBudget},
-		"paused, whatever the budget": {change: func(v *triage.View) { v.Check.Spec.PauseRequests = []string{"x"} }, census: few, want: triage.HoldPaused},
+		"a budget used up":            {census: few, want: triage.BlockerBudget},
+		"a storm":                     {census: enough, storm: storm, want: triage.BlockerStorm},
+		"a storm without a budget":    {census: few, storm: storm, want: triage.BlockerBudget},
+		"paused, whatever the budget": {change: func(v *triage.View) { v.Check.Spec.PauseRequests = []string{"x"} }, census: few, want: triage.BlockerPaused},
 		"disabled before all": {change: func(v *triage.View) {
 			v.Problem, v.Check.Spec.PauseRequests = &triage.Problem{}, []string{"x"}
-		}, census: few, want: triage.HoldDisabled},
-		"the brake": {change: func(v *triage.View) { v.Brake = "on" }, census: enough, want: triage.HoldBrake},
+		}, census: few, want: triage.BlockerDisabled},
+		"the brake": {change: func(v *triage.View) { v.Pause = "on" }, census: enough, want: triage.BlockerEmergencyStop},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -262,14 +262,14 @@ func TestGateOf(t *testing.T) {
 	}
 }
 
-func TestStamp(t *testing.T) {
+func TestNewRemediation(t *testing.T) {
 	w := newWorld(0, nil)
 	n := w.node("n")
 	n.Labels["node-role.kubernetes.io/control-plane"] = ""
 	s := step(rebootKind, 0)
 	s.Template.Namespace = "ns"
 	s.Spec = map[string]any{"strategy": "reboot", "params": map[string]any{"n": int64(42), "f": 0.5, "none": nil, "list": []any{true}}}
-	got := triage.Stamp(w.view.Check, s, n).Object
+	got := triage.NewRemediation(w.view.Check, s, n).Object
 	want := map[string]any{
 		"apiVersion": "janitor.dgxc.nvidia.com/v1alpha1", "kind": "RebootNode",
 		"metadata": map[string]any{
@@ -328,8 +328,8 @@ func TestAKindThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestTheStatusComesToRest: a pass over the same facts writes nothing.
-func TestTheStatusComesToRest(t *testing.T) {
+// TestStatusConverges: a pass over the same facts writes nothing.
+func TestStatusConverges(t *testing.T) {
 	w := newWorld(1, new(int32(0)), step(rebootKind, 30*time.Minute))
 	w.node("a")
 	w.node("b")
@@ -338,8 +338,8 @@ func TestTheStatusComesToRest(t *testing.T) {
 	before := w.view.Check.Status.DeepCopy()
 	w.now = w.now.Add(time.Second)
 	w.pass()
-	if triage.Changed(*before, w.view.Check.Status) || len(w.said) != 0 || len(w.did) != 0 {
-		t.Errorf("the second pass changed the status, said %v, did %v:\n%s", w.said, w.did, cmp.Diff(*before, w.view.Check.Status))
+	if triage.Changed(*before, w.view.Check.Status) || len(w.notices) != 0 || len(w.did) != 0 {
+		t.Errorf("the second pass changed the status, said %v, did %v:\n%s", w.notices, w.did, cmp.Diff(*before, w.view.Check.Status))
 	}
 	if !before.LastUpdateTime.Equal(w.view.Check.Status.LastUpdateTime) {
 		t.Error("the time of the last update changed without an update")

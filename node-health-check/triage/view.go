@@ -24,7 +24,7 @@ type View struct {
 	Steps []Step
 	// Nodes that the selector matches.
 	Nodes []*corev1.Node
-	// Remediations of the steps' kinds, whoever made them.
+	// Remediations of the steps' kinds, regardless of who made them.
 	Remediations []Remediation
 	// Unread are kinds of which the check has recorded remediations and that cannot
 	// be read now: nobody knows whether those are gone.
@@ -37,9 +37,9 @@ type View struct {
 	ControlPlaneUnread string
 	// Leases by the name of their node.
 	Leases map[string]Lease
-	// Brake is why nothing may begin anywhere; empty when it may.
-	Brake string
-	// DryRun decides and tells, and begins and removes nothing.
+	// Pause is why nothing may begin anywhere; empty when it may.
+	Pause string
+	// DryRun decides and reports, and begins and removes nothing.
 	DryRun bool
 }
 
@@ -70,7 +70,7 @@ type Step struct {
 type Remediation struct {
 	Kind                 schema.GroupVersionKind
 	Namespace, Name, UID string
-	// Node it is for, and Template it was made from (empty if it does not say).
+	// Node it is for, and Template it was made from (empty if it does not report).
 	Node, Template string
 	Created        time.Time
 	// Owned by this check.
@@ -79,16 +79,16 @@ type Remediation struct {
 	Deleting bool
 	// Succeeded is the status of that condition; empty without one.
 	Succeeded string
-	// DeletionExpected: the remediator says that the node will not come back.
+	// DeletionExpected: the remediator reports that the node will not come back.
 	DeletionExpected bool
-	// GivenUp: it has the annotation that tells the remediator so.
-	GivenUp bool
+	// Abandoned: it has the annotation that reports the remediator so.
+	Abandoned bool
 	// Delayed: it has the annotation of the healthy delay, with the time
 	// HealthySince, which is zero if nobody can read it.
 	Delayed      bool
 	HealthySince time.Time
-	// AgeTold: it was counted as an old one.
-	AgeTold bool
+	// AgeReported: it was counted as an old one.
+	AgeReported bool
 }
 
 // Lease is the claim on a node that all remediating services respect.
@@ -98,7 +98,7 @@ type Lease struct {
 	Duration          time.Duration
 }
 
-// heldByOther says whether somebody else than holder has the lease at a time.
+// heldByOther reports whether somebody else than holder has the lease at a time.
 func (l Lease) heldByOther(holder string, now time.Time) bool {
 	return l.Holder != "" && l.Holder != holder && !now.After(l.Renewed.Add(l.Duration))
 }
@@ -106,7 +106,7 @@ func (l Lease) heldByOther(holder string, now time.Time) bool {
 // Holder is the name under which a check holds leases.
 func Holder(check string) string { return v1alpha1.Kind + "-" + check }
 
-// makes says whether a remediation of this kind and template is the step's.
+// makes reports whether a remediation of this kind and template is the step's.
 func (s Step) makes(kind schema.GroupVersionKind, template string) bool {
 	return s.Kind == kind && (template == "" || template == s.Template.Name)
 }

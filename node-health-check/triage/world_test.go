@@ -32,15 +32,15 @@ func step(kind schema.GroupVersionKind, timeout time.Duration) triage.Step {
 
 // world is a cluster without an API server: passes act on it.
 type world struct {
-	view  triage.View
-	now   time.Time
-	uids  int
-	told  map[string]bool // keys of the last pass' notices
-	said  []triage.Notice // of the last pass
-	did   []string        // of the last pass
-	plan  triage.Plan
-	fail  map[triage.Verb]bool // acts of these verbs fail
-	stick bool                 // removed remediations stay, by a finalizer
+	view         triage.View
+	now          time.Time
+	uids         int
+	reportedKeys map[string]bool // keys of the last pass' notices
+	notices      []triage.Notice // of the last pass
+	did          []string        // of the last pass
+	plan         triage.Plan
+	fail         map[triage.Verb]bool // acts of these verbs fail
+	stick        bool                 // removed remediations stay, by a finalizer
 }
 
 func newWorld(minHealthy int, threshold *int32, steps ...triage.Step) *world {
@@ -97,7 +97,7 @@ func (w *world) pass() {
 		}
 	}
 	w.plan = triage.Examine(seen, w.now)
-	w.did, w.said = nil, nil
+	w.did, w.notices = nil, nil
 	var outcomes []triage.Outcome
 	for _, a := range w.plan.Acts {
 		o := triage.Outcome{Act: a}
@@ -112,12 +112,12 @@ func (w *world) pass() {
 	status, notices := w.plan.Close(seen, outcomes, w.now)
 	keys := map[string]bool{}
 	for _, n := range notices {
-		if n.Key == "" || !w.told[n.Key] {
-			w.said = append(w.said, n)
+		if n.Key == "" || !w.reportedKeys[n.Key] {
+			w.notices = append(w.notices, n)
 		}
 		keys[n.Key] = true
 	}
-	w.told = keys
+	w.reportedKeys = keys
 	w.view.Check.Status = status
 }
 
@@ -134,7 +134,7 @@ func (w *world) act(a triage.Act) *triage.Remediation {
 	switch a.Do {
 	case triage.Begin:
 		w.uids++
-		o := triage.Stamp(w.view.Check, *a.Step, a.Of)
+		o := triage.NewRemediation(w.view.Check, *a.Step, a.Of)
 		made := triage.Remediation{
 			Kind: a.Step.Kind, Namespace: o.GetNamespace(), Name: o.GetName(), UID: fmt.Sprintf("uid-%d", w.uids),
 			Node: a.Node, Template: a.Step.Template.Name, Created: w.now, Owned: true,
@@ -154,8 +154,8 @@ func (w *world) act(a triage.Act) *triage.Remediation {
 		} else {
 			w.view.Remediations = slices.Delete(w.view.Remediations, at(), at()+1)
 		}
-	case triage.Tell:
-		w.view.Remediations[at()].GivenUp = true
+	case triage.NotifyRemediator:
+		w.view.Remediations[at()].Abandoned = true
 	case triage.Delay:
 		w.view.Remediations[at()].Delayed, w.view.Remediations[at()].HealthySince = true, w.now
 	case triage.Undelay:
@@ -163,7 +163,7 @@ func (w *world) act(a triage.Act) *triage.Remediation {
 	case triage.Confirm:
 		delete(a.Of.Annotations, v1alpha1.ConfirmedHealthyAnnotation)
 	case triage.Age:
-		w.view.Remediations[at()].AgeTold = true
+		w.view.Remediations[at()].AgeReported = true
 	case triage.Renew:
 		l := w.view.Leases[a.Node]
 		l.Renewed, l.Duration = w.now, a.LeaseFor
@@ -174,8 +174,8 @@ func (w *world) act(a triage.Act) *triage.Remediation {
 	return nil
 }
 
-// gone ends the deletion of all remediations.
-func (w *world) gone() {
+// finishDeletions ends the deletion of all remediations.
+func (w *world) finishDeletions() {
 	w.view.Remediations = slices.DeleteFunc(w.view.Remediations, func(r triage.Remediation) bool { return r.Deleting })
 }
 

@@ -203,7 +203,7 @@ func (n *normaliser) refuse(p *protos.HealthEvent, node string) *Refusal {
 }
 
 // checkID accepts an empty id and a UUID in its usual form. Of a publisher that
-// speaks for one node it takes random ones only, of version 4 or 7: ids are
+// publishes events about one node it takes random ones only, of version 4 or 7: ids are
 // those of all nodes, and with one that can be computed it could take the place
 // of another publisher's event before that comes.
 func (n *normaliser) checkID(random bool) *Refusal {

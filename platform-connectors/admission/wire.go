@@ -21,9 +21,9 @@ const maxDepth = 8
 const (
 	// MaxElements bounds entities, codes and metadata entries of one request.
 	MaxElements = 65536
-	// maxGiven bounds the metadata entries of one event as given. They have no
-	// order on the wire, so of more nobody could say which to keep.
-	maxGiven = 4096
+	// maxMetadataEntries bounds the metadata entries of one event as given. They have no
+	// order on the wire, so of more nobody could report which to keep.
+	maxMetadataEntries = 4096
 )
 
 // Decode reads a batch from the wire. It counts before it decodes: a batch of
@@ -31,7 +31,7 @@ const (
 // bounds of an event is left out but for one, which Normalise cuts and names.
 // Publishers whose library does not check may send text that is not UTF-8, which
 // protobuf refuses with the whole request; its bad bytes are replaced instead,
-// and mended says so.
+// and fixed reports it.
 func Decode(wire []byte, into *protos.HealthEvents) (mended bool, err error) {
 	if wire, err = new(counter).batch(wire, into.ProtoReflect().Descriptor().Fields().ByName("events")); err != nil {
 		return false, err
@@ -40,7 +40,7 @@ func Decode(wire []byte, into *protos.HealthEvents) (mended bool, err error) {
 	if err == nil {
 		return false, nil
 	}
-	better, changed := mend(wire, into.ProtoReflect().Descriptor(), maxDepth)
+	better, changed := repairUTF8(wire, into.ProtoReflect().Descriptor(), maxDepth)
 	if !changed {
 		return false, err
 	}
@@ -52,7 +52,7 @@ var metadataNumber = numberOf("metadata")
 
 // most is how many of each list of an event are decoded.
 var most = map[protowire.Number]int{
-	numberOf("entitiesImpacted"): MaxEntities + 1, numberOf("errorCode"): MaxCodes + 1, metadataNumber: maxGiven,
+	numberOf("entitiesImpacted"): MaxEntities + 1, numberOf("errorCode"): MaxCodes + 1, metadataNumber: maxMetadataEntries,
 }
 
 func numberOf(field protoreflect.Name) protowire.Number {
@@ -93,7 +93,7 @@ func (c *counter) event(wire []byte) ([]byte, error) {
 		switch {
 		case counts[number] <= bound:
 		case number == metadataNumber:
-			return nil, &Refusal{"events", TooMany, fmt.Sprintf("more than %d metadata entries in one event", maxGiven)}
+			return nil, &Refusal{"events", TooMany, fmt.Sprintf("more than %d metadata entries in one event", maxMetadataEntries)}
 		default:
 			return nil, nil
 		}
@@ -132,9 +132,9 @@ func filter(wire []byte, keep func(number protowire.Number, field []byte) ([]byt
 	return out, nil
 }
 
-// mend copies a message and makes its texts valid. One that it cannot read is not
+// repairUTF8 copies a message and makes its texts valid. One that it cannot read is not
 // changed.
-func mend(wire []byte, d protoreflect.MessageDescriptor, depth int) (out []byte, changed bool) {
+func repairUTF8(wire []byte, d protoreflect.MessageDescriptor, depth int) (out []byte, changed bool) {
 	for at := wire; len(at) > 0; {
 		number, kind, size := protowire.ConsumeField(at)
 		if size < 0 || depth == 0 {
@@ -145,7 +145,7 @@ func mend(wire []byte, d protoreflect.MessageDescriptor, depth int) (out []byte,
 		} else {
 			_, _, tag := protowire.ConsumeTag(at)
 			content, _ := protowire.ConsumeBytes(at[tag:size])
-			better, touched := mendField(content, field, depth)
+			better, touched := repairField(content, field, depth)
 			changed = changed || touched
 			out = protowire.AppendBytes(append(out, at[:tag]...), better)
 		}
@@ -154,10 +154,10 @@ func mend(wire []byte, d protoreflect.MessageDescriptor, depth int) (out []byte,
 	return out, changed
 }
 
-func mendField(content []byte, field protoreflect.FieldDescriptor, depth int) (out []byte, changed bool) {
+func repairField(content []byte, field protoreflect.FieldDescriptor, depth int) (out []byte, changed bool) {
 	switch {
 	case field.Message() != nil:
-		return mend(content, field.Message(), depth-1)
+		return repairUTF8(content, field.Message(), depth-1)
 	case field.Kind() == protoreflect.StringKind && !utf8.Valid(content):
 		return []byte(strings.ToValidUTF8(string(content), string(utf8.RuneError))), true
 	}

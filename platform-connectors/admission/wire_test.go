@@ -93,7 +93,7 @@ func withinBounds(batch *protos.HealthEvents) bool {
 
 // What is left out before decoding is what would be cut after it: the digest of
 // an event does not depend on where.
-func TestDecodeLeavesOutWhatWouldBeCut(t *testing.T) {
+func TestDecodeOmitsTruncatedFields(t *testing.T) {
 	p := event(func(p *protos.HealthEvent) {
 		for i := range 3 * MaxEntities {
 			p.EntitiesImpacted = append(p.EntitiesImpacted, &protos.Entity{EntityType: "GPU", EntityValue: fmt.Sprint(i)})
@@ -139,10 +139,10 @@ func TestDecodeBounds(t *testing.T) {
 		"codes":                  {[]*protos.HealthEvent{codes(MaxCodes)}, MaxCodes},
 		"a code too many":        {[]*protos.HealthEvent{codes(MaxCodes + 1)}, MaxCodes + 1}, // which is cut, and named
 		"codes to be left out":   {[]*protos.HealthEvent{codes(MaxCodes + 9)}, MaxCodes + 1},
-		"metadata":               {[]*protos.HealthEvent{metadata(maxGiven)}, 1},
-		"an entry too many":      {[]*protos.HealthEvent{metadata(maxGiven + 1)}, -1},
-		"elements of the batch":  {slices.Repeat([]*protos.HealthEvent{metadata(maxGiven - 2)}, MaxElements/maxGiven), 1},
-		"an element of it above": {slices.Repeat([]*protos.HealthEvent{metadata(maxGiven)}, 1+MaxElements/maxGiven), -1},
+		"metadata":               {[]*protos.HealthEvent{metadata(maxMetadataEntries)}, 1},
+		"an entry too many":      {[]*protos.HealthEvent{metadata(maxMetadataEntries + 1)}, -1},
+		"elements of the batch":  {slices.Repeat([]*protos.HealthEvent{metadata(maxMetadataEntries - 2)}, MaxElements/maxMetadataEntries), 1},
+		"an element of it above": {slices.Repeat([]*protos.HealthEvent{metadata(maxMetadataEntries)}, 1+MaxElements/maxMetadataEntries), -1},
 	} {
 		wire, err := proto.Marshal(&protos.HealthEvents{Events: tc.events})
 		if err != nil {

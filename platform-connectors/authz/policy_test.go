@@ -163,7 +163,7 @@ func TestANameGoesBeforeAPattern(t *testing.T) {
 	}
 }
 
-func TestWhatIsLearnedIsBounded(t *testing.T) {
+func TestLearnedPublishersAreBounded(t *testing.T) {
 	var l Owners
 	for i := range MaxChecks + 10 {
 		name := strings.Repeat("x", i+1)

@@ -7,9 +7,9 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
-// TestConditionsAreKnownAsOurs: whoever looks at a Node tells every condition that is
+// TestManagedConditionsAreRecognized: anyone who looks at a Node distinguishes every condition that is
 // written here from those of others, whatever of its text had to be cut.
-func TestConditionsAreKnownAsOurs(t *testing.T) {
+func TestManagedConditionsAreRecognized(t *testing.T) {
 	long := fatal(1, strings.Repeat("GPU", MaxMessage), "79")
 	long.Event.CheckName = "Long"
 	many := &Set{}

@@ -90,8 +90,8 @@ func recoveryOf(r record.Record, bytes int) record.Record {
 	return r
 }
 
-// TestWhatFitsExactlyHasRoom: at the bounds, and one beyond.
-func TestWhatFitsExactlyHasRoom(t *testing.T) {
+// TestExactFitIsStored: at the bounds, and one beyond.
+func TestExactFitIsStored(t *testing.T) {
 	gpu := func(i int) string { return fmt.Sprintf("GPU-%04d", i) }
 	var s Set
 	const faults = MaxBytes / maxFirst
@@ -125,8 +125,8 @@ func TestWhatFitsExactlyHasRoom(t *testing.T) {
 	}
 }
 
-// TestSizeIsWhatTheFileTakes: what an event says in addition counts as much as it takes.
-func TestSizeIsWhatTheFileTakes(t *testing.T) {
+// TestSizeEqualsFileSize: what an event reports in addition counts as much as it takes.
+func TestSizeEqualsFileSize(t *testing.T) {
 	long := strings.Repeat("x", 1000)
 	base := change(fatal(1, "GPU-1", "79"), func(r *record.Record) {
 		r.Event.EntitiesImpacted = append(r.Event.EntitiesImpacted, record.Entity{EntityType: "NVLINK", EntityValue: "1"})

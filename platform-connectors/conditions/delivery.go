@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// LateDelivery is how long events are on their way before the condition says so: a try of a
+	// LateDelivery is how long events are on their way before the condition reports it: a try of a
 	// connector takes 25 seconds at most.
 	LateDelivery = 30 * time.Second
 	// textEvery is the least time between two writes that change the text alone.
@@ -23,13 +23,13 @@ const (
 
 // Backlog is what a connector has begun to hand to the store and the store has not taken.
 type Backlog struct {
-	// Since is when it began; zero says that nothing waits.
+	// Since is when it began; zero reports that nothing waits.
 	Since time.Time
-	// Fatal says that a fatal fault that acts is among it.
+	// Fatal reports that a fatal fault that acts is among it.
 	Fatal bool
 	// Problem is why the last try failed, or empty.
 	Problem string
-	// Delivered says that the store has taken something in this life of the connector.
+	// Delivered reports that the store has taken something in this life of the connector.
 	Delivered bool
 }
 
@@ -48,9 +48,9 @@ const (
 	// becomes True. Action: check the gateway, the store and the network of the node. The text of the condition
 	// has the last error.
 	Waits DeliveryReason = "Waiting"
-	// Told: events wait and the condition `EventDelivery` reports that already, so nothing is written. Action:
+	// AlreadyReported: events wait and the condition `EventDelivery` reports that already, so nothing is written. Action:
 	// check the gateway, the store and the network of the node. The text of the condition has the last error.
-	Told DeliveryReason = "AlreadyReported"
+	AlreadyReported DeliveryReason = "AlreadyReported"
 	// Another: events wait since another time or for another cause than the condition `EventDelivery` reports, so
 	// its text is updated, at most every five minutes. Action: check the gateway, the store and the network of the
 	// node. The text of the condition has the last error.
@@ -78,7 +78,7 @@ func DecideDelivery(b Backlog, shown *corev1.NodeCondition, now time.Time) (core
 	case shown.Message != c.Message && now.Sub(shown.LastHeartbeatTime.Time) >= textEvery:
 		return c, Another
 	}
-	return c, Told
+	return c, AlreadyReported
 }
 
 func backlogText(b Backlog) string {

@@ -20,7 +20,7 @@ func TestDecide(t *testing.T) {
 	since := func(age time.Duration) Backlog {
 		return Backlog{Since: now.Add(-age), Fatal: true, Problem: "no connection"}
 	}
-	const told = "events have been pending on this node since 2026-01-02T03:03:05Z, including a fatal fault: no connection"
+	const reported = "events have been pending on this node since 2026-01-02T03:03:05Z, including a fatal fault: no connection"
 	for name, tc := range map[string]struct {
 		backlog Backlog
 		shown   *corev1.NodeCondition
@@ -28,15 +28,15 @@ func TestDecide(t *testing.T) {
 		status  corev1.ConditionStatus
 	}{
 		"nothing waits":                     {Backlog{}, nil, Delivered, corev1.ConditionFalse},
-		"nothing waits any more":            {Backlog{}, says("True", told, 0), Recovered, corev1.ConditionFalse},
+		"nothing waits any more":            {Backlog{}, says("True", reported, 0), Recovered, corev1.ConditionFalse},
 		"nothing waited before":             {Backlog{}, says("False", "", 0), Delivered, corev1.ConditionFalse},
 		"not for long":                      {since(LateDelivery - 1), nil, Delivered, corev1.ConditionFalse},
-		"not for long, in a new life":       {since(LateDelivery - 1), says("True", told, 0), Delivered, corev1.ConditionFalse},
-		"the next, after what waited":       {Backlog{Since: now, Delivered: true}, says("True", told, 0), Recovered, corev1.ConditionFalse},
+		"not for long, in a new life":       {since(LateDelivery - 1), says("True", reported, 0), Delivered, corev1.ConditionFalse},
+		"the next, after what waited":       {Backlog{Since: now, Delivered: true}, says("True", reported, 0), Recovered, corev1.ConditionFalse},
 		"for long":                          {since(LateDelivery), nil, Waits, corev1.ConditionTrue},
 		"for long, and it was well":         {since(time.Minute), says("False", "", 0), Waits, corev1.ConditionTrue},
-		"for long, and that is told":        {since(time.Minute), says("True", told, time.Hour), Told, corev1.ConditionTrue},
-		"for another reason, as of now":     {since(time.Minute), says("True", "else", textEvery-1), Told, corev1.ConditionTrue},
+		"for long, and that is told":        {since(time.Minute), says("True", reported, time.Hour), AlreadyReported, corev1.ConditionTrue},
+		"for another reason, as of now":     {since(time.Minute), says("True", "else", textEvery-1), AlreadyReported, corev1.ConditionTrue},
 		"for another reason, as of a while": {since(time.Minute), says("True", "else", textEvery), Another, corev1.ConditionTrue},
 		"without an answer":                 {Backlog{Since: now.Add(-time.Hour)}, nil, Waits, corev1.ConditionTrue},
 		"with a clock that was reset since": {since(-time.Hour), nil, Delivered, corev1.ConditionFalse},
@@ -47,7 +47,7 @@ func TestDecide(t *testing.T) {
 		}
 	}
 	c, _ := DecideDelivery(since(time.Minute), nil, now)
-	if c.Message != told || c.Reason != "EventDeliveryIsNotHealthy" {
+	if c.Message != reported || c.Reason != "EventDeliveryIsNotHealthy" {
 		t.Errorf("it says %q, %s", c.Message, c.Reason)
 	}
 	c, _ = DecideDelivery(Backlog{Since: now.Add(-time.Minute), Problem: "x" + strings.Repeat("ä", 5000)}, nil, now)
@@ -58,7 +58,7 @@ func TestDecide(t *testing.T) {
 	if len(c.Message) > 1024 || strings.Contains(c.Message, "fatal") {
 		t.Errorf("a long problem makes a text of %d bytes", len(c.Message))
 	}
-	if c, _ = DecideDelivery(Backlog{}, says("True", told, 0), now); c.Reason != "EventDeliveryIsHealthy" || c.Message != "No Health Failures" {
+	if c, _ = DecideDelivery(Backlog{}, says("True", reported, 0), now); c.Reason != "EventDeliveryIsHealthy" || c.Message != "No Health Failures" {
 		t.Errorf("its end says %+v", c)
 	}
 }

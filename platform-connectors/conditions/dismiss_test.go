@@ -7,7 +7,7 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
 )
 
-func TestDismissDropsWhatARecordRaised(t *testing.T) {
+func TestDismissRemovesConditionsOfRecord(t *testing.T) {
 	var s conditions.Set
 	for i, id := range []string{"a", "b"} {
 		s.Fold(record.Record{ID: id, Event: record.Event{

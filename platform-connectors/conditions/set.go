@@ -1,4 +1,4 @@
-// Package conditions is what a node's conditions must say, as a function of the
+// Package conditions is what a node's conditions must report, as a function of the
 // events that were accepted: a structured set of the faults that stand, folded
 // event by event in the publishers' order, and the text that is its view. It
 // does no I/O and reads no clock.
@@ -22,7 +22,7 @@ const (
 	// MaxBytes bounds what the standing faults of one node take, about.
 	MaxBytes = 8 << 20
 	// maxFirst is what the first fault of a check may take even if the set is
-	// full, so that no check looks healthy for want of room.
+	// full, so that no check looks healthy for want of capacity.
 	maxFirst = 8 << 10
 	// maxRecoveries bounds the remembered recoveries of one check, and
 	// maxRecoveryBytes what they take, about.
@@ -39,7 +39,7 @@ type Change string
 
 // Changes.
 const (
-	// Unchanged: the event has no place in the set, or says nothing new.
+	// Unchanged: the event has no place in the set, or reports nothing new.
 	Unchanged Change = "unchanged"
 	// Raised: at least one fault was added or renewed.
 	Raised Change = "raised"
@@ -133,7 +133,7 @@ func (s *Set) capacity() *capacity {
 	return left
 }
 
-// take says whether a fault has room, and takes it.
+// take reports whether a fault has capacity, and takes it.
 func (c *capacity) take(f *Fault, first bool) bool {
 	size := f.size()
 	if (c.faults < 1 || c.bytes < size) && (!first || size > maxFirst) {
@@ -209,7 +209,7 @@ func (c *Check) recover(recovery record.Record) {
 }
 
 // raise adds the faults of a record that no later recovery has cleared, as long
-// as there is room in the set. The room is counted when a fault is a new one.
+// as there is capacity in the set. The capacity is counted when a fault is a new one.
 func (c *Check) raise(r record.Record, in *Set) Change {
 	change, trimmed := Overtaken, trimFault(r)
 	var left *capacity
@@ -235,7 +235,7 @@ func (c *Check) raise(r record.Record, in *Set) Change {
 	return change
 }
 
-// renew replaces the fault of the same identity if this one is later, and says
+// renew replaces the fault of the same identity if this one is later, and reports
 // whether there was one.
 func (c *Check) renew(f Fault) bool {
 	for i := range c.Faults {
@@ -268,7 +268,7 @@ func (s *Set) notice(e record.Event) Change {
 }
 
 // Dismiss drops the faults that records with these ids raised, which a person
-// has cleared, and says whether there were any.
+// has cleared, and reports whether there were any.
 func (s *Set) Dismiss(ids map[string]bool) bool {
 	before := s.Faults()
 	for _, c := range s.Checks {
@@ -277,8 +277,8 @@ func (s *Set) Dismiss(ids map[string]bool) bool {
 	return s.Faults() < before
 }
 
-// Told removes notices that were written.
-func (s *Set) Told(written []Notice) {
+// RemoveReported removes notices that were written.
+func (s *Set) RemoveReported(written []Notice) {
 	s.Notices = slices.DeleteFunc(s.Notices, func(n Notice) bool { return slices.Contains(written, n) })
 }
 

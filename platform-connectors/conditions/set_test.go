@@ -165,7 +165,7 @@ func TestFold(t *testing.T) {
 				t.Errorf("last change %q, want %q", last, tc.last)
 			}
 			check(t, &s, tc.want)
-			// Told again in the same order, as after a crash, it says the same.
+			// Reported again in the same order, as after a crash, it reports the same.
 			for _, r := range tc.events {
 				s.Fold(r)
 			}
@@ -232,7 +232,7 @@ func TestNotices(t *testing.T) {
 	if len(s.Desired()) != 0 {
 		t.Error("a fault that is not fatal made a condition")
 	}
-	s.Told(want)
+	s.RemoveReported(want)
 	if len(s.Notices) != 0 {
 		t.Error("told notices are still there")
 	}
@@ -246,7 +246,7 @@ func TestNotices(t *testing.T) {
 	}
 }
 
-// A check looks faulty, or has no condition, but never healthy for want of room.
+// A check looks faulty, or has no condition, but never healthy for want of capacity.
 func TestFullSetShowsNoHealthyCheck(t *testing.T) {
 	var s Set
 	s.Fold(change(fatal(1, "", "79"), func(r *record.Record) {
@@ -279,7 +279,7 @@ func TestFullSetShowsNoHealthyCheck(t *testing.T) {
 	}
 }
 
-// TestHistoryOfAFormerShape: a record that was judged when each of its names was
+// TestHistoryOfAFormerShape: a record that was evaluated when each of its names was
 // a fault of its own stands until all of them are cleared.
 func TestHistoryOfAFormerShape(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

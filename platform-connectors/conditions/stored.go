@@ -57,7 +57,7 @@ func name(e *record.Event, entry fault.Entry) {
 	}
 }
 
-// covered says whether a record made again names all that stands under its id.
+// covered reports whether a record made again names all that stands under its id.
 func (s *Set) covered(r record.Record) bool {
 	made := map[string]bool{}
 	for _, e := range fault.Entries(r.Event) {
@@ -73,7 +73,7 @@ func (s *Set) covered(r record.Record) bool {
 	return true
 }
 
-// UnpairedNames says whether the set has faults of one record and code whose
+// UnpairedNames reports whether the set has faults of one record and code whose
 // names are of different types: maybe what the types name together, of which a
 // version before this one made a fault for each.
 func (s *Set) UnpairedNames() bool {
@@ -111,7 +111,7 @@ func trimFault(r record.Record) record.Record {
 	}
 }
 
-// order is the metadata that says when, in its publisher's counting and under
+// order is the metadata that states when, in its publisher's counting and under
 // which boot, a fault was seen, and what the action was that nobody knew.
 func order(e record.Event) map[string]string {
 	out := map[string]string{}
@@ -123,7 +123,7 @@ func order(e record.Event) map[string]string {
 	return out
 }
 
-// trimRecovery keeps what a recovery speaks for and its order.
+// trimRecovery keeps what a recovery publishes events about and its order.
 func trimRecovery(r record.Record) record.Record {
 	e := r.Event
 	out := record.Record{
@@ -167,7 +167,7 @@ func size(r *record.Record) int {
 	return n
 }
 
-// scope is what a recovery speaks for, and in which publisher's order.
+// scope is what a recovery publishes events about, and in which publisher's order.
 func scope(r record.Record) string {
 	e := r.Event
 	b, err := json.Marshal([]any{e.Agent, e.ComponentClass, r.SeqEpoch, e.ErrorCode, e.EntitiesImpacted})

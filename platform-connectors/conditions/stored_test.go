@@ -106,9 +106,9 @@ func TestFoldStored(t *testing.T) {
 	}
 }
 
-// TestStoredKeepsWhatIsUnknown: a fault that a store has lost is told again with what
+// TestStoredPreservesUnknownFields: a fault that a store has lost is reported again with what
 // this version does not know of it, also from the file of the set.
-func TestStoredKeepsWhatIsUnknown(t *testing.T) {
+func TestStoredPreservesUnknownFields(t *testing.T) {
 	r := change(fatal(1, "GPU-1", "79"), func(r *record.Record) {
 		r.Event.RecommendedAction, r.MinVersion, r.Event.Unread = "NEWER_ACTION", 7, []byte{0x98, 0x06, 0x01}
 		r.Extra = &extra.Extra{Fields: map[string]any{"newer": "x"}}

@@ -1,5 +1,5 @@
 // Package coverage decides which GPU nodes have nobody who would report a fault of
-// theirs: no monitor, or no connector that takes what it says. It does no I/O and
+// theirs: no monitor, or no connector that takes what it reports. It does no I/O and
 // reads no clock.
 package coverage
 
@@ -22,9 +22,9 @@ const (
 
 // View is what is known of one Node.
 type View struct {
-	// GPU says that it has GPUs.
+	// GPU reports that it has GPUs.
 	GPU bool
-	// Publisher and Connector say that a Ready pod of a monitor, and of the
+	// Publisher and Connector report that a Ready pod of a monitor, and of the
 	// connector, is on it.
 	Publisher, Connector bool
 	// For is how long one of the two has been missing, as far as was seen.
@@ -36,7 +36,7 @@ type View struct {
 	Age  time.Duration
 }
 
-// Policy is what an operator says of coverage.
+// Policy is what an operator reports about coverage.
 type Policy struct {
 	// After is how long a Node may be without.
 	After time.Duration
@@ -70,13 +70,13 @@ const (
 	Recovered Reason = "Recovered"
 )
 
-// Missing says whether a GPU node lacks one of the two now.
+// Missing reports whether a GPU node lacks one of the two now.
 func (v View) Missing() bool { return v.GPU && (!v.Publisher || !v.Connector) }
 
-// Uncovered says whether the Node counts as one without a live publisher.
+// Uncovered reports whether the Node counts as one without a live publisher.
 func (r Reason) Uncovered() bool { return r == Stands || r == Report }
 
-// Decide judges one Node.
+// Decide evaluates one Node.
 func Decide(v View, p Policy) Reason {
 	stands := v.Last != nil && !v.Last.Event.IsHealthy
 	lasts := stands && (v.Last.Acts() || p.Strategy != record.Process && v.Age < renewal)
@@ -117,7 +117,7 @@ func Record(node string, v View, p Policy, reason Reason, now time.Time) record.
 	return r
 }
 
-// text says what is not there.
+// text reports what is not there.
 func (v View) text() string {
 	switch {
 	case !v.Publisher && !v.Connector:

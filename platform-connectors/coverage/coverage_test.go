@@ -77,8 +77,8 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// TestAFaultSaysWhatIsNotThere: whoever reads it knows which of the two to look for.
-func TestAFaultSaysWhatIsNotThere(t *testing.T) {
+// TestFaultNamesMissingMonitor: anyone who reads it knows which of the two to look for.
+func TestFaultNamesMissingMonitor(t *testing.T) {
 	for name, tc := range map[string]struct {
 		view View
 		want string

@@ -30,8 +30,8 @@ func sized(t *testing.T, bytes int) func(*record.Event) {
 	return message(bytes - sizeOf(t, message(1)) + 1)
 }
 
-// TestWhichEventsBearACount: the same event twice, and what becomes of the second.
-func TestWhichEventsBearACount(t *testing.T) {
+// TestCountedEvents: the same event twice, and what becomes of the second.
+func TestCountedEvents(t *testing.T) {
 	entries := func(n int) func(*record.Event) {
 		return func(e *record.Event) {
 			for i := len(e.Metadata); i < n; i++ {
@@ -52,7 +52,7 @@ func TestWhichEventsBearACount(t *testing.T) {
 	} {
 		l := newLine()
 		l.give(0, tc.event)
-		if got := brief(l.give(0, tc.event)); got != tc.want {
+		if got := summarize(l.give(0, tc.event)); got != tc.want {
 			t.Errorf("an event %s goes as %q, want %q", name, got, tc.want)
 		}
 	}
@@ -79,7 +79,7 @@ func TestTheWindowBeginsAgain(t *testing.T) {
 	l := newLine()
 	var steps []string
 	for _, after := range []time.Duration{0, MaxWindow, 2*MaxWindow - 1} {
-		steps = append(steps, brief(l.give(after)))
+		steps = append(steps, summarize(l.give(after)))
 	}
 	due, ok := l.Due()
 	if got := strings.Join(steps, "|"); got != "1x1|2x1|" || !ok || !due.Equal(noon.Add(3*MaxWindow-1)) {
@@ -118,7 +118,7 @@ func TestARecoveryInEitherForm(t *testing.T) {
 		as := r.Event
 		r.Event.IsHealthy, as.IsHealthy = tc.sent, tc.made
 		r.Event.Metadata, as.Metadata = nil, nil
-		if got := brief(l.Take(noon, 3, r, as)) + "|" + brief(l.give(0)); got != "2x1 rx1|3x1" {
+		if got := summarize(l.Take(noon, 3, r, as)) + "|" + summarize(l.give(0)); got != "2x1 rx1|3x1" {
 			t.Errorf("%s: got %s", name, got)
 		}
 	}
@@ -146,7 +146,7 @@ func TestBursts(t *testing.T) {
 		stored := ""
 		for range tc.repeat {
 			at = at.Add(tc.pause)
-			stored += brief(l.give(0, happens))
+			stored += summarize(l.give(0, happens))
 		}
 		if got := len(l.counted[0].bursts); stored != tc.stored || got != tc.bursts {
 			t.Errorf("with a pause of %s: %q is stored, and %d bursts are counted", name, stored, got)
@@ -181,22 +181,22 @@ func TestMemoryAndSpoolAtTheirBounds(t *testing.T) {
 	}{
 		"memory":           {bytes: MaxRepeatBytes - size},
 		"memory, a byte":   {bytes: MaxRepeatBytes - size + 1, want: "2x1"},
-		"spool":            {held: MaxHeld - size},
-		"spool, by a byte": {held: MaxHeld - size + 1, want: "2x1"},
+		"spool":            {held: MaxPendingBytes - size},
+		"spool, by a byte": {held: MaxPendingBytes - size + 1, want: "2x1"},
 	} {
 		l := newLine()
 		l.give(0)
 		l.give(0)
-		l.bytes, l.held = tc.bytes, tc.held
-		if got := brief(l.give(0)); got != tc.want {
+		l.bytes, l.pendingBytes = tc.bytes, tc.held
+		if got := summarize(l.give(0)); got != tc.want {
 			t.Errorf("%s: %q is stored, want %q", name, got, tc.want)
 		}
 	}
 }
 
-// TestWhatRepeatsTake: memory has the newest of each event, and the spool keeps all
+// TestRepeatsMemory: memory has the newest of each event, and the spool keeps all
 // that came since the first of them.
-func TestWhatRepeatsTake(t *testing.T) {
+func TestRepeatsMemory(t *testing.T) {
 	size := sizeOf(t, func(*record.Event) {})
 	other := func(e *record.Event) { e.EntitiesImpacted[0].EntityValue = "GPU-2" }
 	l := newLine()
@@ -207,18 +207,18 @@ func TestWhatRepeatsTake(t *testing.T) {
 		{nil, 0, 0}, {nil, 1, 1}, {nil, 1, 2}, {[]func(*record.Event){other}, 1, 3}, {[]func(*record.Event){other}, 2, 4}, {nil, 2, 5},
 	} {
 		l.give(0, step.change...)
-		if l.bytes != step.bytes*size || l.held != step.held*size {
-			t.Errorf("event %d: %d bytes are kept and %d held, of %d each", i+1, l.bytes, l.held, size)
+		if l.bytes != step.bytes*size || l.pendingBytes != step.held*size {
+			t.Errorf("event %d: %d bytes are kept and %d held, of %d each", i+1, l.bytes, l.pendingBytes, size)
 		}
 	}
-	if l.Flush(noon); l.bytes != 0 || l.held != 0 {
-		t.Errorf("with nothing counted %d bytes are kept and %d held", l.bytes, l.held)
+	if l.Flush(noon); l.bytes != 0 || l.pendingBytes != 0 {
+		t.Errorf("with nothing counted %d bytes are kept and %d held", l.bytes, l.pendingBytes)
 	}
 }
 
-// TestRoomIsLookedForOnceASecond, when every identity is in use, or at once if the
-// clock was set back.
-func TestRoomIsLookedForOnceASecond(t *testing.T) {
+// TestCapacityIsCheckedOncePerSecond: when every identity is in use, capacity is checked once per second, or
+// immediately if the clock was set back.
+func TestCapacityIsCheckedOncePerSecond(t *testing.T) {
 	for name, tc := range map[string]struct {
 		since time.Duration // the last look
 		found bool

@@ -40,7 +40,7 @@ type Confirmation struct {
 	Defaults bool `toml:"defaults"`
 }
 
-// ConfirmRule says which faults are not acted upon alone, and what confirms one:
+// ConfirmRule reports which faults are not acted upon alone, and what confirms one:
 // whichever of Second, Reports and StandsFor is met first.
 type ConfirmRule struct {
 	Name string `toml:"name" json:"name"`
@@ -137,7 +137,7 @@ func (r ConfirmRule) mirrored() ConfirmRule {
 // Lasts is how long a fault waits, and is remembered when it was confirmed.
 func (r ConfirmRule) Lasts() time.Duration { return max(r.Within, r.StandsFor) }
 
-// WaitsFor says in words what confirms a fault.
+// WaitsFor reports in words what confirms a fault.
 func (r ConfirmRule) WaitsFor() string {
 	var out string
 	or := func(format string, args ...any) {
@@ -191,12 +191,12 @@ func compileConfirmation(env *cel.Env, c Confirmation) (out []confirmable, probl
 	return out, errors.Join(problems...)
 }
 
-// hold makes a fault PERSIST_ONLY if a rule wants it confirmed, and notes for which
+// applyConfirmation makes a fault PERSIST_ONLY if a rule wants it confirmed, and notes for which
 // rules it is the second signal. What is for the record only by its publisher, or
-// by a rule before, has no part in it; nor have recoveries, events that say that a
+// by a rule before, has no part in it; nor have recoveries, events that report that a
 // fault is confirmed, and agents whose events do not go through the spool, where
 // nobody would look for a second signal.
-func (p *Pipeline) hold(e record.Event, notes *Notes) record.Event {
+func (p *Pipeline) applyConfirmation(e record.Event, notes *Notes) record.Event {
 	if e.IsHealthy || e.ProcessingStrategy != record.Process || e.Confirms() != "" || slices.Contains(p.config.ClusterWide, e.Agent) {
 		return e
 	}
@@ -224,8 +224,8 @@ func (p *Pipeline) hold(e record.Event, notes *Notes) record.Event {
 	return held
 }
 
-// match says whether the rule matches one of the codes of an event, and all of
-// them. An event waits only if all do: what one code says is not to be held for
+// match reports whether the rule matches one of the codes of an event, and all of
+// them. An event waits only if all do: what one code reports is not to be held for
 // another.
 func (r compiled) match(inputs []map[string]any, notes *Notes) (one, all bool) {
 	all = true
@@ -268,7 +268,7 @@ func Confirmed(waiting record.Event, r ConfirmRule, by, how string) (record.Even
 }
 
 // annotated is metadata with notes, which take the place of others where there is
-// no room: of those that say when a fact was seen, never.
+// no capacity: of those that report when a fact was seen, never.
 func annotated(metadata, notes map[string]string) map[string]string {
 	out := maps.Clone(metadata)
 	if out == nil {

@@ -18,7 +18,7 @@ func confirming(c Confirmation) Config {
 	return out
 }
 
-func TestWhoWaits(t *testing.T) {
+func TestWaitingFaults(t *testing.T) {
 	rule := ConfirmRule{Name: "r", When: `"79" in event.errorCode`, Second: `event.checkName == "GpuAllWatch"`, Within: time.Minute}
 	mutual := rule
 	mutual.Mutual = true
@@ -62,7 +62,7 @@ func TestWhoWaits(t *testing.T) {
 	}
 }
 
-// TestEachOfTwoWaitsForTheOther, and says so.
+// TestEachOfTwoWaitsForTheOther, and reports it.
 func TestEachOfTwoWaitsForTheOther(t *testing.T) {
 	first, second := `"79" in event.errorCode`, `event.checkName == "GpuAllWatch"`
 	p, err := Compile(confirming(Confirmation{Rules: []ConfirmRule{{Name: "r", When: first, Second: second, Mutual: true, Within: time.Minute, Reports: 3}}}))
@@ -90,8 +90,8 @@ func confirmation(t *testing.T) string {
 	return id
 }
 
-// TestWhatAWaitSays: repeats say the same, so that they are counted.
-func TestWhatAWaitSays(t *testing.T) {
+// TestWaitMessage: repeats report the same, so that they are counted.
+func TestWaitMessage(t *testing.T) {
 	p, err := Compile(confirming(Confirmation{Rules: []ConfirmRule{{
 		Name: "r", When: "true", Second: `event.checkName == "GpuAllWatch"`, Within: time.Minute, Reports: 3, StandsFor: time.Hour,
 	}}}))

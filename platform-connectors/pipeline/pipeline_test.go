@@ -84,14 +84,14 @@ func TestOverrides(t *testing.T) {
 			if diff := cmp.Diff(xid(), given); diff != "" {
 				t.Errorf("the event given was changed:\n%s", diff)
 			}
-			if s := said(notes); s != tc.notes {
+			if s := notesText(notes); s != tc.notes {
 				t.Errorf("notes %q, want %q", s, tc.notes)
 			}
 		})
 	}
 }
 
-func said(n Notes) string {
+func notesText(n Notes) string {
 	var out []string
 	for _, a := range n.Applied {
 		out = append(out, a.Rule+":"+a.Field)
@@ -210,7 +210,7 @@ func TestStagesRunInTheirOrder(t *testing.T) {
 	}
 }
 
-func TestCompileNamesWhatIsWrong(t *testing.T) {
+func TestCompileNamesProblems(t *testing.T) {
 	stages := func(names ...string) Config {
 		c := Default()
 		c.Stages = names

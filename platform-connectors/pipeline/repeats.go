@@ -13,7 +13,7 @@ import (
 
 // This part of the package decides which events of a node are stored at once and which are
 // counted: repeats of an event that was stored within the window. What is counted goes to
-// the store as one record, the newest of them, that says how many it stands for and when
+// the store as one record, the newest of them, that states how many it stands for and when
 // they happened. It does no I/O and reads no clock.
 //
 // An event is a repeat only if nothing that anybody decides by differs: it is the same in
@@ -22,7 +22,7 @@ import (
 // Recoveries are never counted.
 
 const (
-	// MaxWindow bounds the window: whoever looks for patterns gets to know of a
+	// MaxWindow bounds the window: anyone who looks for patterns gets to know of a
 	// repeat so much later.
 	MaxWindow = time.Minute
 	// MaxIdentities bounds the events of which repeats are recognised; those of
@@ -32,9 +32,9 @@ const (
 	MaxRepeatBytes = 8 << 20
 	// MaxEvent is the size from which on an event is stored whatever it repeats.
 	MaxEvent = 64 << 10
-	// MaxHeld bounds the events that the spool has to keep, from the first that is
+	// MaxPendingBytes bounds the events that the spool has to keep, from the first that is
 	// counted and not stored: at it, what is counted is stored.
-	MaxHeld = 32 << 20
+	MaxPendingBytes = 32 << 20
 	// together is the pause from which on repeats are another burst.
 	together = time.Second
 	// maxEpochs bounds the publishers' outboxes whose order is followed.
@@ -46,17 +46,17 @@ const (
 // Repeats counts the repeats of one node. It is not safe for concurrent use; it is
 // made by New.
 type Repeats struct {
-	window time.Duration
-	known  map[identity]*entry
-	newest map[string]uint64 // highest counter, by outbox
-	swept  time.Time
+	window  time.Duration
+	entries map[identity]*entry
+	newest  map[string]uint64 // highest counter, by outbox
+	swept   time.Time
 
 	// counted are the entries that stand for something which is not stored.
-	counted []*entry
-	due     time.Time // when they are to be stored
-	oldest  uint64    // place of the first of it in the spool
-	bytes   int       // of their records
-	held    int       // bytes that came since the first
+	counted      []*entry
+	due          time.Time // when they are to be stored
+	oldest       uint64    // place of the first of it in the spool
+	bytes        int       // of their records
+	pendingBytes int       // bytes that came since the first
 }
 
 type identity [sha256.Size]byte
@@ -76,7 +76,7 @@ type entry struct {
 
 // NewRepeats counts the repeats of a window, at most MaxWindow; with 0 it counts none.
 func NewRepeats(window time.Duration) *Repeats {
-	return &Repeats{window: window, known: map[identity]*entry{}, newest: map[string]uint64{}}
+	return &Repeats{window: window, entries: map[identity]*entry{}, newest: map[string]uint64{}}
 }
 
 // Take takes the record at a place of the spool, and its event as the pipeline
@@ -87,7 +87,7 @@ func (c *Repeats) Take(now time.Time, index uint64, r record.Record, as record.E
 	}
 	key, size := identify(r.Node, as)
 	if len(c.counted) > 0 {
-		c.held += size
+		c.pendingBytes += size
 	}
 	ordered := c.follow(r.Event)
 	if as.IsHealthy || r.Event.IsHealthy {
@@ -97,7 +97,7 @@ func (c *Repeats) Take(now time.Time, index uint64, r record.Record, as record.E
 	if !ordered || size > MaxEvent || !notable(r.Event) {
 		return []record.Record{r}
 	}
-	e := c.known[key]
+	e := c.entries[key]
 	if e == nil || at.Before(e.last) || len(e.bursts) == 0 && c.over(now, e) {
 		c.remember(now, key, r)
 		return []record.Record{r}
@@ -106,20 +106,20 @@ func (c *Repeats) Take(now time.Time, index uint64, r record.Record, as record.E
 		return []record.Record{r} // sent again, which the store knows
 	}
 	var out []record.Record
-	if !e.hasCapacity(at) || c.bytes+size > MaxRepeatBytes || c.held > MaxHeld {
+	if !e.hasCapacity(at) || c.bytes+size > MaxRepeatBytes || c.pendingBytes > MaxPendingBytes {
 		out = c.Flush(now)
 	}
 	c.count(now, e, index, r, size)
 	return out
 }
 
-// over says whether the window since the last record of an event has passed.
+// over reports whether the window since the last record of an event has passed.
 func (c *Repeats) over(now time.Time, e *entry) bool {
 	age := now.Sub(e.stored)
 	return age < 0 || age >= c.window
 }
 
-// follow says whether an event comes after all before it of its publisher. One
+// follow reports whether an event comes after all before it of its publisher. One
 // that does not may belong before a recovery that has been here: it is no repeat,
 // and has none.
 func (c *Repeats) follow(e record.Event) bool {
@@ -139,19 +139,19 @@ func (c *Repeats) follow(e record.Event) bool {
 }
 
 // remember has an event that goes to the store stand for its repeats, as long as
-// there is room.
+// there is capacity.
 func (c *Repeats) remember(now time.Time, key identity, r record.Record) {
-	if e := c.known[key]; e != nil {
+	if e := c.entries[key]; e != nil {
 		if len(e.bursts) == 0 { // else it happened before what is counted
 			e.first, e.stored, e.last = r.ID, now, happened(r)
 		}
 		return
 	}
-	if len(c.known) >= MaxIdentities {
+	if len(c.entries) >= MaxIdentities {
 		c.sweep(now)
 	}
-	if len(c.known) < MaxIdentities {
-		c.known[key] = &entry{
+	if len(c.entries) < MaxIdentities {
+		c.entries[key] = &entry{
 			key: key, agent: r.Event.Agent, check: r.Event.CheckName, first: r.ID, stored: now, last: happened(r),
 		}
 	}
@@ -163,12 +163,12 @@ func (c *Repeats) sweep(now time.Time) {
 		return
 	}
 	c.swept = now
-	maps.DeleteFunc(c.known, func(_ identity, e *entry) bool { return len(e.bursts) == 0 && c.over(now, e) })
+	maps.DeleteFunc(c.entries, func(_ identity, e *entry) bool { return len(e.bursts) == 0 && c.over(now, e) })
 }
 
 func (c *Repeats) count(now time.Time, e *entry, index uint64, r record.Record, size int) {
 	if len(c.counted) == 0 {
-		c.due, c.oldest, c.held = now.Add(c.window), index, size
+		c.due, c.oldest, c.pendingBytes = now.Add(c.window), index, size
 	}
 	if len(e.bursts) == 0 {
 		c.counted = append(c.counted, e)
@@ -178,7 +178,7 @@ func (c *Repeats) count(now time.Time, e *entry, index uint64, r record.Record, 
 	e.record, e.index, e.size = r, index, size
 }
 
-// hasCapacity says whether the times of an entry have room for another one.
+// hasCapacity reports whether the times of an entry have capacity for another one.
 func (e *entry) hasCapacity(at time.Time) bool {
 	return len(e.bursts) < record.MaxBursts || e.joins(at)
 }
@@ -225,7 +225,7 @@ func (c *Repeats) Flush(now time.Time) []record.Record {
 		e.first, e.stored = r.ID, now
 		e.bursts, e.record, e.size = nil, record.Record{}, 0
 	}
-	c.counted, c.bytes, c.held = nil, 0, 0
+	c.counted, c.bytes, c.pendingBytes = nil, 0, 0
 	c.sweep(now)
 	return out
 }
@@ -238,7 +238,7 @@ func (c *Repeats) recovered(now time.Time, recovery record.Event) []record.Recor
 	if slices.ContainsFunc(c.counted, about) {
 		out = c.Flush(now)
 	}
-	maps.DeleteFunc(c.known, func(_ identity, e *entry) bool { return about(e) })
+	maps.DeleteFunc(c.entries, func(_ identity, e *entry) bool { return about(e) })
 	return out
 }
 
@@ -255,7 +255,7 @@ func (c *Repeats) Release(now time.Time) []record.Record {
 		out[i].Accepted = record.Content(r)
 		out[i].Event = demote(r.Event, firsts[r.ID])
 	}
-	clear(c.known)
+	clear(c.entries)
 	return out
 }
 
@@ -272,19 +272,19 @@ func demote(e record.Event, of string) record.Event {
 
 // Refused forgets a record that the store will never have.
 func (c *Repeats) Refused(id string) {
-	maps.DeleteFunc(c.known, func(_ identity, e *entry) bool { return e.first == id && len(e.bursts) == 0 })
+	maps.DeleteFunc(c.entries, func(_ identity, e *entry) bool { return e.first == id && len(e.bursts) == 0 })
 }
 
 // Identities counts the events of which repeats are recognised.
-func (c *Repeats) Identities() int { return len(c.known) }
+func (c *Repeats) Identities() int { return len(c.entries) }
 
-// notable says whether an event can bear a count, and has none.
+// notable reports whether an event can bear a count, and has none.
 func notable(e record.Event) bool {
 	return e.Metadata[record.MetadataRepeats] == "" && e.Metadata[record.MetadataRepeatTimes] == "" &&
 		len(e.Metadata)+notes+1 <= admission.MaxMetadata // one more for Release
 }
 
-// happened is when an event did: as its publisher says, but not after it was
+// happened is when an event did: as its publisher reports, but not after it was
 // accepted.
 func happened(r record.Record) time.Time {
 	if at := r.Event.GeneratedTimestamp; r.CreatedAt.IsZero() || !at.After(r.CreatedAt) {
@@ -293,8 +293,8 @@ func happened(r record.Record) time.Time {
 	return r.CreatedAt
 }
 
-// identify tells events apart by all but id, time and place in the order, and
-// says how large one is, about.
+// identify distinguishes events by all but id, time and place in the order, and
+// reports how large one is, about.
 func identify(node record.NodeIdentity, e record.Event) (identity, int) {
 	e.ID, e.GeneratedTimestamp = "", time.Time{}
 	e.Metadata = maps.Clone(e.Metadata)

@@ -21,7 +21,7 @@ type line struct {
 
 func newLine() *line { return &line{Repeats: NewRepeats(MaxWindow)} }
 
-// give accepts an event so long after noon and tells what goes to the store.
+// give accepts an event so long after noon and reports what goes to the store.
 func (l *line) give(after time.Duration, change ...func(*record.Event)) []record.Record {
 	l.index++
 	at := noon.Add(after)
@@ -47,8 +47,8 @@ func (l *line) give(after time.Duration, change ...func(*record.Event)) []record
 	return append(due, l.Take(now, l.index, r, r.Event)...)
 }
 
-// brief is records as "<id>x<events>", demoted ones with a "-".
-func brief(records []record.Record) string {
+// summarize is records as "<id>x<events>", demoted ones with a "-".
+func summarize(records []record.Record) string {
 	var out []string
 	for _, r := range records {
 		n, _ := r.Event.Repeats()
@@ -61,9 +61,9 @@ func brief(records []record.Record) string {
 	return strings.Join(out, " ")
 }
 
-// TestWhatIsARepeat: the first event is always stored at once; whether the second
-// is, says the table.
-func TestWhatIsARepeat(t *testing.T) {
+// TestRepeatDetection: the first event is always stored at once; whether the second
+// is, reports the table.
+func TestRepeatDetection(t *testing.T) {
 	meta := func(key, value string) func(*record.Event) {
 		return func(e *record.Event) { e.Metadata[key] = value }
 	}
@@ -101,14 +101,14 @@ func TestWhatIsARepeat(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			l := newLine()
-			if got := brief(l.give(0)); got != "1x1" {
+			if got := summarize(l.give(0)); got != "1x1" {
 				t.Fatalf("the first goes as %q", got)
 			}
 			change := tc.change
 			if change == nil {
 				change = func(*record.Event) {}
 			}
-			if got := brief(l.give(tc.after, change)); got != tc.want {
+			if got := summarize(l.give(tc.after, change)); got != tc.want {
 				t.Errorf("goes as %q, want %q", got, tc.want)
 			}
 		})
@@ -128,7 +128,7 @@ func TestAThousandEventsMakeTwoRecords(t *testing.T) {
 		t.Errorf("due %v (%v), the spool may be released up to %d", due, ok, l.Confirmed(1000))
 	}
 	out = append(out, l.Flush(due)...)
-	if got := brief(out); got != "1x1 1000x999" {
+	if got := summarize(out); got != "1x1 1000x999" {
 		t.Fatalf("a thousand events make the records %s", got)
 	}
 	last := out[1]
@@ -145,7 +145,7 @@ func TestAThousandEventsMakeTwoRecords(t *testing.T) {
 	if l.Confirmed(1000) != 1000 {
 		t.Errorf("with everything stored the spool may be released up to %d", l.Confirmed(1000))
 	}
-	if got := brief(l.give(3 * time.Minute)); got != "1001x1" {
+	if got := summarize(l.give(3 * time.Minute)); got != "1001x1" {
 		t.Errorf("after a pause the next goes as %q", got)
 	}
 }
@@ -161,14 +161,14 @@ func TestOneRecordAMinute(t *testing.T) {
 	}
 }
 
-// TestWhatIsCountedGoesBeforeARecovery, and what follows that is new.
-func TestWhatIsCountedGoesBeforeARecovery(t *testing.T) {
+// TestCountIsSentBeforeRecovery: a count is sent before a recovery, and events after it are new.
+func TestCountIsSentBeforeRecovery(t *testing.T) {
 	recovery := func(e *record.Event) { e.IsHealthy, e.ErrorCode = true, nil }
 	other := func(e *record.Event) { e.CheckName = "SysLogsSXIDError" }
 	l := newLine()
 	var steps []string
 	for i, change := range [][]func(*record.Event){nil, nil, nil, {other}, {other}, {other, recovery}, nil, {recovery}, nil, nil, {other}} {
-		steps = append(steps, brief(l.give(time.Duration(i)*time.Second, change...)))
+		steps = append(steps, summarize(l.give(time.Duration(i)*time.Second, change...)))
 	}
 	want := "1x1|||4x1||3x2 5x1 6x1||7x1 8x1|9x1||11x1"
 	if got := strings.Join(steps, "|"); got != want {
@@ -184,14 +184,14 @@ func TestAReleaseMakesTheNextEventNew(t *testing.T) {
 	l.give(time.Second)
 	l.give(2 * time.Second)
 	out := l.Release(noon.Add(3 * time.Second))
-	if got := brief(out); got != "3x2-1" || out[0].Event.ProcessingStrategy != record.PersistOnly || out[0].Accepted == "" {
+	if got := summarize(out); got != "3x2-1" || out[0].Event.ProcessingStrategy != record.PersistOnly || out[0].Accepted == "" {
 		t.Errorf("what was counted goes as %q, %s", got, out[0].Event.ProcessingStrategy)
 	}
-	if got := brief(l.give(4 * time.Second)); got != "4x1" {
+	if got := summarize(l.give(4 * time.Second)); got != "4x1" {
 		t.Errorf("the next goes as %q", got)
 	}
 	if out := newLine().Release(noon); len(out) != 0 {
-		t.Errorf("of nothing %s is stored", brief(out))
+		t.Errorf("of nothing %s is stored", summarize(out))
 	}
 }
 
@@ -213,7 +213,7 @@ func TestARefusedRecordHasNoRepeats(t *testing.T) {
 			l.give(0)
 		}
 		l.Refused(tc.refused)
-		if got := brief(l.give(time.Second)); got != tc.want {
+		if got := summarize(l.give(time.Second)); got != tc.want {
 			t.Errorf("%s: the next goes as %q, want %q", name, got, tc.want)
 		}
 	}
@@ -227,16 +227,16 @@ func TestAnEventThatIsSentAgainIsNoRepeat(t *testing.T) {
 	var out []string
 	for _, id := range []uint64{1, 1, 2, 2, 3} {
 		l.index = id - 1
-		out = append(out, brief(l.give(0, unordered)))
+		out = append(out, summarize(l.give(0, unordered)))
 	}
-	if got := strings.Join(out, "|") + "|" + brief(l.Flush(noon)); got != "1x1|1x1||2x1||3x2" {
+	if got := strings.Join(out, "|") + "|" + summarize(l.Flush(noon)); got != "1x1|1x1||2x1||3x2" {
 		t.Errorf("got %s", got)
 	}
 }
 
 func TestWithoutAWindowNothingIsCounted(t *testing.T) {
 	l := &line{Repeats: NewRepeats(0)}
-	if got := brief(l.give(0)) + brief(l.give(0)); got != "1x12x1" || l.Confirmed(2) != 2 {
+	if got := summarize(l.give(0)) + summarize(l.give(0)); got != "1x12x1" || l.Confirmed(2) != 2 {
 		t.Errorf("got %s", got)
 	}
 }
@@ -272,14 +272,14 @@ func TestBytesAndTimesAreBounded(t *testing.T) {
 		t.Error("a very large event is counted")
 	}
 	for what, full := range map[string]func(l *line){
-		"memory": func(l *line) { l.bytes = MaxRepeatBytes - 100 }, "the spool": func(l *line) { l.held = MaxHeld },
+		"memory": func(l *line) { l.bytes = MaxRepeatBytes - 100 }, "the spool": func(l *line) { l.pendingBytes = MaxPendingBytes },
 	} {
 		l := newLine()
 		l.give(0)
 		l.give(0)
 		full(l)
-		if got := brief(l.give(0)); got != "2x1" || l.Confirmed(9) != 2 || l.bytes > 1024 || l.held > 1024 {
-			t.Errorf("with %s full %q goes, the spool is released up to %d, %d bytes are kept and %d held", what, got, l.Confirmed(9), l.bytes, l.held)
+		if got := summarize(l.give(0)); got != "2x1" || l.Confirmed(9) != 2 || l.bytes > 1024 || l.pendingBytes > 1024 {
+			t.Errorf("with %s full %q goes, the spool is released up to %d, %d bytes are kept and %d held", what, got, l.Confirmed(9), l.bytes, l.pendingBytes)
 		}
 	}
 	// A log that is read again: its events are hours apart and come at once.

@@ -12,12 +12,12 @@ import (
 // apart is the time between two, whichever is first: a clock may be set back.
 func apart(a, b time.Time) time.Duration { return b.Sub(a).Abs() }
 
-// sameBoot says whether two events may be of one boot.
+// sameBoot reports whether two events may be of one boot.
 func sameBoot(a, b record.Event) bool {
 	return a.BootID() == "" || b.BootID() == "" || a.BootID() == b.BootID()
 }
 
-// keyOf tells faults apart: all that they name, and the boot.
+// keyOf distinguishes faults: all that they name, and the boot.
 func keyOf(r record.Record) string {
 	k := keys(r.Event)
 	slices.Sort(k)
@@ -66,7 +66,7 @@ func address(s string) string {
 	return domain + ":" + rest
 }
 
-// sameDevice says whether two name a device alike.
+// sameDevice reports whether two name a device alike.
 func sameDevice(a, b []string) bool {
 	return slices.ContainsFunc(a, func(name string) bool { return slices.Contains(b, name) })
 }

@@ -25,12 +25,12 @@ const (
 	MaxBytes = 4 << 20
 )
 
-// Observation is an accepted event with what the pipeline says of it.
+// Observation is an accepted event with what the pipeline reports about it.
 type Observation struct {
 	// Record is as it was accepted, As its event as the pipeline makes it.
 	Record record.Record
 	As     record.Event
-	// Notes say whether it waits, and for which rules it is the second signal.
+	// Notes report whether it waits, and for which rules it is the second signal.
 	Notes Notes
 }
 
@@ -47,7 +47,7 @@ type Signals struct {
 // WaitingFault is a fault that waits to be confirmed, or was.
 type WaitingFault struct {
 	Rule ConfirmRule `json:"rule"`
-	// Key tells faults apart: one that comes again is a report of the same.
+	// Key distinguishes faults: one that comes again is a report of the same.
 	Key string `json:"key"`
 	// Record is the newest event of it; once it is confirmed, only what a recovery
 	// needs of it.
@@ -71,7 +71,7 @@ type SignalReport struct {
 type SecondSignal struct {
 	// Rules are those for which it is the second signal.
 	Rules []string `json:"rules"`
-	// Key tells it apart, as that of a Wait.
+	// Key distinguishes it, as that of a Wait.
 	Key    string        `json:"key"`
 	Record record.Record `json:"record"`
 	Open   []string      `json:"open"`
@@ -119,7 +119,7 @@ func (s *Signals) Fold(x Observation) (ends []WaitEnd, changed bool) {
 }
 
 // handedOn takes a confirmation from the outbox that the life before this one has
-// handed on, and says whether it was there.
+// handed on, and reports whether it was there.
 func (s *Signals) handedOn(id string) bool {
 	before := len(s.Outbox)
 	s.Outbox = slices.DeleteFunc(s.Outbox, func(r record.Record) bool { return r.ID == id })
@@ -149,7 +149,7 @@ func (s *Signals) wait(x Observation, rule ConfirmRule) (ends []WaitEnd) {
 	}
 	for _, second := range slices.Backward(s.Seconds) {
 		if w.pairs(second, second.names()) {
-			return s.confirm(w, second.Record.ID, told(second.Record.Event), x.Record.CreatedAt)
+			return s.confirm(w, second.Record.ID, describe(second.Record.Event), x.Record.CreatedAt)
 		}
 	}
 	return nil
@@ -161,7 +161,7 @@ func (s *Signals) second(x Observation) (ends []WaitEnd) {
 	devices := y.names()
 	for i := range s.Waits {
 		if w := &s.Waits[i]; w.ConfirmedAt.IsZero() && w.pairs(y, devices) {
-			ends = append(ends, s.confirm(w, y.Record.ID, told(y.Record.Event), x.Record.CreatedAt)...)
+			ends = append(ends, s.confirm(w, y.Record.ID, describe(y.Record.Event), x.Record.CreatedAt)...)
 		}
 	}
 	s.Seconds = slices.DeleteFunc(s.Seconds, func(have SecondSignal) bool {
@@ -174,7 +174,7 @@ func (s *Signals) second(x Observation) (ends []WaitEnd) {
 // names are those of the devices that it is about.
 func (y SecondSignal) names() []string { return names(y.Record.Event, y.Open) }
 
-// pairs says whether an event, about these devices, is the second signal of a waiting
+// pairs reports whether an event, about these devices, is the second signal of a waiting
 // fault.
 func (w *WaitingFault) pairs(y SecondSignal, devices []string) bool {
 	a, b := w.Record, y.Record
@@ -295,7 +295,7 @@ func (w *WaitingFault) LapsesIn(now time.Time) (left time.Duration, ok bool) {
 }
 
 // Pass takes the time when there are no events: what has stood for long enough, as
-// stood tells of a wait, is confirmed, and what nothing can confirm any more has
+// stood reports a wait, is confirmed, and what nothing can confirm any more has
 // lapsed. It returns how waits ended.
 func (s *Signals) Pass(now time.Time, stood func(WaitingFault) time.Duration) (ends []WaitEnd) {
 	s.Waits = slices.DeleteFunc(s.Waits, func(w WaitingFault) bool {
@@ -315,7 +315,7 @@ func (s *Signals) Pass(now time.Time, stood func(WaitingFault) time.Duration) (e
 }
 
 // Release makes what was confirmed new, because somebody has ended faults of the
-// node, nobody knows which: what comes again waits again. It says whether there was
+// node, nobody knows which: what comes again waits again. It reports whether there was
 // anything.
 func (s *Signals) Release() bool {
 	before := len(s.Waits)
@@ -338,7 +338,7 @@ func (s *Signals) Clone() *Signals {
 	return &Signals{s.Ordinal, slices.Clone(s.Waits), slices.Clone(s.Seconds), slices.Clone(s.Outbox)}
 }
 
-// told is an event in words.
-func told(e record.Event) string {
+// describe is an event in words.
+func describe(e record.Event) string {
 	return strings.TrimSpace(e.Agent + " " + e.CheckName + " " + strings.Join(e.ErrorCode[:min(len(e.ErrorCode), 4)], ","))
 }

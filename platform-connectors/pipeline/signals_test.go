@@ -46,7 +46,7 @@ func idOf(word string) string {
 
 // event is what a word of a story stands for: k is the kernel's fault, d DCGM's,
 // -k and -d are their recoveries, then the device (* is none) and the second.
-// A suffix changes it: b another boot, n a boot that it does not say, p for the record
+// A suffix changes it: b another boot, n a boot that it does not report, p for the record
 // only, c one more code, w GPU B as well.
 func (n *node) event(word string) record.Record {
 	what, at, _ := strings.Cut(word, "@")
@@ -92,9 +92,9 @@ func (n *node) event(word string) record.Record {
 	return r
 }
 
-// tell folds a story and returns who was confirmed by whom, and how waits ended.
+// runStory folds a story and returns who was confirmed by whom, and how waits ended.
 // The file is read again between all events, as by a process that is killed.
-func (n *node) tell(story string) string {
+func (n *node) runStory(story string) string {
 	n.t.Helper()
 	words := map[string]string{}
 	var out []string
@@ -213,16 +213,16 @@ func TestStories(t *testing.T) {
 		"what no rule is about is no wait":    {reports, "dA@0 dA@1 dA@2", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := newNode(t, tc.rule).tell(tc.story); got != tc.want {
+			if got := newNode(t, tc.rule).runStory(tc.story); got != tc.want {
 				t.Errorf("%s: %q, want %q", tc.story, got, tc.want)
 			}
 		})
 	}
 }
 
-// TestWhatAConfirmationIs: the same fault in its publisher's order, so that a
+// TestConfirmationMatching: the same fault in its publisher's order, so that a
 // recovery that was there before is later than it.
-func TestWhatAConfirmationIs(t *testing.T) {
+func TestConfirmationMatching(t *testing.T) {
 	n := newNode(t, ConfirmRule{Name: "r", When: "true", Second: "event.checkName == 'GpuAllWatch'", Within: time.Minute})
 	fold := func(r record.Record) {
 		as, notes := n.rules.Apply(r.Event, nil)
@@ -249,9 +249,9 @@ func TestWhatAConfirmationIs(t *testing.T) {
 	}
 }
 
-// TestWhatRecoversIsNotConfirmed: a confirmation that was decided and not handed on,
+// TestRecoveredFaultIsNotConfirmed: a confirmation that was decided and not handed on,
 // of a publisher that does not count, would come behind its recovery.
-func TestWhatRecoversIsNotConfirmed(t *testing.T) {
+func TestRecoveredFaultIsNotConfirmed(t *testing.T) {
 	n := newNode(t, ConfirmRule{Name: "r", When: "event.checkName == 'SysLogsXIDError'", Second: "event.checkName == 'GpuAllWatch'", Within: time.Minute})
 	for _, word := range []string{"kA@0", "dA@5", "-kA@6"} {
 		r := n.event(word)

@@ -63,7 +63,7 @@ func (t *Template) try(metadata []string) error {
 	for _, name := range t.Needs {
 		inputs[name] = sampleNode
 	}
-	_, err := t.Stamp(run, "sample", inputs)
+	_, err := t.Render(run, "sample", inputs)
 	_, unsure := errors.AsType[*renderError](err)
 	if err == nil || unsure && len(inputs) > 0 {
 		return nil
@@ -105,11 +105,11 @@ func (c *Chain) Check(templates map[string]*Template) error {
 
 // names finds what an expression of step i names that there is not.
 func (c *Chain) names(e *expression, i int, templates map[string]*Template) (problems []error) {
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for _, r := range e.reads.refs {
 		at := slices.IndexFunc(c.Steps, func(s Step) bool { return s.Name == r.step })
 		switch {
-		case told[r.step]:
+		case reported[r.step]:
 			continue
 		case at < 0:
 			problems = append(problems, fmt.Errorf("%s: step %s does not exist%s", r, r.step, c.before(i)))
@@ -121,7 +121,7 @@ func (c *Chain) names(e *expression, i int, templates map[string]*Template) (pro
 			}
 			continue
 		}
-		told[r.step] = true
+		reported[r.step] = true
 	}
 	for _, state := range e.reads.states {
 		if !slices.Contains(states, state) {
@@ -143,7 +143,7 @@ func (c *Chain) before(i int) string {
 	return ", the earlier steps are " + strings.Join(names, ", ")
 }
 
-// offers says whether a template has the output that is read.
+// offers reports whether a template has the output that is read.
 func offers(r ref, t *Template) error {
 	if r.output == "" || t == nil || t.Paths[r.output] != "" {
 		return nil

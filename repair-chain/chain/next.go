@@ -34,12 +34,12 @@ const (
 	// ReasonTemplate: the RepairTemplate of the step is missing or invalid, so the step waits. Action: create or
 	// correct the template. Its condition Accepted names the mistake.
 	ReasonTemplate = "TemplateUnusable"
-	// ReasonStamp: the template makes no valid object from the inputs of the step, so the step fails and the run ends
+	// ReasonRender: the template makes no valid object from the inputs of the step, so the step fails and the run ends
 	// as Misconfigured. Action: correct the RepairTemplate or the inputs in the RepairChain.
-	ReasonStamp = "RenderFailed"
-	// ReasonBrake: the emergency stop is on, so no step starts and no object is changed. Action: read in
+	ReasonRender = "RenderFailed"
+	// ReasonPaused: the emergency stop is on, so no step starts and no object is changed. Action: read in
 	// `nvsentinel status` by whom and why it was switched on, and run `nvsentinel resume` when the cause is gone.
-	ReasonBrake = "Paused"
+	ReasonPaused = "Paused"
 	// ReasonLease: the Lease of the node could not be taken, because another remediator or run works on the node. The
 	// step waits. Action: none while that one works. Otherwise end it. The message names the holder or the error.
 	ReasonLease = "NodeLease"
@@ -53,13 +53,13 @@ const (
 
 // Facts is what a run depends on besides itself.
 type Facts struct {
-	// Session that the Node bears; Excluded says that it is opted out, Unread that
+	// Session that the Node bears; Excluded reports that it is opted out, Unread that
 	// nobody knows.
 	Session          string
 	Excluded, Unread bool
-	// Brake is why nothing may begin; empty is off. Lease is why the node's lease could not
+	// Pause is why nothing may begin; empty is off. Lease is why the node's lease could not
 	// be taken.
-	Brake, Lease string
+	Pause, Lease string
 	// Templates by name, and what is wrong with those that can not be used.
 	Templates map[string]*Template
 	Problems  map[string]string
@@ -72,12 +72,12 @@ type Turn struct {
 	// Wanted is its newest definition, of Inputs.
 	Wanted artifact.Definition
 	Inputs []v1alpha1.InputTrace
-	// Hold is why nothing may be written now; empty is nothing.
-	Hold Hold
+	// Blocker is why nothing may be written now; empty is nothing.
+	Blocker Blocker
 }
 
-// Hold is why no step may begin, and nothing be written.
-type Hold struct{ Reason, Message string }
+// Blocker is why no step may begin, and nothing be written.
+type Blocker struct{ Reason, Message string }
 
 // Begin is the status of a run at its start: its node, and the chain as it is now.
 func Begin(node string, spec v1alpha1.RepairChainSpec) v1alpha1.RepairRunStatus {
@@ -89,11 +89,11 @@ func Begin(node string, spec v1alpha1.RepairChainSpec) v1alpha1.RepairRunStatus 
 }
 
 // Consider decides about a step of a run, and writes into its status what its object
-// has no say in. A turn is due if the object is to be looked at, made or written; ahead
-// says whether the next step may be considered.
+// does not control. A turn is due if the object is to be polled, made or written; ahead
+// reports whether the next step may be considered.
 //
 // A step begins when all before it are over. What is over is over: only an object that
-// follows its stamp is looked after until the run's end.
+// follows its rendered definition is looked after until the run's end.
 func (c *Chain) Consider(run *v1alpha1.RepairRun, i int, f Facts) (turn *Turn, ahead bool) {
 	st, s := &run.Status.Steps[i], c.Steps[i]
 	t, usable := f.Templates[s.Template]
@@ -116,17 +116,17 @@ func (c *Chain) Consider(run *v1alpha1.RepairRun, i int, f Facts) (turn *Turn, a
 		wait(st, ReasonTemplate, f.Problems[s.Template])
 		return nil, false
 	}
-	turn, err := c.stamp(run, i, t)
+	turn, err := c.render(run, i, t)
 	switch {
 	case err == nil:
-		turn.Hold = held(run, f)
+		turn.Blocker = blockerOf(run, f)
 		return turn, st.State == v1alpha1.StepDone
 	case st.State == v1alpha1.StepWaiting:
-		over(st, v1alpha1.StepFailed, ReasonStamp, err.Error(), f.Now)
+		over(st, v1alpha1.StepFailed, ReasonRender, err.Error(), f.Now)
 		return nil, true
 	}
 	// What is under way goes on as it was made.
-	return &Turn{Template: t, Hold: held(run, f)}, st.State == v1alpha1.StepDone
+	return &Turn{Template: t, Blocker: blockerOf(run, f)}, st.State == v1alpha1.StepDone
 }
 
 // begins decides whether a step that waits may begin.
@@ -141,7 +141,7 @@ func (c *Chain) begins(run *v1alpha1.RepairRun, i int, f Facts) bool {
 		over(st, v1alpha1.StepSkipped, ReasonEarlier, "step "+c.Steps[failed].Name+" failed the run", f.Now)
 		return false
 	}
-	if hold := held(run, f); hold != (Hold{}) {
+	if hold := blockerOf(run, f); hold != (Blocker{}) {
 		wait(st, hold.Reason, hold.Message)
 		return false
 	}
@@ -160,7 +160,7 @@ func (c *Chain) begins(run *v1alpha1.RepairRun, i int, f Facts) bool {
 	return err == nil && due
 }
 
-// follows is why no step begins behind one that failed and says nothing about the node.
+// follows is why no step begins behind one that failed and reports nothing about the node.
 func follows(earlier v1alpha1.StepStatus) (reason, message string) {
 	if endsRun(earlier) == v1alpha1.ReasonMisconfigured {
 		return ReasonMistake, "step " + earlier.Name + " shows an error in the chain or its template: no further step starts"
@@ -168,27 +168,27 @@ func follows(earlier v1alpha1.StepStatus) (reason, message string) {
 	return ReasonUnknown, "the effect of step " + earlier.Name + " is unknown (" + earlier.Reason + "): no further step starts"
 }
 
-// held says why nothing may be written now.
-func held(run *v1alpha1.RepairRun, f Facts) Hold {
+// blockerOf reports why nothing may be written now.
+func blockerOf(run *v1alpha1.RepairRun, f Facts) Blocker {
 	switch {
 	case run.DeletionTimestamp != nil:
-		return Hold{v1alpha1.ReasonSessionOver, "the run is being deleted"}
+		return Blocker{v1alpha1.ReasonSessionOver, "the run is being deleted"}
 	case f.Unread:
-		return Hold{ReasonNode, "the node could not be read"}
+		return Blocker{ReasonNode, "the node could not be read"}
 	case run.Spec.Fault.Session != "" && f.Session != run.Spec.Fault.Session:
-		return Hold{v1alpha1.ReasonSessionOver, "the quarantine session of the node has ended"}
+		return Blocker{v1alpha1.ReasonSessionOver, "the quarantine session of the node has ended"}
 	case f.Excluded:
-		return Hold{v1alpha1.ReasonNodeExcluded, "the node is opted out by its label"}
-	case f.Brake != "":
-		return Hold{ReasonBrake, f.Brake}
+		return Blocker{v1alpha1.ReasonNodeExcluded, "the node is opted out by its label"}
+	case f.Pause != "":
+		return Blocker{ReasonPaused, f.Pause}
 	case f.Lease != "":
-		return Hold{ReasonLease, f.Lease}
+		return Blocker{ReasonLease, f.Lease}
 	}
-	return Hold{}
+	return Blocker{}
 }
 
-// stamp makes the newest definition of a step's object.
-func (c *Chain) stamp(run *v1alpha1.RepairRun, i int, t *Template) (*Turn, error) {
+// render makes the newest definition of a step's object.
+func (c *Chain) render(run *v1alpha1.RepairRun, i int, t *Template) (*Turn, error) {
 	vars, err := variables(run)
 	if err != nil {
 		return nil, err
@@ -198,7 +198,7 @@ func (c *Chain) stamp(run *v1alpha1.RepairRun, i int, t *Template) (*Turn, error
 		return nil, err
 	}
 	turn := &Turn{Template: t}
-	if turn.Wanted, err = t.Stamp(run, c.Steps[i].Name, values); err != nil {
+	if turn.Wanted, err = t.Render(run, c.Steps[i].Name, values); err != nil {
 		return nil, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -281,9 +281,9 @@ func Keep(run *v1alpha1.RepairRun, i int, turn *Turn, p artifact.Progress, now t
 	return nil
 }
 
-// Judge writes what the verdict on a step's object means into the run; ahead says
+// ApplyVerdict writes what the verdict on a step's object means into the run; ahead reports
 // whether the next step may be considered.
-func (c *Chain) Judge(run *v1alpha1.RepairRun, i int, turn *Turn, d artifact.Decision, now time.Time) (ahead bool) {
+func (c *Chain) ApplyVerdict(run *v1alpha1.RepairRun, i int, turn *Turn, d artifact.Decision, now time.Time) (ahead bool) {
 	st := &run.Status.Steps[i]
 	st.Stale = len(st.Outputs) > 0 && !d.Read
 	st.Drifted = st.Drifted || d.Drifted
@@ -292,8 +292,8 @@ func (c *Chain) Judge(run *v1alpha1.RepairRun, i int, turn *Turn, d artifact.Dec
 	}
 	wait(st, d.Health.Reason, d.Health.Message)
 	switch {
-	case d.Held && (st.Object == nil || st.Object.UID == ""): // there is no object
-		wait(st, turn.Hold.Reason, turn.Hold.Message)
+	case d.Deferred && (st.Object == nil || st.Object.UID == ""): // there is no object
+		wait(st, turn.Blocker.Reason, turn.Blocker.Message)
 	case d.Read, d.Health.State == healthrule.Healthy && d.Drifted && len(turn.Template.Paths) == 0:
 		over(st, v1alpha1.StepDone, d.Health.Reason, d.Health.Message, now)
 		if turn.Template.Lifecycle == artifact.Immutable {
@@ -311,7 +311,7 @@ func (c *Chain) Judge(run *v1alpha1.RepairRun, i int, turn *Turn, d artifact.Dec
 	return st.State == v1alpha1.StepFailed
 }
 
-// Trouble tells why a step's object could not be looked at, made or written just now.
+// Trouble reports why a step's object could not be looked at, made or written just now.
 func Trouble(run *v1alpha1.RepairRun, i int, err error) {
 	wait(&run.Status.Steps[i], ReasonTrouble, err.Error())
 }

@@ -16,14 +16,14 @@ const HolderPrefix = "RepairRun-"
 // Holder is the name of a run as the holder of its node's lease.
 func Holder(run *v1alpha1.RepairRun) string { return HolderPrefix + run.Name }
 
-// Leased says whether whoever made a run holds the node's lease for it: a NodeHealthCheck,
+// Leased reports whether anyone who made a run holds the node's lease for it: a NodeHealthCheck,
 // or fault-remediation.
 func Leased(run *v1alpha1.RepairRun) bool {
 	return v1alpha1.OwnedByNodeHealthCheck(run) ||
 		run.Labels[remediation.ManagedByLabel] == remediation.ManagedBy && run.Annotations[remediation.RecordAnnotation] != ""
 }
 
-// Untouched says whether no step of a run has begun.
+// Untouched reports whether no step of a run has begun.
 func Untouched(run *v1alpha1.RepairRun) bool {
 	for _, st := range run.Status.Steps {
 		if st.Object != nil || st.State != v1alpha1.StepWaiting {

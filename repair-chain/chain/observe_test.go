@@ -11,7 +11,7 @@ import (
 )
 
 // TestObserve: what people read of an object is that of the step's own, where the template
-// says; what can not be read says nothing new.
+// states; what can not be read reports nothing new.
 func TestObserve(t *testing.T) {
 	single, elsewhere := healthrule.Single("Ready"), healthrule.Single("Ready")
 	elsewhere.ObservedGenerationPath = ".status.seen"
@@ -48,9 +48,9 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// TestARunKeepsWhatWasSeen: the generation stays when the object is written again, and is
+// TestRunKeepsObservedObjects: the generation stays when the object is written again, and is
 // that of no other object.
-func TestARunKeepsWhatWasSeen(t *testing.T) {
+func TestRunKeepsObservedObjects(t *testing.T) {
 	_, run := chainOf(t, v1alpha1.Step{Name: "one"})
 	run.Status.Steps[0].Object = &v1alpha1.ObjectTrace{UID: "uid", ObservedGeneration: 7}
 	for uid, want := range map[string]int64{"uid": 7, "other": 0} {

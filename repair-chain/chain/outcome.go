@@ -12,13 +12,13 @@ import (
 	"github.com/nvidia/nvsentinel/internal/artifact"
 )
 
-// inconclusive are the reasons of failed steps that say nothing about the node, with the
+// inconclusive are the reasons of failed steps that report nothing about the node, with the
 // reason for which the run ends: the chain or the template is wrong, or others took the
 // object away. They select no other step.
 var inconclusive = map[string]string{
 	ReasonExpression:             v1alpha1.ReasonMisconfigured,
-	ReasonStamp:                  v1alpha1.ReasonMisconfigured,
-	"StampFailed":                v1alpha1.ReasonMisconfigured, // former name of ReasonStamp, read until v1.0
+	ReasonRender:                 v1alpha1.ReasonMisconfigured,
+	"StampFailed":                v1alpha1.ReasonMisconfigured, // former name of ReasonRender, read until v1.0
 	artifact.ReasonRefused:       v1alpha1.ReasonMisconfigured,
 	artifact.ReasonOutputMissing: v1alpha1.ReasonMisconfigured,
 	artifact.ReasonLost:          v1alpha1.ReasonOutcomeUnknown,
@@ -26,7 +26,7 @@ var inconclusive = map[string]string{
 	artifact.ReasonDrifted:       v1alpha1.ReasonOutcomeUnknown,
 }
 
-// endsRun is the reason for which a run ends with a failed step that says nothing about the
+// endsRun is the reason for which a run ends with a failed step that reports nothing about the
 // node; empty for every other step.
 func endsRun(st v1alpha1.StepStatus) string {
 	if st.State != v1alpha1.StepFailed {
@@ -35,7 +35,7 @@ func endsRun(st v1alpha1.StepStatus) string {
 	return inconclusive[st.Reason]
 }
 
-// undecided is the first step that failed and says nothing about the node; -1 is none.
+// undecided is the first step that failed and reports nothing about the node; -1 is none.
 func undecided(steps []v1alpha1.StepStatus) int {
 	return slices.IndexFunc(steps, func(st v1alpha1.StepStatus) bool { return endsRun(st) != "" })
 }
@@ -50,7 +50,7 @@ func (c *Chain) failed(steps []v1alpha1.StepStatus) int {
 	return -1
 }
 
-// Conclude writes the conditions of a run from its steps; ended says that nothing more
+// Conclude writes the conditions of a run from its steps; ended reports that nothing more
 // begins.
 func (c *Chain) Conclude(run *v1alpha1.RepairRun, now time.Time) (ended bool) {
 	steps := run.Status.Steps
@@ -62,25 +62,25 @@ func (c *Chain) Conclude(run *v1alpha1.RepairRun, now time.Time) (ended bool) {
 	switch {
 	case open >= 0 && !ends(steps[open].Reason):
 		run.Status.Step = steps[open].Name
-		conclude(run, metav1.ConditionUnknown, v1alpha1.ReasonStarted, told(steps[open]), now)
+		conclude(run, metav1.ConditionUnknown, v1alpha1.ReasonStarted, stepMessage(steps[open]), now)
 		return false
 	case unknown >= 0 && (failed < 0 || unknown < failed):
-		conclude(run, metav1.ConditionFalse, endsRun(steps[unknown]), told(steps[unknown]), now)
+		conclude(run, metav1.ConditionFalse, endsRun(steps[unknown]), stepMessage(steps[unknown]), now)
 	case failed >= 0 && c.Steps[failed].OnFailure == v1alpha1.Escalate:
-		conclude(run, metav1.ConditionFalse, v1alpha1.ReasonEscalated, told(steps[failed]), now)
+		conclude(run, metav1.ConditionFalse, v1alpha1.ReasonEscalated, stepMessage(steps[failed]), now)
 	case failed >= 0:
-		conclude(run, metav1.ConditionFalse, v1alpha1.ReasonStepFailed, told(steps[failed]), now)
+		conclude(run, metav1.ConditionFalse, v1alpha1.ReasonStepFailed, stepMessage(steps[failed]), now)
 	case open >= 0:
-		conclude(run, metav1.ConditionFalse, steps[open].Reason, told(steps[open]), now)
+		conclude(run, metav1.ConditionFalse, steps[open].Reason, stepMessage(steps[open]), now)
 	default:
-		c.judged(run, now)
+		c.finish(run, now)
 	}
 	return true
 }
 
-// judged ends a run in which no step failed the run: it has succeeded if succeedsIf says
-// so or, without that, if a step is done and none that failed lacks an alternative.
-func (c *Chain) judged(run *v1alpha1.RepairRun, now time.Time) {
+// finish ends a run in which no step failed the run: it has succeeded if succeedsIf reports
+// it or, without that, if a step is done and none that failed lacks an alternative.
+func (c *Chain) finish(run *v1alpha1.RepairRun, now time.Time) {
 	steps := run.Status.Steps
 	fail := func(reason, message string) { conclude(run, metav1.ConditionFalse, reason, message, now) }
 	if c.succeedsIf != nil {
@@ -98,7 +98,7 @@ func (c *Chain) judged(run *v1alpha1.RepairRun, now time.Time) {
 			return
 		}
 	} else if i := c.unanswered(steps); i >= 0 {
-		fail(v1alpha1.ReasonNotRepaired, told(steps[i])+", no alternative step is done")
+		fail(v1alpha1.ReasonNotRepaired, stepMessage(steps[i])+", no alternative step is done")
 		return
 	} else if !c.anyDone(steps) {
 		fail(v1alpha1.ReasonNotRepaired, "no step is done"+c.failures(steps))
@@ -111,29 +111,29 @@ func (c *Chain) judged(run *v1alpha1.RepairRun, now time.Time) {
 // alternative; -1 is none. A step that no other asks about is one that may fail.
 func (c *Chain) unanswered(steps []v1alpha1.StepStatus) int {
 	for i, st := range steps {
-		if st.State == v1alpha1.StepFailed && c.asked(i) && !c.answered(steps, i) {
+		if st.State == v1alpha1.StepFailed && c.stateRead(i) && !c.answered(steps, i) {
 			return i
 		}
 	}
 	return -1
 }
 
-// asks says whether the condition of step j reads the state of step i, and the step is
+// readsState reports whether the condition of step j reads the state of step i, and the step is
 // part of the repair: one that is always done only reports.
-func (c *Chain) asks(j, i int) bool {
+func (c *Chain) readsState(j, i int) bool {
 	return j > i && !c.Steps[j].Always && c.Steps[j].when != nil && c.Steps[j].when.reads.state(c.Steps[i].Name)
 }
 
-// asked says whether a later step of the repair depends on the state of a step.
-func (c *Chain) asked(i int) bool {
-	return slices.ContainsFunc(c.indexes(), func(j int) bool { return c.asks(j, i) })
+// stateRead reports whether a later step of the repair depends on the state of a step.
+func (c *Chain) stateRead(i int) bool {
+	return slices.ContainsFunc(c.indexes(), func(j int) bool { return c.readsState(j, i) })
 }
 
-// answered says whether a failed step has an alternative: a later step that asks about
+// answered reports whether a failed step has an alternative: a later step that asks about
 // its state and is done, or that failed and has an alternative itself.
 func (c *Chain) answered(steps []v1alpha1.StepStatus, i int) bool {
 	return slices.ContainsFunc(c.indexes(), func(j int) bool {
-		if !c.asks(j, i) {
+		if !c.readsState(j, i) {
 			return false
 		}
 		return steps[j].State == v1alpha1.StepDone || steps[j].State == v1alpha1.StepFailed && c.answered(steps, j)
@@ -147,7 +147,7 @@ func (c *Chain) indexes() (out []int) {
 	return out
 }
 
-// anyDone says whether a step of the repair is done.
+// anyDone reports whether a step of the repair is done.
 func (c *Chain) anyDone(steps []v1alpha1.StepStatus) bool {
 	for i, st := range steps {
 		if st.State == v1alpha1.StepDone && !c.Steps[i].Always {
@@ -161,24 +161,24 @@ func (c *Chain) anyDone(steps []v1alpha1.StepStatus) bool {
 func (c *Chain) failures(steps []v1alpha1.StepStatus) (out string) {
 	for _, st := range steps {
 		if st.State == v1alpha1.StepFailed {
-			out += fmt.Sprintf(", step %s failed: %s", st.Name, said(st))
+			out += fmt.Sprintf(", step %s failed: %s", st.Name, reasonText(st))
 		}
 	}
 	return out
 }
 
-// ends says whether a step that waits for this reason will never begin.
+// ends reports whether a step that waits for this reason will never begin.
 func ends(reason string) bool {
 	return reason == v1alpha1.ReasonSessionOver || reason == v1alpha1.ReasonNodeExcluded
 }
 
-// told is what a run says of the step that decides about it.
-func told(st v1alpha1.StepStatus) string {
-	return "step " + st.Name + ": " + said(st)
+// stepMessage is what a run reports about the step that decides about it.
+func stepMessage(st v1alpha1.StepStatus) string {
+	return "step " + st.Name + ": " + reasonText(st)
 }
 
-// said is a step's reason, and its message if it has one.
-func said(st v1alpha1.StepStatus) string {
+// reasonText is a step's reason, and its message if it has one.
+func reasonText(st v1alpha1.StepStatus) string {
 	if st.Message == "" {
 		return st.Reason
 	}
@@ -190,7 +190,7 @@ func Reject(run *v1alpha1.RepairRun, problem string, now time.Time) {
 	conclude(run, metav1.ConditionFalse, v1alpha1.ReasonRejected, problem, now)
 }
 
-// Ended says whether a run has come to its end.
+// Ended reports whether a run has come to its end.
 func Ended(run *v1alpha1.RepairRun) bool {
 	c := meta.FindStatusCondition(run.Status.Conditions, v1alpha1.ConditionSucceeded)
 	return c != nil && c.Status != metav1.ConditionUnknown

@@ -98,15 +98,15 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
-// TestWhatSaysNothingAboutTheNode is no failure: behind a step that shows a mistake, or whose
-// object others took away, no further step starts, and the run says so.
-func TestWhatSaysNothingAboutTheNode(t *testing.T) {
+// TestInconclusiveOutcomes: an inconclusive outcome is no failure: after a step that shows a mistake, or whose
+// object was removed by others, no further step starts, and the run reports it.
+func TestInconclusiveOutcomes(t *testing.T) {
 	for reason, want := range map[string]string{
-		ReasonExpression: v1alpha1.ReasonMisconfigured, ReasonStamp: v1alpha1.ReasonMisconfigured,
+		ReasonExpression: v1alpha1.ReasonMisconfigured, ReasonRender: v1alpha1.ReasonMisconfigured,
 		artifact.ReasonRefused: v1alpha1.ReasonMisconfigured, artifact.ReasonOutputMissing: v1alpha1.ReasonMisconfigured,
 		artifact.ReasonLost: v1alpha1.ReasonOutcomeUnknown, artifact.ReasonTaken: v1alpha1.ReasonOutcomeUnknown,
 		artifact.ReasonDrifted: v1alpha1.ReasonOutcomeUnknown,
-		"StampFailed":          v1alpha1.ReasonMisconfigured, // the former name of ReasonStamp
+		"StampFailed":          v1alpha1.ReasonMisconfigured, // the former name of ReasonRender
 	} {
 		for _, onFailure := range []v1alpha1.OnFailure{v1alpha1.Stop, v1alpha1.Continue, v1alpha1.Escalate} {
 			c, run := chainOf(t, v1alpha1.Step{Name: "reset", OnFailure: onFailure},

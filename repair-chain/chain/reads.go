@@ -36,7 +36,7 @@ func (r ref) String() string {
 	return r.variable + "." + r.step + "." + r.output
 }
 
-// state says whether the expression reads the state of a step.
+// state reports whether the expression reads the state of a step.
 func (r reads) state(step string) bool {
 	return r.all || slices.ContainsFunc(r.refs, func(x ref) bool { return x.variable == varSteps && x.step == step })
 }
@@ -122,7 +122,7 @@ func compared(e ast.Expr) (out []string) {
 	return out
 }
 
-// isState says whether an expression is the state of a step.
+// isState reports whether an expression is the state of a step.
 func isState(e ast.Expr) bool {
 	of, _, ok := member(e)
 	return ok && of.Kind() == ast.IdentKind && of.AsIdent() == varSteps

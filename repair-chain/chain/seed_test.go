@@ -101,7 +101,7 @@ func TestAnObjectIsBounded(t *testing.T) {
 	}
 	run := &v1alpha1.RepairRun{Spec: v1alpha1.RepairRunSpec{NodeName: "gpu-1"}}
 	stamp := func(bytes int) (artifact.Definition, error) {
-		return compiled.Stamp(run, "one", map[string]any{"a": strings.Repeat("x", bytes)})
+		return compiled.Render(run, "one", map[string]any{"a": strings.Repeat("x", bytes)})
 	}
 	empty, err := stamp(0)
 	if err != nil {
@@ -115,7 +115,7 @@ func TestAnObjectIsBounded(t *testing.T) {
 	expect(t, "a byte more", err, "renders an object of 16385 bytes, the limit is 16384")
 }
 
-// TestARebootActsOnce, whatever a template says.
+// TestARebootActsOnce, whatever a template states.
 func TestARebootActsOnce(t *testing.T) {
 	x := &v1alpha1.RepairTemplate{Spec: v1alpha1.RepairTemplateSpec{
 		Lifecycle: v1alpha1.Mutable, Template: runtime.RawExtension{Raw: []byte(`{"apiVersion":"janitor.dgxc.nvidia.com/v1alpha1","kind":"RebootNode"}`)},

@@ -44,7 +44,7 @@ func templateOf(t *testing.T, name, object string) *Template {
 	return compiled
 }
 
-// expect says whether an error has these words; empty is none.
+// expect reports whether an error has these words; empty is none.
 func expect(t *testing.T, what string, err error, want string) {
 	t.Helper()
 	if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
@@ -55,7 +55,7 @@ func expect(t *testing.T, what string, err error, want string) {
 // endless takes more than costLimit units of CEL.
 var endless = strings.Repeat("[1,2,3,4,5,6,7,8,9,10].all(x, ", 6) + "true" + strings.Repeat(")", 6)
 
-// TestDue: a step whose condition says neither yes nor no is not due.
+// TestDue: a step whose condition reports neither yes nor no is not due.
 func TestDue(t *testing.T) {
 	for when, tc := range map[string]struct {
 		due     bool
@@ -81,9 +81,9 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// TestInputsAreWhatJSONHas: an expression that gives anything else has the step fail,
+// TestInputsAreJSONValues: an expression that gives anything else has the step fail,
 // by the input's name.
-func TestInputsAreWhatJSONHas(t *testing.T) {
+func TestInputsAreJSONValues(t *testing.T) {
 	for expression, tc := range map[string]struct{ want, problem string }{
 		"node + '-' + steps.one":      {want: "gpu-1-Waiting"},
 		"[1, 2.5, null, {'a': true}]": {want: "[1 2.5 <nil> map[a:true]]"},
@@ -104,9 +104,9 @@ func TestInputsAreWhatJSONHas(t *testing.T) {
 	}
 }
 
-// TestAStepWithoutAStamp: what is under way goes on as it was made, what has not begun
-// fails, and says why.
-func TestAStepWithoutAStamp(t *testing.T) {
+// TestStepWithoutTemplate: what is under way goes on as it was made, what has not begun
+// fails, and reports why.
+func TestStepWithoutTemplate(t *testing.T) {
 	unset := templateOf(t, "make", `{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"{{ .Inputs.nothing }}"}}`)
 	works := templateOf(t, "make", `{"apiVersion":"v1","kind":"ConfigMap"}`)
 	for name, tc := range map[string]struct {
@@ -116,7 +116,7 @@ func TestAStepWithoutAStamp(t *testing.T) {
 		reason      string
 		turn, ahead bool
 	}{
-		"not begun":                        {unset, false, v1alpha1.StepWaiting, v1alpha1.StepFailed, ReasonStamp, false, true},
+		"not begun":                        {unset, false, v1alpha1.StepWaiting, v1alpha1.StepFailed, ReasonRender, false, true},
 		"under way":                        {unset, false, v1alpha1.StepRunning, v1alpha1.StepRunning, "", true, false},
 		"as only a newer version has":      {works, false, "Paused", "Paused", "", false, false},
 		"done, and looked after":           {unset, false, v1alpha1.StepDone, v1alpha1.StepDone, "", true, true},
@@ -133,13 +133,13 @@ func TestAStepWithoutAStamp(t *testing.T) {
 			}
 			facts := Facts{Templates: map[string]*Template{"make": tc.template}, Now: noon}
 			if tc.state != v1alpha1.StepWaiting {
-				facts.Brake = "on" // of which a step that waits would not get this far
+				facts.Pause = "on" // of which a step that waits would not get this far
 			}
 			turn, ahead := c.Consider(run, 1, facts)
 			if (turn != nil) != tc.turn || ahead != tc.ahead {
 				t.Fatalf("turn %+v, ahead %t", turn, ahead)
 			}
-			if turn != nil && (turn.Template != tc.template || turn.Wanted.Digest != "" || turn.Hold.Reason != ReasonBrake) {
+			if turn != nil && (turn.Template != tc.template || turn.Wanted.Digest != "" || turn.Blocker.Reason != ReasonPaused) {
 				t.Errorf("it goes on as %+v", turn)
 			}
 			st := run.Status.Steps[1]
@@ -153,8 +153,8 @@ func TestAStepWithoutAStamp(t *testing.T) {
 	}
 }
 
-// TestWhatATemplateNeeds, by the field that is wrong.
-func TestWhatATemplateNeeds(t *testing.T) {
+// TestTemplateRequirements: an error names the invalid field.
+func TestTemplateRequirements(t *testing.T) {
 	for object, want := range map[string]string{
 		`{"apiVersion":"v1","kind":"ConfigMap"}`: "",
 		`{"kind":"ConfigMap"}`:                   "spec.template: apiVersion and kind are required",
@@ -175,7 +175,7 @@ func TestWhatATemplateNeeds(t *testing.T) {
 func TestATemplateMakesItsOwnKind(t *testing.T) {
 	x := templateOf(t, "any", `{"apiVersion":"v1","kind":"{{ .Inputs.kind }}"}`)
 	_, run := chainOf(t, v1alpha1.Step{Name: "one"})
-	_, err := x.Stamp(run, "one", map[string]any{"kind": "Pod"})
+	_, err := x.Render(run, "one", map[string]any{"kind": "Pod"})
 	expect(t, "another kind", err, "template any: renders a /v1, Kind=Pod, not a /v1, Kind={{ .Inputs.kind }}")
 }
 

@@ -56,7 +56,7 @@ func copyTo(path, file string) error {
 }
 
 // prune removes all but the newest archives, and what deaths left of others. The one
-// that just came is the newest, whatever the clocks say.
+// that just came is the newest, whatever the clocks report.
 func (f folder) prune(newest string) error {
 	entries, err := os.ReadDir(f.KeepDir)
 	if err != nil {

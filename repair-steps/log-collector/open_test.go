@@ -21,31 +21,31 @@ import (
 	"github.com/nvidia/nvsentinel/internal/config"
 )
 
-// books are what a server keeps: whole requests only.
-type books struct {
-	mu      sync.Mutex
-	answers []int // of the first requests; then 200
-	asked   []*http.Request
-	objects map[string][]byte
+// uploadServer are what a server keeps: whole requests only.
+type uploadServer struct {
+	mu       sync.Mutex
+	answers  []int // of the first requests; then 200
+	requests []*http.Request
+	objects  map[string][]byte
 }
 
-func (b *books) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (u *uploadServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.asked = append(b.asked, r)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.requests = append(u.requests, r)
 	if err != nil {
 		return
 	}
-	if n := len(b.asked); n <= len(b.answers) && b.answers[n-1] != 200 {
-		w.WriteHeader(b.answers[n-1])
+	if n := len(u.requests); n <= len(u.answers) && u.answers[n-1] != 200 {
+		w.WriteHeader(u.answers[n-1])
 		fmt.Fprint(w, "<Error><Code>SlowDown</Code></Error>")
 		return
 	}
-	if b.objects == nil {
-		b.objects = map[string][]byte{}
+	if u.objects == nil {
+		u.objects = map[string][]byte{}
 	}
-	b.objects[r.URL.Path] = body
+	u.objects[r.URL.Path] = body
 }
 
 func archive(t *testing.T) (string, []byte) {
@@ -58,7 +58,7 @@ func archive(t *testing.T) (string, []byte) {
 }
 
 // server speaks TLS; file holds its authority.
-func server(t *testing.T, b *books) (s *httptest.Server, file string) {
+func server(t *testing.T, b *uploadServer) (s *httptest.Server, file string) {
 	t.Helper()
 	s = httptest.NewTLSServer(b)
 	t.Cleanup(s.Close)
@@ -84,7 +84,7 @@ func take(t *testing.T, c StorageConfig, file string) (string, error) {
 // TestWeb: the same bytes after an answer that leaves hope, with token and authority.
 func TestWeb(t *testing.T) {
 	file, text := archive(t)
-	b := &books{answers: []int{503, 200}}
+	b := &uploadServer{answers: []int{503, 200}}
 	s, ca := server(t, b)
 	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte("hunter2"), 0o600); err != nil {
@@ -96,10 +96,10 @@ func TestWeb(t *testing.T) {
 	if err != nil || where != s.URL+"/logs/gpu-1/run.tar.gz" {
 		t.Errorf("%q, %v", where, err)
 	}
-	if len(b.objects) != 1 || !bytes.Equal(b.objects["/logs/gpu-1/run.tar.gz"], text) || len(b.asked) != 2 {
-		t.Errorf("%d objects after %d requests", len(b.objects), len(b.asked))
+	if len(b.objects) != 1 || !bytes.Equal(b.objects["/logs/gpu-1/run.tar.gz"], text) || len(b.requests) != 2 {
+		t.Errorf("%d objects after %d requests", len(b.objects), len(b.requests))
 	}
-	for _, r := range b.asked {
+	for _, r := range b.requests {
 		if r.Method != http.MethodPut || r.Header.Get("Authorization") != "Bearer hunter2" || r.ContentLength != int64(len(text)) || r.Header.Get("Content-Type") != "application/gzip" {
 			t.Errorf("%s %v, %d bytes", r.Method, r.Header, r.ContentLength)
 		}
@@ -113,7 +113,7 @@ func TestWeb(t *testing.T) {
 // TestBucket: an object of S3, put by the SDK at the endpoint of the environment.
 func TestBucket(t *testing.T) {
 	file, text := archive(t)
-	b := &books{answers: []int{503, 200}}
+	b := &uploadServer{answers: []int{503, 200}}
 	s, ca := server(t, b)
 	for key, value := range map[string]string{
 		"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "hunter2", "AWS_REGION": "us-west-2", "AWS_ENDPOINT_URL_S3": s.URL,
@@ -123,15 +123,15 @@ func TestBucket(t *testing.T) {
 		t.Setenv(key, value)
 	}
 	c := DefaultStorage()
-	c.UploadURL, c.Sending.CAFile = config.NewSecret("s3://My_Bucket/gpu-1/run.tar.gz"), ca // no name of a host: the path tells the bucket
+	c.UploadURL, c.Sending.CAFile = config.NewSecret("s3://My_Bucket/gpu-1/run.tar.gz"), ca // no name of a host: the path reports the bucket
 	where, err := take(t, c, file)
 	if err != nil || where != c.UploadURL.Reveal() {
 		t.Fatalf("%q, %v", where, err)
 	}
-	if len(b.objects) != 1 || !bytes.Equal(b.objects["/My_Bucket/gpu-1/run.tar.gz"], text) || len(b.asked) != 2 {
-		t.Errorf("%d objects after %d requests", len(b.objects), len(b.asked))
+	if len(b.objects) != 1 || !bytes.Equal(b.objects["/My_Bucket/gpu-1/run.tar.gz"], text) || len(b.requests) != 2 {
+		t.Errorf("%d objects after %d requests", len(b.objects), len(b.requests))
 	}
-	if got := b.asked[1].Header.Get("Authorization"); !strings.Contains(got, "Credential=key/") || !strings.Contains(got, "/us-west-2/s3/") {
+	if got := b.requests[1].Header.Get("Authorization"); !strings.Contains(got, "Credential=key/") || !strings.Contains(got, "/us-west-2/s3/") {
 		t.Errorf("%q", got)
 	}
 }

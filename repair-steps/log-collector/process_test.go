@@ -30,7 +30,7 @@ var binary = sync.OnceValues(func() (string, error) {
 })
 
 // place is a node's folders, with tools that are shell scripts.
-type place struct{ host, bin, work, word string }
+type place struct{ host, bin, work, password string }
 
 func newPlace(t *testing.T, tools map[string]string) place {
 	t.Helper()
@@ -40,7 +40,7 @@ func newPlace(t *testing.T, tools map[string]string) place {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(p.word, nil, 0o600); err != nil {
+	if err := os.WriteFile(p.password, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return p
@@ -53,7 +53,7 @@ func (p place) command(t *testing.T, args ...string) (*exec.Cmd, *bytes.Buffer) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), path, append([]string{"--host-root=" + p.host, "--tool-roots=" + p.host, "--work-dir=" + p.work, "--termination-log=" + p.word}, args...)...)
+	cmd := exec.CommandContext(t.Context(), path, append([]string{"--host-root=" + p.host, "--tool-roots=" + p.host, "--work-dir=" + p.work, "--termination-log=" + p.password}, args...)...)
 	out := &bytes.Buffer{}
 	cmd.Env, cmd.Stdout, cmd.Stderr = []string{"PATH=" + p.bin, "NODE_NAME=gpu-1"}, out, out
 	return cmd, out
@@ -94,7 +94,7 @@ func manifest(t *testing.T, archive []byte) collector.Manifest {
 	}
 }
 
-// TestCommandLine: the help, and what is wrong is told by the flag's name.
+// TestCommandLine: the help, and what is wrong is reported by the flag's name.
 func TestCommandLine(t *testing.T) {
 	for says, x := range map[string]struct {
 		args []string
@@ -166,12 +166,12 @@ func TestKilledInMidUpload(t *testing.T) {
 	if m := manifest(t, archive); m.Node != "gpu-1" || m.Bytes < 6*1_000_000 {
 		t.Errorf("%+v", m)
 	}
-	if word, err := os.ReadFile(p.word); err != nil || !strings.Contains(string(word), "run-collect.tar.gz") || !strings.Contains(string(word), "collected") {
+	if word, err := os.ReadFile(p.password); err != nil || !strings.Contains(string(word), "run-collect.tar.gz") || !strings.Contains(string(word), "collected") {
 		t.Errorf("last word %q, %v", word, err)
 	}
 }
 
-// TestAReceiverThatRefuses: the step has failed, and says why.
+// TestAReceiverThatRefuses: the step has failed, and reports why.
 func TestAReceiverThatRefuses(t *testing.T) {
 	s := httptest.NewServer(http.NotFoundHandler())
 	defer s.Close()
@@ -180,7 +180,7 @@ func TestAReceiverThatRefuses(t *testing.T) {
 	if got := code(t, cmd.Run()); got != 1 || strings.Contains(out.String(), "hunter2") {
 		t.Errorf("exit code %d:\n%s", got, out)
 	}
-	if word, err := os.ReadFile(p.word); err != nil || !strings.Contains(string(word), "rejected: HTTP 404") {
+	if word, err := os.ReadFile(p.password); err != nil || !strings.Contains(string(word), "rejected: HTTP 404") {
 		t.Errorf("last word %q, %v", word, err)
 	}
 }

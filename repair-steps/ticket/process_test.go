@@ -27,13 +27,13 @@ var binary = sync.OnceValues(func() (string, error) {
 	return testkit.Binary(dir, ".")
 })
 
-// desk is a ticket system: it makes one ticket for each key, and keeps books.
+// desk is a ticket system: it makes one ticket for each key, and records its calls.
 type desk struct {
-	mu      sync.Mutex
-	asked   int
-	tickets map[string]string          // bodies by keys
-	before  func(asked int) (code int) // what it answers instead, 0: takes it
-	after   func(asked int)            // when the ticket exists and nothing is answered yet
+	mu       sync.Mutex
+	requests int
+	tickets  map[string]string          // bodies by keys
+	before   func(asked int) (code int) // what it answers instead, 0: takes it
+	after    func(asked int)            // when the ticket exists and nothing is answered yet
 }
 
 func (d *desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -43,9 +43,9 @@ func (d *desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.asked++
+	d.requests++
 	if d.before != nil {
-		if code := d.before(d.asked); code != 0 {
+		if code := d.before(d.requests); code != 0 {
 			w.WriteHeader(code)
 			fmt.Fprint(w, "not now, token=hunter2")
 			return
@@ -59,7 +59,7 @@ func (d *desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		d.tickets[key] = string(body)
 	}
 	if d.after != nil {
-		d.after(d.asked)
+		d.after(d.requests)
 	}
 	w.WriteHeader(http.StatusCreated)
 	fmt.Fprint(w, `{"ticket": "OPS-7"}`)
@@ -97,7 +97,7 @@ func code(t *testing.T, err error) int {
 	return end.ExitCode()
 }
 
-// TestCommandLine: the help, and what is wrong is told by the flag's name.
+// TestCommandLine: the help, and what is wrong is reported by the flag's name.
 func TestCommandLine(t *testing.T) {
 	for says, x := range map[string]struct {
 		args []string
@@ -118,7 +118,7 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// one says that there is exactly one ticket, with all that was known.
+// one reports that there is exactly one ticket, with all that was known.
 func (d *desk) one(t *testing.T) {
 	t.Helper()
 	d.mu.Lock()
@@ -143,8 +143,8 @@ func TestTheAnswerIsCutOff(t *testing.T) {
 	s := httptest.NewServer(d)
 	defer s.Close()
 	cmd, out, word := command(t, "--url="+s.URL)
-	if got := code(t, cmd.Run()); got != 0 || d.asked != 2 || !strings.Contains(out.String(), "OPS-7") {
-		t.Errorf("exit code %d after %d requests:\n%s", got, d.asked, out)
+	if got := code(t, cmd.Run()); got != 0 || d.requests != 2 || !strings.Contains(out.String(), "OPS-7") {
+		t.Errorf("exit code %d after %d requests:\n%s", got, d.requests, out)
 	}
 	d.one(t)
 	if text, err := os.ReadFile(word); err != nil || string(text) != `HTTP 201 Created: {"ticket": "OPS-7"}` {
@@ -173,20 +173,20 @@ func TestKilledBeforeTheAnswer(t *testing.T) {
 		t.Fatalf("exit code %d, and it should have been killed", got)
 	}
 	second, out, _ := command(t, "--url="+s.URL)
-	if got := code(t, second.Run()); got != 0 || d.asked != 2 {
-		t.Errorf("exit code %d after %d requests:\n%s", got, d.asked, out)
+	if got := code(t, second.Run()); got != 0 || d.requests != 2 {
+		t.Errorf("exit code %d after %d requests:\n%s", got, d.requests, out)
 	}
 	d.one(t)
 }
 
-// TestRefused: asked once, failed, and told why, without secrets.
+// TestRefused: asked once, failed, and informed of why, without secrets.
 func TestRefused(t *testing.T) {
 	d := &desk{before: func(int) int { return http.StatusForbidden }}
 	s := httptest.NewServer(d)
 	defer s.Close()
 	cmd, out, word := command(t, "--url="+s.URL)
-	if got := code(t, cmd.Run()); got != 1 || d.asked != 1 || strings.Contains(out.String(), "hunter2") {
-		t.Errorf("exit code %d after %d requests:\n%s", got, d.asked, out)
+	if got := code(t, cmd.Run()); got != 1 || d.requests != 1 || strings.Contains(out.String(), "hunter2") {
+		t.Errorf("exit code %d after %d requests:\n%s", got, d.requests, out)
 	}
 	if text, err := os.ReadFile(word); err != nil || !strings.Contains(string(text), "rejected: HTTP 403 Forbidden: not now, token=[redacted]") {
 		t.Errorf("last word %q, %v", text, err)

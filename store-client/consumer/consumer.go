@@ -3,7 +3,7 @@
 // at a time, commits what is settled, and closes the feed. A service brings the
 // reconciler and what else makes it look.
 //
-// Of the records that it writes a consumer is told again: OwnWrites tells these from other
+// Of the records that it writes a consumer is informed again: OwnWrites distinguishes these from other
 // news.
 package consumer
 
@@ -29,7 +29,7 @@ type Service struct {
 	// Metrics are the names of its metrics.
 	Metrics consume.Names
 	Store   store.Store
-	// Selector says which records the feed delivers.
+	// Selector reports which records the feed delivers.
 	Selector record.Selector
 	// Since is where a consumer that is new to the store begins, asked for when it
 	// leads; nil is the first record.
@@ -112,7 +112,7 @@ func (s *Service) Loop(d *daemon.Daemon) *consume.Loop[record.Record] {
 	s.log = d.Log
 	vet := s.Vet
 	if vet == nil {
-		vet = OpenAside(s.Store, s.Name, d.Clock).Vetting(nil, nil)
+		vet = OpenCrashMemory(s.Store, s.Name, d.Clock).Vetting(nil, nil)
 	}
 	vet.Process = d.Crashes
 	s.loop = &consume.Loop[record.Record]{

@@ -32,9 +32,9 @@ func (l late) Update(ctx context.Context, w record.Writer, changes []store.Chang
 	return after, err
 }
 
-// TestOwnWritesAreNoNews: the very record that was written enqueues nobody, one that
-// somebody else wrote right after does, and one that came during the write is told of.
-func TestOwnWritesAreNoNews(t *testing.T) {
+// TestOwnWritesAreNotDelivered: the very record that was written enqueues nobody, one that
+// somebody else wrote right after does, and one that came during the write is reported.
+func TestOwnWritesAreNotDelivered(t *testing.T) {
 	s := storetest.SQLite(t)
 	heard := func() {}
 	own := &consumer.Records{Store: late{s, func() { heard() }}, Writer: record.NodeDrainer}
@@ -92,7 +92,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// shelf is a cache that is filled when it is told to be.
+// shelf is a cache that is filled when it is asked to be.
 type shelf struct{ running, filled chan struct{} }
 
 func (s shelf) Run(ctx context.Context) error {

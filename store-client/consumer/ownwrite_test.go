@@ -33,7 +33,7 @@ func TestOnlyTheWrittenVersionIsIgnored(t *testing.T) {
 	}
 }
 
-func TestForeignNewsDuringAWriteIsTold(t *testing.T) {
+func TestForeignChangeDuringAWriteIsDelivered(t *testing.T) {
 	for name, tt := range map[string]struct {
 		heard   []string
 		version string

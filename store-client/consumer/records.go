@@ -10,7 +10,7 @@ import (
 )
 
 // Records are a store's records in the hands of one writer, which is not to look again
-// at a record because of its own stamp alone. It is safe for concurrent records.
+// at a record because of its own status update alone. It is safe for concurrent records.
 type Records struct {
 	store.Store
 	Writer record.Writer
@@ -18,7 +18,7 @@ type Records struct {
 	own OwnWrites
 }
 
-// Write is Update by the writer; news says that somebody else changed one of
+// Write is Update by the writer; news reports that somebody else changed one of
 // the records right after it, so that the caller has to look again.
 func (r *Records) Write(ctx context.Context, changes []store.Change) (news bool, err error) {
 	for _, c := range changes {
@@ -37,7 +37,7 @@ func (r *Records) Write(ctx context.Context, changes []store.Change) (news bool,
 	return news, err //nolint:wrapcheck // the caller says what it was doing
 }
 
-// ignores says that a delivery shows the writer's own last write.
+// ignores reports that a delivery shows the writer's own last write.
 func (r *Records) ignores(delivered record.Record) bool {
 	return r.own.Ignores(delivered.ID, revision(delivered))
 }
@@ -54,7 +54,7 @@ type OwnWrites struct {
 	writing map[string][]string
 }
 
-// Begin says that a thing is about to be written: news of it is kept back
+// Begin reports that a thing is about to be written: news of it is kept back
 // until End. There is one writer of a thing at a time.
 func (o *OwnWrites) Begin(thing string) {
 	o.mu.Lock()
@@ -66,8 +66,8 @@ func (o *OwnWrites) Begin(thing string) {
 	o.writing[thing] = nil
 }
 
-// End says which version the write made; empty if it failed or nobody knows.
-// With news it says that other versions were heard of meanwhile: the caller
+// End reports which version the write made; empty if it failed or nobody knows.
+// With news it reports that other versions were heard of meanwhile: the caller
 // has to look at the thing again.
 func (o *OwnWrites) End(thing, version string) (news bool) {
 	o.mu.Lock()
@@ -84,8 +84,8 @@ func (o *OwnWrites) End(thing, version string) (news bool) {
 	return news
 }
 
-// Ignores says whether a version of a thing is nothing to act upon now: it is
-// what was written last, or End will tell of it. An own write is ignored once, and
+// Ignores reports whether a version of a thing is nothing to act upon now: it is
+// what was written last, or End will report it. An own write is ignored once, and
 // not any more after other news of the thing.
 func (o *OwnWrites) Ignores(thing, version string) bool {
 	o.mu.Lock()

@@ -43,13 +43,13 @@ func parse(dsn string) (*options.ClientOptions, string, error) {
 	if err := conf.Validate(); err != nil {
 		return nil, "", fmt.Errorf("%w: the address is not valid: %w", provider.ErrUnusable, provider.Explain(err, dsn))
 	}
-	if err := known(dsn); err != nil {
+	if err := checkOptions(dsn); err != nil {
 		return nil, "", fmt.Errorf("%w: %w", provider.ErrUnusable, err)
 	}
 	return conf, databaseOf(dsn), nil
 }
 
-// clearText says whether records would cross a network without TLS.
+// clearText reports whether records would cross a network without TLS.
 func clearText(conf *options.ClientOptions) bool {
 	return conf.TLSConfig == nil && slices.ContainsFunc(conf.Hosts, func(host string) bool {
 		if name, _, err := net.SplitHostPort(host); err == nil {
@@ -59,9 +59,9 @@ func clearText(conf *options.ClientOptions) bool {
 	})
 }
 
-// known finds options that the driver would pass over: a misspelt tlsCAFile
+// checkOptions finds options that the driver would pass over: a misspelt tlsCAFile
 // must not weaken a connection silently.
-func known(dsn string) error {
+func checkOptions(dsn string) error {
 	_, query, _ := strings.Cut(dsn, "?")
 	if query == "" {
 		return nil
@@ -90,12 +90,12 @@ func databaseOf(dsn string) string {
 	return cmp.Or(name, DefaultDatabase)
 }
 
-// Check says what is wrong with an address, without connecting. Of an address
+// Check reports what is wrong with an address, without connecting. Of an address
 // with +srv only the options are read: its hosts have to be looked up.
 func Check(dsn string) error {
 	var err error
 	if strings.HasPrefix(dsn, "mongodb+srv://") {
-		err = known(dsn)
+		err = checkOptions(dsn)
 	} else {
 		_, _, err = parse(dsn)
 	}

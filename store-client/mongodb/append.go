@@ -43,7 +43,7 @@ func (s *Store) AppendTo(ctx context.Context, server string, records []record.Re
 	return results, now, err
 }
 
-// insert stores records of different ids and says what is stored under them
+// insert stores records of different ids and reports what is stored under them
 // now.
 func (s *Store) insert(ctx context.Context, records []record.Record) (map[string]provider.Content, error) {
 	if len(records) == 0 {
@@ -82,7 +82,7 @@ func (s *Store) insert(ctx context.Context, records []record.Record) (map[string
 }
 
 // insertNew inserts the documents in order, but for those whose id is taken, and
-// says which it inserted.
+// reports which it inserted.
 func (s *Store) insertNew(ctx context.Context, docs []document) (map[string]bool, error) {
 	inserted := map[string]bool{}
 	for len(docs) > 0 {
@@ -104,7 +104,7 @@ func (s *Store) insertNew(ctx context.Context, docs []document) (map[string]bool
 	return inserted, nil
 }
 
-// duplicate says which document of an ordered insertion had a taken id: those
+// duplicate reports which document of an ordered insertion had a taken id: those
 // before it are stored.
 func duplicate(err error) (int, bool) {
 	bulk, ok := errors.AsType[mongo.BulkWriteException](err)

@@ -106,7 +106,7 @@ func TestRefusedTokens(t *testing.T) {
 }
 
 // TestAnEndedStreamIsNotSilence: the server ends a stream whose collection was
-// dropped, renamed or restored without an error. The feed says so, opens another
+// dropped, renamed or restored without an error. The feed reports it, opens another
 // one at the present and reads what is there.
 func TestAnEndedStreamIsNotSilence(t *testing.T) {
 	at := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -148,7 +148,7 @@ func feedOf(t *testing.T, f any) *feed {
 	return out
 }
 
-// TestClearTextIsNoticed: whoever sends records over a network without TLS is
+// TestClearTextIsNoticed: anyone who sends records over a network without TLS is
 // warned.
 func TestClearTextIsNoticed(t *testing.T) {
 	for dsn, want := range map[string]bool{

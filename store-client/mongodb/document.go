@@ -63,7 +63,7 @@ func encode(r record.Record, storedAt, changedAt time.Time) (document, error) {
 	}, nil
 }
 
-// stored is the part of a document that is read back. Whoever may append may have
+// stored is the part of a document that is read back. Anyone who may append may have
 // made the document, so a field of another type is the document's problem and not
 // that of the query that comes across it.
 type stored struct {
@@ -81,15 +81,15 @@ type stored struct {
 	doc bson.Raw
 }
 
-// whole is the projection of stored.
-func whole() bson.D {
+// projection is the projection of stored.
+func projection() bson.D {
 	return bson.D{
 		{Key: "exact", Value: 1}, {Key: "append", Value: 1}, {Key: "revision", Value: 1},
 		{Key: "storedat", Value: 1}, {Key: "changedat", Value: 1},
 	}
 }
 
-// UnmarshalBSON never fails: decode says what is wrong, also of a field that is
+// UnmarshalBSON never fails: decode reports what is wrong, also of a field that is
 // missing.
 func (s *stored) UnmarshalBSON(data []byte) error {
 	doc := bson.Raw(slices.Clone(data))
@@ -158,7 +158,7 @@ func replacement(stored bson.Raw, before, after document) (any, error) {
 		}
 	}
 	if x := extra.Prune(trees[0], trees[1]); x != nil {
-		return x.Put(trees[2]), nil
+		return x.Merge(trees[2]), nil
 	}
 	return after, nil
 }
@@ -189,7 +189,7 @@ func tree(data []byte) (any, error) {
 	return out, nil
 }
 
-// registry writes what fault-quarantine has not said as null, as JSON does.
+// registry writes what fault-quarantine has not reported as null, as JSON does.
 func registry() *bson.Registry {
 	r := bson.NewRegistry()
 	r.RegisterTypeEncoder(reflect.TypeFor[record.Quarantine](), bson.ValueEncoderFunc(func(_ bson.EncodeContext, w bson.ValueWriter, v reflect.Value) error {
@@ -218,7 +218,7 @@ func indexes() []mongo.IndexModel {
 		index("append", "append"),                       // pages of everything, the first reading of a feed
 		index("node", "healthevent.nodename", "append"), // a node's story
 		open, // open work, of a node or of all
-		index("backlog", "verdict", "healthevent.nodename", "append"),                  // unjudged and Held
+		index("backlog", "verdict", "healthevent.nodename", "append"),                  // unevaluated and Held
 		index("recoveries", "healthevent.nodename", "healthevent.ishealthy", "append"), // what may have cleared a fault
 		index("session", "healtheventstatus.session", "append"),                        // the records of a quarantine
 		index("counter", "seqepoch", "seq"),                                            // a publisher's newest record

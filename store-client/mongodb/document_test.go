@@ -33,9 +33,9 @@ func TestUnsetNodeQuarantinedIsNull(t *testing.T) {
 	}
 }
 
-// TestTheReplacementKeepsWhatIsUnknown, at each level and with its type; what this
-// version says, it says as ever.
-func TestTheReplacementKeepsWhatIsUnknown(t *testing.T) {
+// TestReplacementPreservesUnknownFields: a replacement preserves unknown fields at each level and with their type;
+// fields of this version are written as before.
+func TestReplacementPreservesUnknownFields(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6000000, time.UTC)
 	before := record.Record{ID: "1", Revision: 1, Status: record.Status{Remediation: &record.Remediation{Attempts: []record.Attempt{{Ordinal: 1, Name: "a"}}}}}
 	after := before

@@ -18,7 +18,7 @@ import (
 const Schemas = schemas
 
 // Late stores r in a transaction of its own that began before whatever comes
-// next, and ends when told.
+// next, and ends when reported.
 func Late(t testing.TB, dsn string, r record.Record) func() {
 	t.Helper()
 	ctx := context.Background()

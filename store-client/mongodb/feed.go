@@ -25,14 +25,14 @@ const (
 	pageRecords = 200
 	// overlap is how much earlier than a change stream was opened a time may lie
 	// that was taken for a change which the stream bears: the bound of a write,
-	// with room for a clock that differs from the server's.
+	// with capacity for a clock that differs from the server's.
 	overlap = 2 * provider.OperationTimeout
 )
 
 var (
 	errClosed = errors.New("change feed is closed")
 	// errEnded: nothing more will come of a stream whose cursor is gone, although
-	// the server tells of no error.
+	// the server reports no error.
 	errEnded = errors.New("the server ended the change stream: the collection was dropped, renamed or restored, reading again")
 )
 
@@ -50,14 +50,14 @@ type feed struct {
 	// at is how far was read; buffer what was read by a scan and not delivered.
 	at     position
 	buffer []stored
-	// stream is nil while it has to be opened again; ended says that the server
+	// stream is nil while it has to be opened again; ended reports that the server
 	// ended the last one.
 	stream *mongo.ChangeStream
 	ended  bool
 	// scanned are records that the scan delivered, by id, of which the stream may
 	// bear what they were until then.
 	scanned map[string]version
-	// broken was read and is not kept aside yet; nil most of the time.
+	// broken was read and is not kept separately yet; nil most of the time.
 	broken *provider.Document
 }
 
@@ -100,7 +100,7 @@ func (f *feed) Next(ctx context.Context) (record.Record, string, error) {
 		default:
 		}
 		if f.broken != nil {
-			// Nothing behind it is delivered before it is kept aside.
+			// Nothing behind it is delivered before it is kept separately.
 			if err := f.Bury(ctx, *f.broken); err != nil {
 				return record.Record{}, "", fmt.Errorf("reading the change feed of %s: %w", f.Name, err)
 			}
@@ -180,10 +180,10 @@ type version struct {
 
 func versionOf(doc stored) version { return version{doc.Append, doc.Revision, doc.StoredAt} }
 
-// past says whether the scan delivered a document as it is or as it became
+// past reports whether the scan delivered a document as it is or as it became
 // later: the stream bears each change as it was written, from before the scan
 // read on. The entry ends where the stream has caught up with the scan: what is
-// older and comes then was put back, from a backup say, and is news. So is another
+// older and comes then was put back, from a backup report, and is news. So is another
 // insertion under the same id.
 func (f *feed) past(doc stored) bool {
 	of, ok := f.scanned[doc.ID]
@@ -209,7 +209,7 @@ func (f *feed) page(ctx context.Context) ([]stored, error) {
 	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
 	return all[stored](ctx, f.s.events(), unread(f.selector, f.Kind, *f.at.Scan),
-		options.Find().SetProjection(whole()).SetSort(bson.D{{Key: "append", Value: 1}}).SetLimit(pageRecords))
+		options.Find().SetProjection(projection()).SetSort(bson.D{{Key: "append", Value: 1}}).SetLimit(pageRecords))
 }
 
 // unread selects what a scan still has to read.
@@ -246,7 +246,7 @@ func (f *feed) follow(ctx context.Context) (stored, bool, error) {
 			f.ended = true
 			return stored{}, false, errEnded
 		}
-		return stored{}, false, f.rest(ctx)
+		return stored{}, false, f.refreshToken(ctx)
 	}
 	c, err := f.s.change(f.stream)
 	if err != nil {
@@ -264,9 +264,9 @@ func (f *feed) follow(ctx context.Context) (stored, bool, error) {
 	return c.Doc, true, nil
 }
 
-// rest keeps the stored token young while nothing happens that the consumer
+// refreshToken keeps the stored token young while nothing happens that the consumer
 // looks for.
-func (f *feed) rest(ctx context.Context) error {
+func (f *feed) refreshToken(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -297,7 +297,7 @@ func (f *feed) hangUp() {
 // InvalidResumeToken, ChangeStreamFatalError and ChangeStreamHistoryLost.
 var lostCodes = []int{9, 260, 280, 286}
 
-// refused says whether the server refuses the token itself.
+// refused reports whether the server refuses the token itself.
 func refused(err error) bool {
 	server, ok := errors.AsType[mongo.ServerError](err)
 	return ok && slices.ContainsFunc(lostCodes, server.HasErrorCode)

@@ -103,7 +103,7 @@ func (r *reader) lag(ctx context.Context, consumer string, selector record.Selec
 	return lag, nil
 }
 
-// left says what the consumer's scan has to read and from where it follows the
+// left reports what the consumer's scan has to read and from where it follows the
 // stream.
 func (r *reader) left(ctx context.Context, f *feed, lag *store.Lag) (*scan, string, error) {
 	l, err := f.Lines.Line(ctx, f.Name)
@@ -112,7 +112,7 @@ func (r *reader) left(ctx context.Context, f *feed, lag *store.Lag) (*scan, stri
 	}
 	var rest scan
 	if l.Stored {
-		p, why, err := r.s.judge(ctx, l, f.Kind)
+		p, why, err := r.s.evaluatePosition(ctx, l, f.Kind)
 		if err != nil || why == provider.NotLost {
 			return p.Scan, p.Token, err
 		}
@@ -122,12 +122,12 @@ func (r *reader) left(ctx context.Context, f *feed, lag *store.Lag) (*scan, stri
 	return &rest, "", err
 }
 
-// quiet is how long a counting waits for the stream to say more.
-const quiet = 200 * time.Millisecond
+// countQuietPeriod is how long a counting waits for the stream to report more.
+const countQuietPeriod = 200 * time.Millisecond
 
 // count adds what the stream bears behind the feed's token.
 func (f *feed) count(ctx context.Context, waiting map[string]time.Time, limit int) error {
-	stream, err := f.s.events().Watch(ctx, Pipeline(f.selector), options.ChangeStream().SetResumeAfter(f.at.token()).SetMaxAwaitTime(quiet))
+	stream, err := f.s.events().Watch(ctx, Pipeline(f.selector), options.ChangeStream().SetResumeAfter(f.at.token()).SetMaxAwaitTime(countQuietPeriod))
 	if refused(err) {
 		return nil // the consumer will find out, and read again
 	}

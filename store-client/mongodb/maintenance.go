@@ -167,16 +167,16 @@ func (s *Store) compareAndSet(ctx context.Context, collection string, docs []bso
 	return nil
 }
 
-// kept is a document as it is read back.
-type kept struct {
+// storedMaintenance is a document as it is read back.
+type storedMaintenance struct {
 	ID       bson.RawValue `json:"_id"`
 	EventID  bson.RawValue `json:"eventId"`
 	Revision bson.RawValue `json:"revision"`
 	Exact    bson.RawValue `json:"exact"`
 }
 
-func (k kept) revision() int64 {
-	n, ok := whole64(k.Revision)
+func (s storedMaintenance) revision() int64 {
+	n, ok := whole64(s.Revision)
 	if !ok {
 		return -1
 	}
@@ -207,7 +207,7 @@ func (s *Store) Maintenances(ctx context.Context, csp string, ids []string) ([]m
 func (s *Store) announced(ctx context.Context, csp string, where bson.D, to *provider.Announced) ([]maintenance.Event, error) {
 	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
-	found, err := all[kept](ctx, s.db.Collection(Announced), where, options.Find().SetProjection(keptFields()))
+	found, err := all[storedMaintenance](ctx, s.db.Collection(Announced), where, options.Find().SetProjection(storedMaintenanceFields()))
 	if err != nil {
 		return nil, fmt.Errorf("reading the maintenances of %s: %w", csp, err)
 	}
@@ -219,7 +219,7 @@ func (s *Store) announced(ctx context.Context, csp string, where bson.D, to *pro
 	return to.Sorted()
 }
 
-func keptFields() bson.D {
+func storedMaintenanceFields() bson.D {
 	return bson.D{{Key: "eventId", Value: 1}, {Key: "revision", Value: 1}, {Key: "exact", Value: 1}}
 }
 
@@ -227,8 +227,8 @@ func keptFields() bson.D {
 func (s *Store) Provider(ctx context.Context, csp string) (maintenance.Provider, error) {
 	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
-	var k kept
-	err := s.db.Collection(Providers).FindOne(ctx, byID(csp), options.FindOne().SetProjection(keptFields())).Decode(&k)
+	var k storedMaintenance
+	err := s.db.Collection(Providers).FindOne(ctx, byID(csp), options.FindOne().SetProjection(storedMaintenanceFields())).Decode(&k)
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		err = store.ErrNotFound
 	}

@@ -55,7 +55,7 @@ type Store struct {
 	Config
 	client *mongo.Client
 	db     *mongo.Database
-	// home names this database; positions of another say nothing here. It is
+	// home names this database; positions of another report nothing here. It is
 	// another one after the database was dropped or restored.
 	home atomic.Pointer[string]
 	// undecodable are the documents that lists leave out.
@@ -70,7 +70,7 @@ var (
 
 // Open connects to the database at dsn, a connection string of MongoDB, and
 // makes its indexes. Writes are acknowledged by the majority's journals and
-// reads see only such writes, whatever the address says.
+// reads see only such writes, whatever the address states.
 func Open(ctx context.Context, dsn string, cfg Config) (*Store, error) {
 	s, err := connect(ctx, dsn, cfg)
 	if err != nil {
@@ -187,7 +187,7 @@ func (s *Store) prepare(ctx context.Context) error {
 	return nil
 }
 
-// upgrade says in the database what is written to it from now on. What a newer program
+// upgrade reports in the database what is written to it from now on. What a newer program
 // has opened is left to it.
 func (s *Store) upgrade(ctx context.Context) error {
 	if err := s.checkVersion(ctx); err != nil {
@@ -240,7 +240,7 @@ func (s *Store) refuseForeign(ctx context.Context) error {
 }
 
 // maxBehind is how far the append counter of a backup may be behind its records.
-// A place beyond is nobody's of ours: an account that may append could have given
+// A place beyond is none of the project's: an account that may append could have given
 // it, to use up all places.
 const maxBehind = 1 << 32
 

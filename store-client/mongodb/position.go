@@ -36,7 +36,7 @@ type scan struct {
 	After int64 `json:"a"`
 	// Opened is when the change stream was opened, in microseconds since 1970.
 	Opened int64 `json:"o,omitempty"`
-	// Again says that it is a rescan.
+	// Again reports that it is a rescan.
 	Again bool `json:"g,omitempty"`
 }
 
@@ -72,14 +72,14 @@ const (
 	// tokenLost: the server refuses the token: its history is gone.
 	tokenLost provider.Loss = "token-lost"
 	// streamEnded: the collection or the database was dropped, renamed or
-	// restored; what is there now may have come without a change to tell of it.
+	// restored; what is there now may have come without a change to report it.
 	streamEnded provider.Loss = "stream-ended"
 )
 
-// judge reads a stored line and says why it cannot be resumed, if it cannot.
-func (s *Store) judge(ctx context.Context, l provider.Line, k provider.Kind) (position, provider.Loss, error) {
+// evaluatePosition reads a stored line and reports why it cannot be resumed, if it cannot.
+func (s *Store) evaluatePosition(ctx context.Context, l provider.Line, k provider.Kind) (position, provider.Loss, error) {
 	head, err := s.head(ctx)
-	p, why := provider.Judge(l, *s.home.Load(), k, func(p position) bool { return p.Head > head })
+	p, why := provider.EvaluatePosition(l, *s.home.Load(), k, func(p position) bool { return p.Head > head })
 	return p, why, err
 }
 
@@ -159,7 +159,7 @@ func (f *feed) resume(ctx context.Context) error {
 	if !l.Stored {
 		return f.begin(ctx, scan{}, 0)
 	}
-	p, why, err := f.s.judge(ctx, l, f.Kind)
+	p, why, err := f.s.evaluatePosition(ctx, l, f.Kind)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ func (s *Store) Get(ctx context.Context, id string) (record.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
 	var doc stored
-	err := s.events().FindOne(ctx, byID(id), options.FindOne().SetProjection(whole())).Decode(&doc)
+	err := s.events().FindOne(ctx, byID(id), options.FindOne().SetProjection(projection())).Decode(&doc)
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		err = store.ErrNotFound
 	}
@@ -54,7 +54,7 @@ func (s *Store) List(ctx context.Context, q store.Query) ([]record.Record, error
 		order = bson.D{{Key: "append", Value: -1}}
 	}
 	return s.undecodable.List(ctx, q, func(ctx context.Context, limit int, page *provider.Page) error {
-		cursor, err := s.events().Find(ctx, where, options.Find().SetProjection(whole()).SetSort(order).SetLimit(int64(limit)))
+		cursor, err := s.events().Find(ctx, where, options.Find().SetProjection(projection()).SetSort(order).SetLimit(int64(limit)))
 		if err != nil {
 			return err
 		}
@@ -194,7 +194,7 @@ func (s *Store) expire(ctx context.Context, now time.Time) (n int, more bool, er
 		return 0, false, err
 	}
 	where := due(now, passed)
-	found, err := all[stored](ctx, s.events(), where, options.Find().SetProjection(whole()).SetSort(bson.D{{Key: "expireAt", Value: 1}}).SetLimit(expireBatch))
+	found, err := all[stored](ctx, s.events(), where, options.Find().SetProjection(projection()).SetSort(bson.D{{Key: "expireAt", Value: 1}}).SetLimit(expireBatch))
 	if err != nil {
 		return 0, false, err
 	}
@@ -248,7 +248,7 @@ func (s *Store) TrimDeadLetters(ctx context.Context, bound store.DeadLetterBound
 }
 
 // beyond are the ids of the dead letters beyond a bound. Those of an earlier version do not
-// say how large they are, and count as empty.
+// report how large they are, and count as empty.
 func (s *Store) beyond(ctx context.Context, bound store.DeadLetterBound, now time.Time) (ids []bson.Raw, err error) {
 	of := bson.D{{Key: "$gte", Value: bound.Source}, {Key: "$lte", Value: bound.Source}}
 	if bound.Prefix {

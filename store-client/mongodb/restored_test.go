@@ -51,7 +51,7 @@ func TestABackupThatIsNotOfOneMoment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Whoever may append could have brought a place behind which there is none.
+	// Anyone who may append could have brought a place behind which there is none.
 	if _, err := s.events().InsertOne(t.Context(), bson.D{{Key: "_id", Value: "forged"}, {Key: "append", Value: int64(math.MaxInt64)}, {Key: "createdAt", Value: "never"}}); err != nil {
 		t.Fatal(err)
 	}

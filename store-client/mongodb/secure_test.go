@@ -16,8 +16,8 @@ import (
 const (
 	// password has what an address has to escape.
 	password = "s3cr3t/w:th@odd?ch#rs%41+ &"
-	// wrongWord is one that no user has.
-	wrongWord = "wr0ngW0rd"
+	// wrongPassword is one that no user has.
+	wrongPassword = "wr0ngW0rd"
 )
 
 // secured is a server that lets nobody in without TLS and a client certificate
@@ -70,7 +70,7 @@ func secured(t *testing.T, ca *storetest.Authority, files map[string]string) *mo
 }
 
 // TestTLS: a server is verified to its name, clients prove themselves by X.509
-// or SCRAM, and no log line or error ever tells a password.
+// or SCRAM, and no log line or error ever reports a password.
 func TestTLS(t *testing.T) {
 	mongotest.Need(t)
 	ca, stranger := storetest.NewAuthority(t), storetest.NewAuthority(t)
@@ -82,11 +82,11 @@ func TestTLS(t *testing.T) {
 		"server": serverCert, "server-key": serverKey, "foreign": append(append([]byte{}, foreign...), foreignKey...),
 	})
 	server := secured(t, ca, files)
-	address := func(who, database string, options ...string) string {
-		if who != "" {
-			who += "@"
+	address := func(user, database string, options ...string) string {
+		if user != "" {
+			user += "@"
 		}
-		return fmt.Sprintf("mongodb://%s%s/%s?directConnection=true&%s", who, server.Addr(), database, strings.Join(options, "&"))
+		return fmt.Sprintf("mongodb://%s%s/%s?directConnection=true&%s", user, server.Addr(), database, strings.Join(options, "&"))
 	}
 	verified := func(ca string) string { return "tls=true&tlsCAFile=" + files[ca] }
 	pair := func(cert, key string) string {
@@ -106,7 +106,7 @@ func TestTLS(t *testing.T) {
 		{Name: "another authority's certificate", Address: address(worded, "worded", scram, verified("ca"), both("foreign"))},
 		{Name: "somebody else's server", Address: address(worded, "worded", scram, verified("stranger"), pair("cert", "key"))},
 		{Name: "no TLS", Address: address(worded, "worded", scram, "tls=false")},
-		{Name: "a wrong password", Address: address("worded:"+wrongWord, "worded", scram, verified("ca"), pair("cert", "key"))},
+		{Name: "a wrong password", Address: address("worded:"+wrongPassword, "worded", scram, verified("ca"), pair("cert", "key"))},
 		{Name: "a user without a password", Address: address("", "worded", verified("ca"), pair("cert", "key"))},
 	}
 	storetest.Try(t, h, dsns...)
@@ -114,5 +114,5 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	storetest.Try(t, h, storetest.DSN{Name: "a dead server", Address: address(worded, "worded", scram, verified("ca"), pair("cert", "key"))})
-	h.Silent(t, password, wrongWord)
+	h.Silent(t, password, wrongPassword)
 }

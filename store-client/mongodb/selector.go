@@ -73,7 +73,7 @@ func Pipeline(s record.Selector) mongo.Pipeline {
 	}
 	match := bson.D{{Key: "operationType", Value: bson.D{{Key: "$in", Value: operations}}}}
 	project := bson.D{{Key: "_id", Value: 1}}
-	for _, field := range append(bson.D{{Key: "_id", Value: 1}}, whole()...) {
+	for _, field := range append(bson.D{{Key: "_id", Value: 1}}, projection()...) {
 		project = append(project, bson.E{Key: "fullDocument." + field.Key, Value: 1})
 	}
 	return mongo.Pipeline{

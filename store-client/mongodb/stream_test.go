@@ -213,9 +213,9 @@ func TestHistoryLost(t *testing.T) {
 	}
 }
 
-// TestCollectionGone drops, renames and restores what a feed follows: it does
-// not go deaf, and appends go on.
-func TestCollectionGone(t *testing.T) {
+// TestCollectionDropped drops, renames and restores the collection of a feed: the feed
+// continues, and so do appends.
+func TestCollectionDropped(t *testing.T) {
 	for name, gone := range map[string]func(t *testing.T, db *mongo.Database) error{
 		"collection dropped": func(t *testing.T, db *mongo.Database) error {
 			return db.Collection(mongodb.Events).Drop(t.Context())

@@ -290,7 +290,7 @@ func (s *Server) tail() string {
 	return strings.Join(lines[max(0, len(lines)-5):], "; ")
 }
 
-// Dead says whether the process has ended.
+// Dead reports whether the process has ended.
 func (s *Server) Dead() bool {
 	select {
 	case <-s.running().done:

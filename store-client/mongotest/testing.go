@@ -24,7 +24,7 @@ var shared struct {
 
 // Main runs a package's tests with one server for all of them and stops it.
 // Where there is no server to be had, the tests that need one are skipped and
-// say so; a server that starts and misbehaves is a failure.
+// report it; a server that starts and misbehaves is a failure.
 func Main(m *testing.M) int {
 	if shared.uri = os.Getenv(URI); shared.uri != "" {
 		return m.Run()

@@ -42,13 +42,13 @@ var settings = []string{
 	"tcp_user_timeout", "timezone",
 }
 
-// limits bound the connections of a process; 0 is what the address does not say.
+// limits bound the connections of a process; 0 is what the address does not report.
 type limits struct {
 	open, idle         int
 	lifetime, idleTime time.Duration
 }
 
-// What an address does not say.
+// What an address does not report.
 const (
 	// A service keeps all that a burst has opened: to connect costs the server more
 	// than the work does that another connection would be opened for.
@@ -73,17 +73,17 @@ func (l limits) few() limits {
 	return l.service()
 }
 
-// life is how long connections of this process live: three quarters of their time at
+// connectionLifetime is how long connections of this process live: three quarters of their time at
 // least. Processes that connected together, such as after an outage, do not do so
 // again.
-func (l limits) life() time.Duration { return l.lifetime - rand.N(l.lifetime/4+1) }
+func (l limits) connectionLifetime() time.Duration { return l.lifetime - rand.N(l.lifetime/4+1) }
 
 // open is the database, which connects when it is used.
 func (p parsed) open(l limits) *sql.DB {
 	db := stdlib.OpenDB(*p.conn)
 	db.SetMaxOpenConns(l.open)
 	db.SetMaxIdleConns(l.idle)
-	db.SetConnMaxLifetime(l.life())
+	db.SetConnMaxLifetime(l.connectionLifetime())
 	db.SetConnMaxIdleTime(l.idleTime)
 	return db
 }
@@ -93,12 +93,12 @@ type parsed struct {
 	conn   *pgx.ConnConfig
 	limits limits
 	unsafe bool
-	// clear: the address admits a network without TLS. encrypted: it says nothing
+	// clear: the address admits a network without TLS. encrypted: it reports nothing
 	// of TLS, so that a network without is not admitted.
 	clear, encrypted bool
 }
 
-// Check says what is wrong with an address, without connecting.
+// Check reports what is wrong with an address, without connecting.
 func Check(dsn string) error {
 	_, err := parse(dsn)
 	return err
@@ -113,7 +113,7 @@ func parse(dsn string) (parsed, error) {
 	return p, nil
 }
 
-// ambiguous says whether the password may go on behind the first @, where pgx takes it
+// ambiguous reports whether the password may go on behind the first @, where pgx takes it
 // for a host, which errors of connections name.
 func ambiguous(dsn string) bool {
 	_, rest, _ := strings.Cut(dsn, "://")
@@ -163,7 +163,7 @@ func read(dsn string) (parsed, error) {
 
 // secure leaves out the ways over a network without TLS, unless the address asks
 // for them: libpq's default would take them when the server has no TLS, or when
-// somebody on the way says so.
+// somebody on the way reports it.
 func (p *parsed) secure(dsn string) {
 	plain := func(host string, t *tls.Config) bool { return t == nil && provider.OnNetwork(host) }
 	open := plain(p.conn.Host, p.conn.TLSConfig) ||

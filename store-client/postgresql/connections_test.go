@@ -88,7 +88,7 @@ func TestConnectionsAreKept(t *testing.T) {
 	}
 }
 
-// TestFewConnectionsAreKept by whose address says so.
+// TestFewConnectionsAreKept by whose address states so.
 func TestFewConnectionsAreKept(t *testing.T) {
 	_, opened, swing := swinging(t, "&pool_min_conns=1")
 	swing()

@@ -69,21 +69,21 @@ func dialect(conf *pgx.ConnConfig, cfg sqlstore.Config) sqlstore.Dialect {
 			return *t
 		},
 		Reserve: func(ctx context.Context, tx *sql.Tx, n int, causes []sqlstore.Cause) (sqlstore.Reservation, error) {
-			said := make([]string, len(causes))
+			output := make([]string, len(causes))
 			for i, c := range causes {
-				said[i] = c.String()
+				output[i] = c.String()
 			}
-			return reserve(tx.QueryRowContext(ctx, queryReserve, n, conf.RuntimeParams["synchronous_commit"], said))
+			return reserve(tx.QueryRowContext(ctx, queryReserve, n, conf.RuntimeParams["synchronous_commit"], output))
 		},
 		HeadSQL:  queryHead,
 		ReadHead: head,
 		Holder: func(ctx context.Context, q sqlstore.Queryer) (string, error) {
-			var who string
-			err := q.QueryRowContext(ctx, queryHolder).Scan(&who)
+			var holder string
+			err := q.QueryRowContext(ctx, queryHolder).Scan(&holder)
 			if errors.Is(err, sql.ErrNoRows) {
 				return "it has just ended", nil
 			}
-			return who, err
+			return holder, err
 		},
 		Adopt: adopt,
 		Wake: func(ctx context.Context, notify func(...sqlstore.Cause)) {
@@ -92,7 +92,7 @@ func dialect(conf *pgx.ConnConfig, cfg sqlstore.Config) sqlstore.Dialect {
 	}
 }
 
-// refused says that the server answered a statement with an error, or never saw it.
+// refused reports that the server answered a statement with an error, or never saw it.
 func refused(err error) bool {
 	var answer *pgconn.PgError
 	return errors.As(err, &answer) && answer.SeverityUnlocalized == "ERROR" || errors.Is(err, driver.ErrBadConn)

@@ -11,7 +11,7 @@ import (
 )
 
 // TestADatabaseOfTheEarlierOneIsRefused, with the ways out, by services and readers,
-// and left as it is; put aside under another name it is in nobody's way.
+// and left as it is; stored under another name it is in nobody's way.
 func TestADatabaseOfTheEarlierOneIsRefused(t *testing.T) {
 	_, dsn := pgtest.Database(t)
 	db := raw(t, dsn)

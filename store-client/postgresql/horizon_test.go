@@ -131,7 +131,7 @@ func expect(t *testing.T, f store.Feed, commit bool, want ...record.Record) {
 	}
 }
 
-// waiting asks what `nvsentinel status` says.
+// waiting asks what `nvsentinel status` describes.
 func waiting(t *testing.T, dsn string, sel record.Selector, want int) {
 	t.Helper()
 	lag, err := storetest.Reader(t, dsn).Lag(t.Context(), "c", sel, 100)
@@ -161,12 +161,12 @@ func TestALateTransactionIsNotPassed(t *testing.T) {
 }
 
 // TestFeedsAmongLongTransactions opens and ends transactions of others and of
-// our own at random, while a consumer reads, commits and starts anew: nothing is
+// our own at random, while a consumer reads, commits and starts again: nothing is
 // missed, and nothing comes twice to one feed.
 func TestFeedsAmongLongTransactions(t *testing.T) {
 	for seed := range uint64(3) {
 		_, dsn := pgtest.Database(t)
-		w := &wanderer{rng: rand.New(rand.NewPCG(seed, 7)), s: storetest.Open(t, dsn, storeopen.Options{}), dsn: dsn, known: map[string]int{}}
+		w := &wanderer{rng: rand.New(rand.NewPCG(seed, 7)), s: storetest.Open(t, dsn, storeopen.Options{}), dsn: dsn, positions: map[string]int{}}
 		w.f = feedOf(t, w.s, "c", all())
 		for range 60 {
 			w.step(t)
@@ -178,11 +178,11 @@ func TestFeedsAmongLongTransactions(t *testing.T) {
 			w.late()
 			w.lates = ""
 		}
-		w.f, w.seen = feedOf(t, w.s, "c", all()), nil
+		w.f, w.delivered = feedOf(t, w.s, "c", all()), nil
 		for w.waiting() > 0 {
 			w.receive(t)
 		}
-		for id, state := range w.known {
+		for id, state := range w.positions {
 			if state != done {
 				t.Errorf("seed %d: record %s was never delivered to the end", seed, id)
 			}
@@ -196,20 +196,20 @@ const (
 )
 
 type wanderer struct {
-	rng   *rand.Rand
-	s     store.Store
-	dsn   string
-	f     store.Feed
-	open  []func()
-	late  func()
-	lates string
-	known map[string]int
-	seen  []string
+	rng       *rand.Rand
+	s         store.Store
+	dsn       string
+	f         store.Feed
+	open      []func()
+	late      func()
+	lates     string
+	positions map[string]int
+	delivered []string
 }
 
 func (w *wanderer) waiting() int {
 	n := 0
-	for id, state := range w.known {
+	for id, state := range w.positions {
 		if state == stored && id != w.lates {
 			n++
 		}
@@ -232,17 +232,17 @@ func (w *wanderer) step(t *testing.T) {
 	case 2:
 		if w.late == nil {
 			r := storetest.Record("n")
-			w.known[r.ID], w.lates = stored, r.ID
+			w.positions[r.ID], w.lates = stored, r.ID
 			w.late = late(t, w.dsn, r)
 		} else {
 			w.late()
 			w.late, w.lates = nil, ""
 		}
 	case 3:
-		w.f, w.seen = feedOf(t, w.s, "c", all()), nil
+		w.f, w.delivered = feedOf(t, w.s, "c", all()), nil
 	case 4:
 		r := storetest.Record("n")
-		w.known[r.ID] = stored
+		w.positions[r.ID] = stored
 		storetest.MustAppend(t, w.s, r)
 	default:
 		if w.waiting() > 0 {
@@ -263,10 +263,10 @@ func (w *wanderer) receive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if slices.Contains(w.seen, r.ID) {
+	if slices.Contains(w.delivered, r.ID) {
 		t.Errorf("record %s came twice to one feed", r.ID)
 	}
-	w.seen, w.known[r.ID] = append(w.seen, r.ID), done
+	w.delivered, w.positions[r.ID] = append(w.delivered, r.ID), done
 }
 
 // A position that was not committed is not: rows above the horizon that one
@@ -298,7 +298,7 @@ type leap struct {
 func (l leap) Now() time.Time                   { return l.RealClock.Now().Add(time.Duration(l.by.Load())) }
 func (l leap) Since(at time.Time) time.Duration { return l.Now().Sub(at) }
 
-// has says whether a log has all parts.
+// has reports whether a log has all parts.
 func has(log *testkit.Output, parts ...string) bool {
 	text := log.String()
 	return !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(text, p) })

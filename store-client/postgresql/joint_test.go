@@ -17,8 +17,8 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
-// stamping is a store behind a line, some records, and an update of each.
-func stamping(t *testing.T, n int) (s store.Store, way *cutproxy.Proxy, dsn string, changes []store.Change) {
+// slowStore is a store behind a line, some records, and an update of each.
+func slowStore(t *testing.T, n int) (s store.Store, way *cutproxy.Proxy, dsn string, changes []store.Change) {
 	t.Helper()
 	_, dsn = pgtest.Database(t)
 	way = line(t)
@@ -31,8 +31,8 @@ func stamping(t *testing.T, n int) (s store.Store, way *cutproxy.Proxy, dsn stri
 	return s, way, dsn, changes
 }
 
-// stamp begins an update and gives its outcome.
-func stamp(ctx context.Context, s store.Store, changes ...store.Change) (outcome chan error) {
+// beginUpdate begins an update and gives its outcome.
+func beginUpdate(ctx context.Context, s store.Store, changes ...store.Change) (outcome chan error) {
 	outcome = make(chan error, 1)
 	go func() {
 		_, err := s.Update(ctx, record.NodeDrainer, changes)
@@ -49,11 +49,11 @@ func stands(t *testing.T, s store.Store, c store.Change, want int64) {
 	}
 }
 
-// held has an update's statement held on its way to the server.
-func held(t *testing.T, s store.Store, way *cutproxy.Proxy, c store.Change) (outcome chan error, release func()) {
+// heldUpdate has an update's statement held on its way to the server.
+func heldUpdate(t *testing.T, s store.Store, way *cutproxy.Proxy, c store.Change) (outcome chan error, release func()) {
 	t.Helper()
 	trap := way.Set(jointMessage, cutproxy.Hold)
-	outcome = stamp(t.Context(), s, c)
+	outcome = beginUpdate(t.Context(), s, c)
 	select {
 	case <-trap.Sprung():
 	case err := <-outcome:
@@ -79,8 +79,8 @@ WHERE datname = current_database() AND wait_event_type = 'Lock' AND state = 'act
 }
 
 // A record that somebody has locked holds up its own update and no other.
-func TestALockedRecordHoldsNobodyUp(t *testing.T) {
-	s, _, dsn, changes := stamping(t, 3)
+func TestLockedRecordBlocksNoOtherUpdate(t *testing.T) {
+	s, _, dsn, changes := slowStore(t, 3)
 	tx, err := raw(t, dsn).BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -88,11 +88,11 @@ func TestALockedRecordHoldsNobodyUp(t *testing.T) {
 	if _, err := tx.ExecContext(t.Context(), "SELECT FROM health_events WHERE id = $1 FOR UPDATE", changes[0].ID); err != nil {
 		t.Fatal(err)
 	}
-	locked := stamp(t.Context(), s, changes[0], changes[1])
+	locked := beginUpdate(t.Context(), s, changes[0], changes[1])
 	if query := blocked(t, dsn); strings.Contains(query, "given") {
 		t.Errorf("the statement of a group waits: %s", query)
 	}
-	if err := <-stamp(t.Context(), s, changes[2]); err != nil {
+	if err := <-beginUpdate(t.Context(), s, changes[2]); err != nil {
 		t.Error(err)
 	}
 	stands(t, s, changes[2], 1)
@@ -107,13 +107,13 @@ func TestALockedRecordHoldsNobodyUp(t *testing.T) {
 	stands(t, s, changes[1], 1)
 }
 
-// A caller that goes while others' updates are written is told at once that nothing
+// A caller that goes while others' updates are written is informed immediately that nothing
 // was applied, and nothing is; those who came with it are.
 func TestACallerThatWentIsNotApplied(t *testing.T) {
-	s, way, _, changes := stamping(t, 3)
-	first, release := held(t, s, way, changes[0])
+	s, way, _, changes := slowStore(t, 3)
+	first, release := heldUpdate(t, s, way, changes[0])
 	ctx, cancel := context.WithCancel(t.Context())
-	gone, stays := stamp(ctx, s, changes[1]), stamp(t.Context(), s, changes[2])
+	gone, stays := beginUpdate(ctx, s, changes[1]), beginUpdate(t.Context(), s, changes[2])
 	cancel()
 	if err := <-gone; !errors.Is(err, context.Canceled) {
 		t.Errorf("who went is told %v", err)
@@ -129,12 +129,12 @@ func TestACallerThatWentIsNotApplied(t *testing.T) {
 	stands(t, s, changes[2], 1)
 }
 
-// A caller that goes when its update is on its way is told what became of it.
+// A caller that goes when its update is on its way is informed of what became of it.
 func TestACallerOfASentUpdateLearnsItsOutcome(t *testing.T) {
-	s, way, _, changes := stamping(t, 1)
+	s, way, _, changes := slowStore(t, 1)
 	trap := way.Set(jointMessage, cutproxy.Hold)
 	ctx, cancel := context.WithCancel(t.Context())
-	outcome := stamp(ctx, s, changes[0])
+	outcome := beginUpdate(ctx, s, changes[0])
 	<-trap.Sprung()
 	cancel()
 	trap.Release()
@@ -145,11 +145,11 @@ func TestACallerOfASentUpdateLearnsItsOutcome(t *testing.T) {
 }
 
 // frozen is the context of a process that was stopped: its time is over, and no timer
-// of it has said so.
+// of it has reported it.
 type frozen struct {
 	context.Context
-	over  chan struct{}
-	asked chan struct{}
+	over      chan struct{}
+	requested chan struct{}
 }
 
 func (f frozen) Done() <-chan struct{} { return make(chan struct{}) }
@@ -159,18 +159,18 @@ func (f frozen) Err() error {
 	case <-f.over:
 		return context.DeadlineExceeded
 	default:
-		f.asked <- struct{}{}
+		f.requested <- struct{}{}
 		return nil
 	}
 }
 
-// A caller whose lease has run out by the clock is not applied, whatever its timers say.
-func TestAFenceIsAskedBeforeTheStatement(t *testing.T) {
-	s, way, _, changes := stamping(t, 2)
-	first, release := held(t, s, way, changes[0])
+// A caller whose lease has run out by the clock is not applied, whatever its timers report.
+func TestFenceIsCheckedBeforeTheStatement(t *testing.T) {
+	s, way, _, changes := slowStore(t, 2)
+	first, release := heldUpdate(t, s, way, changes[0])
 	ctx := frozen{t.Context(), make(chan struct{}), make(chan struct{}, 8)}
-	fenced := stamp(ctx, s, changes[1])
-	<-ctx.asked // it has come, and waits for the first
+	fenced := beginUpdate(ctx, s, changes[1])
+	<-ctx.requested // it has come, and waits for the first
 	close(ctx.over)
 	release()
 	if err := <-first; err != nil {
@@ -183,8 +183,8 @@ func TestAFenceIsAskedBeforeTheStatement(t *testing.T) {
 }
 
 // What the server refuses of one is refused to that one.
-func TestWhatTheServerRefusesOfOneIsAppliedOfOthers(t *testing.T) {
-	s, _, dsn, changes := stamping(t, 12)
+func TestRefusedUpdateBlocksNoOther(t *testing.T) {
+	s, _, dsn, changes := slowStore(t, 12)
 	bad := changes[5].ID
 	for _, step := range []string{
 		"CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.id = '" + bad + "' THEN RAISE 'not this one'; END IF; RETURN NEW; END $$",
@@ -217,14 +217,14 @@ func TestWhatTheServerRefusesOfOneIsAppliedOfOthers(t *testing.T) {
 
 // Documents beyond what a group reads are changed without one.
 func TestLargeDocumentsAreUpdated(t *testing.T) {
-	s, way, _, changes := stamping(t, 0)
+	s, way, _, changes := slowStore(t, 0)
 	trap := way.Set("WITH given", cutproxy.CutAfter)
 	for range 2 {
 		r := storetest.Record("n", func(r *record.Record) { r.Event.Message = strings.Repeat("x", store.PageBytes/2) })
 		storetest.MustAppend(t, s, r)
 		changes = append(changes, store.Change{ID: r.ID})
 	}
-	if err := <-stamp(t.Context(), s, changes...); err != nil {
+	if err := <-beginUpdate(t.Context(), s, changes...); err != nil {
 		t.Error(err)
 	}
 	select {
@@ -240,11 +240,11 @@ func TestLargeDocumentsAreUpdated(t *testing.T) {
 // An update that is overtaken between its reading and its writing is not applied in
 // part.
 func TestAnOvertakenUpdateIsNotAppliedInPart(t *testing.T) {
-	s, way, dsn, changes := stamping(t, 2)
+	s, way, dsn, changes := slowStore(t, 2)
 	trap := way.Set(jointMessage, cutproxy.Hold)
-	overtaken := stamp(t.Context(), s, changes...)
+	overtaken := beginUpdate(t.Context(), s, changes...)
 	<-trap.Sprung()
-	if err := <-stamp(t.Context(), storetest.Open(t, dsn, storeopen.Options{}), changes[1]); err != nil {
+	if err := <-beginUpdate(t.Context(), storetest.Open(t, dsn, storeopen.Options{}), changes[1]); err != nil {
 		t.Error(err)
 	}
 	trap.Release()
@@ -255,11 +255,11 @@ func TestAnOvertakenUpdateIsNotAppliedInPart(t *testing.T) {
 	stands(t, s, changes[1], 1)
 }
 
-// An update whose answer was lost is not said to have lost a race, against itself.
+// An update whose answer was lost is not reported to have lost a race, against itself.
 func TestALostAnswerIsNoConflict(t *testing.T) {
-	s, way, _, changes := stamping(t, 1)
+	s, way, _, changes := slowStore(t, 1)
 	way.Set(jointMessage, cutproxy.CutAfter)
-	if err := <-stamp(t.Context(), s, changes[0]); err == nil || errors.Is(err, store.ErrConflict) {
+	if err := <-beginUpdate(t.Context(), s, changes[0]); err == nil || errors.Is(err, store.ErrConflict) {
 		t.Errorf("an update whose answer was lost has the outcome %v", err)
 	}
 	stands(t, s, changes[0], 1)
@@ -269,11 +269,11 @@ func TestALostAnswerIsNoConflict(t *testing.T) {
 // who wait none of their updates.
 func TestASilentConnectionIsLeft(t *testing.T) {
 	testkit.Long(t, "a group gives its statement ten seconds")
-	s, way, _, changes := stamping(t, 2)
-	silent, release := held(t, s, way, changes[0])
+	s, way, _, changes := slowStore(t, 2)
+	silent, release := heldUpdate(t, s, way, changes[0])
 	defer release()
 	began := time.Now()
-	if err := <-stamp(t.Context(), s, changes[1]); err != nil {
+	if err := <-beginUpdate(t.Context(), s, changes[1]); err != nil {
 		t.Errorf("after %v: %v", time.Since(began), err)
 	}
 	if err := <-silent; err == nil {

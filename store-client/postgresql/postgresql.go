@@ -34,7 +34,7 @@ const (
 
 // Open connects to the database at dsn and brings its schema up to date. Every
 // transaction commits with synchronous_commit=on; a server that runs with
-// fsync=off or full_page_writes=off is refused unless the address says
+// fsync=off or full_page_writes=off is refused unless the address states
 // nvsentinel_allow_unsafe=true.
 func Open(ctx context.Context, dsn string, cfg sqlstore.Config) (*sqlstore.Store, error) {
 	p, err := parse(dsn)
@@ -71,7 +71,7 @@ func OpenReader(ctx context.Context, dsn string, cfg sqlstore.Config) (*sqlstore
 	return sqlstore.New(db, cfg), nil
 }
 
-// checkSchema is sqlstore.CheckSchema, and says of a database that is not of this
+// checkSchema is sqlstore.CheckSchema, and reports about a database that is not of this
 // suite at all what it is.
 func checkSchema(ctx context.Context, db *sql.DB) error {
 	err := sqlstore.CheckSchema(ctx, db, schema)
@@ -162,7 +162,7 @@ func locked(ctx context.Context, db *sql.DB, f func(tx *sql.Tx) error) error {
 	return nil
 }
 
-// queryMaintenances says whether the account may keep what providers announce.
+// queryMaintenances reports whether the account may keep what providers announce.
 const queryMaintenances = `SELECT COALESCE(bool_and(has_table_privilege(to_regclass(t), right_name)), false)
 FROM unnest('{maintenance_events,maintenance_providers}'::text[]) AS t, unnest('{SELECT,INSERT,UPDATE,DELETE}'::text[]) AS right_name
 WHERE to_regclass('maintenance_events') IS NOT NULL`

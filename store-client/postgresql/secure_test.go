@@ -18,8 +18,8 @@ import (
 const (
 	// password has what an address has to escape.
 	password = "s3cr3t/w:th@odd?ch#rs%41+ &é"
-	// wrongWord is one that no user has.
-	wrongWord = "wr0ngW0rd"
+	// wrongPassword is one that no user has.
+	wrongPassword = "wr0ngW0rd"
 )
 
 // secured is a server that lets nobody in without TLS: the user certified by a
@@ -54,7 +54,7 @@ CREATE ROLE services; GRANT services TO certified, worded; GRANT CREATE ON SCHEM
 }
 
 // TestTLS: a server is verified to its name, clients prove themselves by
-// certificate or by password, and no log line or error ever tells a password.
+// certificate or by password, and no log line or error ever reports a password.
 func TestTLS(t *testing.T) {
 	ca, stranger := storetest.NewAuthority(t), storetest.NewAuthority(t)
 	server, host, port := secured(t, ca)
@@ -72,9 +72,9 @@ func TestTLS(t *testing.T) {
 		}
 	}
 	// A server of a test may lose what it acknowledged.
-	address := func(who string, options ...string) string {
-		database, _, _ := strings.Cut(who, ":")
-		return fmt.Sprintf("postgres://%s@%s:%d/%s?nvsentinel_allow_unsafe=true&%s", who, host, port, database, strings.Join(options, "&"))
+	address := func(user string, options ...string) string {
+		database, _, _ := strings.Cut(user, ":")
+		return fmt.Sprintf("postgres://%s@%s:%d/%s?nvsentinel_allow_unsafe=true&%s", user, host, port, database, strings.Join(options, "&"))
 	}
 	verified := func(ca string) string { return "sslmode=verify-full&sslrootcert=" + files[ca] }
 	pair := func(cert, key string) string { return "sslcert=" + files[cert] + "&sslkey=" + files[key] }
@@ -88,7 +88,7 @@ func TestTLS(t *testing.T) {
 		{Name: "another authority's certificate", Address: address("certified", verified("ca"), pair("foreign", "foreign-key"), pool)},
 		{Name: "somebody else's server", Address: address(worded, verified("stranger"))},
 		{Name: "no TLS", Address: address(worded, "sslmode=disable")},
-		{Name: "a wrong password", Address: address("worded:"+wrongWord, verified("ca"))},
+		{Name: "a wrong password", Address: address("worded:"+wrongPassword, verified("ca"))},
 		{Name: "no password", Address: address("worded", verified("ca"))},
 	}
 	storetest.Try(t, h, dsns...)
@@ -104,5 +104,5 @@ func TestTLS(t *testing.T) {
 	}
 	h.Error(open.Ping(ctx))
 	storetest.Try(t, h, storetest.DSN{Name: "a dead server", Address: address(worded, verified("ca"))})
-	h.Silent(t, password, wrongWord)
+	h.Silent(t, password, wrongPassword)
 }

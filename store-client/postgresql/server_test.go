@@ -354,7 +354,7 @@ func TestPlainRole(t *testing.T) {
 	}
 }
 
-// TestDatabaseRecreated: the database is dropped and made anew while services have it
+// TestDatabaseRecreated: the database is dropped and made again while services have it
 // open. Nothing is acknowledged while its tables are missing; when a service that
 // starts has made them, the others go on, with another server's name.
 func TestDatabaseRecreated(t *testing.T) {

@@ -31,7 +31,7 @@ type reader struct{ http *http.Client }
 
 // Get implements store.Reader.
 func (r *reader) Get(ctx context.Context, id string) (out record.Record, err error) {
-	_, err = r.ask(ctx, "get", one{id}, func(l line) {
+	_, err = r.query(ctx, "get", one{id}, func(l line) {
 		if l.Record != nil {
 			out = *l.Record
 		}
@@ -54,7 +54,7 @@ func (r *reader) List(ctx context.Context, q store.Query) (out []record.Record, 
 			asked.Order = name
 		}
 	}
-	last, err := r.ask(ctx, "list", asked, func(l line) {
+	last, err := r.query(ctx, "list", asked, func(l line) {
 		if l.Record != nil {
 			out = append(out, *l.Record)
 		}
@@ -70,7 +70,7 @@ func (r *reader) List(ctx context.Context, q store.Query) (out []record.Record, 
 
 // DeadLetters implements store.Reader.
 func (r *reader) DeadLetters(ctx context.Context, source string) (out []store.DeadLetter, err error) {
-	_, err = r.ask(ctx, "dead-letters", letters{source}, func(l line) {
+	_, err = r.query(ctx, "dead-letters", letters{source}, func(l line) {
 		if l.DeadLetter != nil {
 			out = append(out, *l.DeadLetter)
 		}
@@ -83,7 +83,7 @@ func (r *reader) DeadLetters(ctx context.Context, source string) (out []store.De
 
 // Consumers implements store.Reader.
 func (r *reader) Consumers(ctx context.Context) (out []store.Consumer, err error) {
-	_, err = r.ask(ctx, "consumers", nothing{}, func(l line) {
+	_, err = r.query(ctx, "consumers", nothing{}, func(l line) {
 		if l.Consumer != nil {
 			out = append(out, *l.Consumer)
 		}
@@ -96,7 +96,7 @@ func (r *reader) Consumers(ctx context.Context) (out []store.Consumer, err error
 
 // Lag implements store.Reader.
 func (r *reader) Lag(ctx context.Context, consumer string, selector record.Selector, limit int) (out store.Lag, err error) {
-	_, err = r.ask(ctx, "lag", delay{consumer, selector, limit}, func(l line) {
+	_, err = r.query(ctx, "lag", delay{consumer, selector, limit}, func(l line) {
 		if l.Lag != nil {
 			out = *l.Lag
 		}
@@ -109,7 +109,7 @@ func (r *reader) Lag(ctx context.Context, consumer string, selector record.Selec
 
 // Ping implements store.Reader.
 func (r *reader) Ping(ctx context.Context) error {
-	if _, err := r.ask(ctx, "ping", nothing{}, func(line) {}); err != nil {
+	if _, err := r.query(ctx, "ping", nothing{}, func(line) {}); err != nil {
 		return fmt.Errorf("connecting to the store: %w", err)
 	}
 	return nil
@@ -121,8 +121,8 @@ func (r *reader) Close() error {
 	return nil
 }
 
-// ask asks a question and gives the lines of a whole answer to take.
-func (r *reader) ask(ctx context.Context, call string, q question, take func(line)) (end, error) {
+// query asks a question and gives the lines of a whole answer to take.
+func (r *reader) query(ctx context.Context, call string, q question, take func(line)) (end, error) {
 	text, err := json.Marshal(q)
 	if err != nil {
 		return end{}, err
@@ -156,7 +156,7 @@ func (r *reader) ask(ctx context.Context, call string, q question, take func(lin
 	}
 }
 
-// err is what the store said, as far as it has a meaning.
+// err is what the store reported, as far as it has a meaning.
 func (p problem) err() error {
 	switch p.Code {
 	case codeNotFound:

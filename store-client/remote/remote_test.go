@@ -16,12 +16,12 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
-// TestConformance: read over HTTP a store says what it says when it is opened.
+// TestConformance: read over HTTP a store reports what it reports when it is opened.
 func TestConformance(t *testing.T) {
 	storetest.RunReader(t, storetest.Backend{
-		Name: "sqlite over HTTP",
-		New:  storetest.SQLiteDSN,
-		Look: func(t testing.TB, dsn string) store.Reader { return opened(t, storetest.Reader(t, dsn)) },
+		Name:       "sqlite over HTTP",
+		New:        storetest.SQLiteDSN,
+		OpenReader: func(t testing.TB, dsn string) store.Reader { return opened(t, storetest.Reader(t, dsn)) },
 		Damage: func(t testing.TB, dsn, consumer string, d storetest.Damage) {
 			sqltest.Damage(t, raw(t, dsn), consumer, d)
 		},
@@ -78,8 +78,8 @@ func served(t testing.TB, records store.Reader, log *slog.Logger) string {
 	return l.Addr().String()
 }
 
-// TestNobodyThere: what dialling says is what every read says.
-func TestNobodyThere(t *testing.T) {
+// TestConnectionRefused: what dialling reports is what every read reports.
+func TestConnectionRefused(t *testing.T) {
 	away := errors.New("no gateway is ready")
 	r := remote.Open(func(context.Context) (net.Conn, error) { return nil, away })
 	_, get := r.Get(t.Context(), "id")

@@ -25,8 +25,8 @@ import (
 const (
 	// connections bounds those that are open; others wait to be taken.
 	connections = 64
-	// asking bounds the sending of a question.
-	asking = 10 * time.Second
+	// sendTimeout bounds the sending of a question.
+	sendTimeout = 10 * time.Second
 	// leave is how long calls in flight have when the server ends.
 	leave = 5 * time.Second
 	// flush is how many bytes of an answer are sent at once.
@@ -37,7 +37,7 @@ const (
 // for some seconds. It closes the listener.
 func Serve(ctx context.Context, l net.Listener, records store.Reader, log *slog.Logger) error {
 	server := http.Server{
-		Handler: Handler(records, log), ReadTimeout: asking, WriteTimeout: asking + Patience, IdleTimeout: 2 * Patience,
+		Handler: Handler(records, log), ReadTimeout: sendTimeout, WriteTimeout: sendTimeout + CallTimeout, IdleTimeout: 2 * CallTimeout,
 		MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 	done := make(chan error, 1)
@@ -55,10 +55,10 @@ func Serve(ctx context.Context, l net.Listener, records store.Reader, log *slog.
 	return nil
 }
 
-// Handler answers the reads of a store. It asks nobody who he is: whoever reaches it
-// reads every record. What a store's error says goes to log and not to the caller.
+// Handler answers the reads of a store. It asks nobody who he is: anyone who reaches it
+// reads every record. What a store's error reports goes to log and not to the caller.
 func Handler(records store.Reader, log *slog.Logger) http.Handler {
-	s := &server{records: records, log: log, room: make(chan struct{}, AtOnce)}
+	s := &server{records: records, log: log, slots: make(chan struct{}, AtOnce)}
 	calls := map[string]http.HandlerFunc{
 		"get": answer[one](s, s.get), "list": answer[query](s, s.list), "dead-letters": answer[letters](s, s.letters),
 		"consumers": answer[nothing](s, s.consumers), "lag": answer[delay](s, s.lag), "ping": answer[nothing](s, s.ping),
@@ -86,20 +86,20 @@ func Handler(records store.Reader, log *slog.Logger) http.Handler {
 type server struct {
 	records store.Reader
 	log     *slog.Logger
-	// room holds the calls that read.
-	room chan struct{}
+	// slots holds the calls that read.
+	slots chan struct{}
 }
 
-// asked is a pointer to a question of one kind.
-type asked[Q any] interface {
+// questionPtr is a pointer to a question of one kind.
+type questionPtr[Q any] interface {
 	*Q
 	question
 }
 
 // answer serves one call.
-func answer[Q any, P asked[Q]](s *server, read func(ctx context.Context, q Q, out *lines) error) http.HandlerFunc {
+func answer[Q any, P questionPtr[Q]](s *server, read func(ctx context.Context, q Q, out *lines) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), Patience)
+		ctx, cancel := context.WithTimeout(r.Context(), CallTimeout)
 		defer cancel()
 		out := newLines(w)
 		var q Q
@@ -116,19 +116,19 @@ func answer[Q any, P asked[Q]](s *server, read func(ctx context.Context, q Q, ou
 	}
 }
 
-// inTurn reads when there is room.
+// inTurn reads when there is capacity.
 func (s *server) inTurn(ctx context.Context, read func() error) error {
 	select {
-	case s.room <- struct{}{}:
-		defer func() { <-s.room }()
+	case s.slots <- struct{}{}:
+		defer func() { <-s.slots }()
 		return read()
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for %d other reads: %w", AtOnce, ctx.Err())
 	}
 }
 
-// problem is how an error is told: a store's own text stays here, because nobody can
-// say what it holds.
+// problem is how an error is reported: a store's own text stays here, because it is unknown
+// what it holds.
 func (s *server) problem(r *http.Request, err error) (int, problem) {
 	if why, ok := errors.AsType[refused](err); ok {
 		return http.StatusBadRequest, problem{codeRefused, why.Error()}
@@ -153,7 +153,7 @@ func (s *server) get(ctx context.Context, q one, out *lines) error {
 	if err != nil {
 		return err
 	}
-	return out.put(line{Record: &r})
+	return out.write(line{Record: &r})
 }
 
 // list reads page by page, whatever is asked for, so that one page is in memory.
@@ -167,7 +167,7 @@ func (s *server) list(ctx context.Context, q query, out *lines) error {
 	}
 	left := q.Limit
 	return store.Each(ctx, s.records, pages, func(r record.Record) error {
-		if err := out.put(line{Record: &r}); err != nil {
+		if err := out.write(line{Record: &r}); err != nil {
 			return err
 		}
 		if left--; left == 0 {
@@ -188,7 +188,7 @@ func (s *server) page(ctx context.Context, q query, pages store.Query, out *line
 		return refused(fmt.Sprintf("a list by the publisher's counter is limited to %d records and %d bytes, request fewer records", store.PageRecords, store.PageBytes))
 	}
 	for i := range page {
-		if err := out.put(line{Record: &page[i]}); err != nil {
+		if err := out.write(line{Record: &page[i]}); err != nil {
 			return err
 		}
 	}
@@ -199,7 +199,7 @@ func (s *server) letters(ctx context.Context, q letters, out *lines) error {
 	list, err := s.records.DeadLetters(ctx, q.Source)
 	for i := range list {
 		if err == nil {
-			err = out.put(line{DeadLetter: &list[i]})
+			err = out.write(line{DeadLetter: &list[i]})
 		}
 	}
 	return err
@@ -209,7 +209,7 @@ func (s *server) consumers(ctx context.Context, _ nothing, out *lines) error {
 	list, err := s.records.Consumers(ctx)
 	for i := range list {
 		if err == nil {
-			err = out.put(line{Consumer: &list[i]})
+			err = out.write(line{Consumer: &list[i]})
 		}
 	}
 	return err
@@ -220,7 +220,7 @@ func (s *server) lag(ctx context.Context, q delay, out *lines) error {
 	if err != nil {
 		return err
 	}
-	return out.put(line{Lag: &lag})
+	return out.write(line{Lag: &lag})
 }
 
 func (s *server) ping(ctx context.Context, _ nothing, _ *lines) error { return s.records.Ping(ctx) }
@@ -239,8 +239,8 @@ func newLines(w http.ResponseWriter) *lines {
 	return &lines{w: w, text: text, enc: json.NewEncoder(text)}
 }
 
-// put adds a line.
-func (l *lines) put(x line) error {
+// write adds a line.
+func (l *lines) write(x line) error {
 	if !l.begun {
 		l.begun = true
 		l.w.Header().Set("Content-Type", "application/x-ndjson")
@@ -251,10 +251,10 @@ func (l *lines) put(x line) error {
 	return nil
 }
 
-// end says that the answer is whole.
+// end reports that the answer is whole.
 func (l *lines) end() { l.last(line{End: &end{More: l.more}}) }
 
-// finish says why the answer is not whole; the status counts while nothing was said.
+// finish reports why the answer is not whole; the status counts while nothing was reported.
 func (l *lines) finish(status int, p problem) {
 	if !l.begun {
 		l.begun = true
@@ -264,9 +264,9 @@ func (l *lines) finish(status int, p problem) {
 	l.last(line{Error: &p})
 }
 
-// last is told to who is still there.
+// last is reported to the callers that are still there.
 func (l *lines) last(x line) {
-	if l.put(x) == nil {
+	if l.write(x) == nil {
 		_ = l.text.Flush()
 	}
 }

@@ -22,36 +22,36 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
-// told is a store that answers what the test says.
-type told struct {
+// fakeReader is a store that answers what the test reports.
+type fakeReader struct {
 	store.Reader
 	list  func(ctx context.Context, q store.Query) ([]record.Record, error)
 	ping  func(ctx context.Context) error
 	limit int
 }
 
-func (t *told) List(ctx context.Context, q store.Query) ([]record.Record, error) {
-	t.limit = max(t.limit, q.Limit)
-	return t.list(ctx, q)
+func (f *fakeReader) List(ctx context.Context, q store.Query) ([]record.Record, error) {
+	f.limit = max(f.limit, q.Limit)
+	return f.list(ctx, q)
 }
-func (t *told) Ping(ctx context.Context) error { return t.ping(ctx) }
-func (t *told) Get(context.Context, string) (record.Record, error) {
+func (f *fakeReader) Ping(ctx context.Context) error { return f.ping(ctx) }
+func (f *fakeReader) Get(context.Context, string) (record.Record, error) {
 	return record.Record{}, fmt.Errorf("id: %w", store.ErrUndecodable)
 }
 
-func (t *told) Lag(context.Context, string, record.Selector, int) (store.Lag, error) {
+func (f *fakeReader) Lag(context.Context, string, record.Selector, int) (store.Lag, error) {
 	return store.Lag{Pending: 2, Oldest: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Lost: "gone"}, nil
 }
 
-func (t *told) Consumers(context.Context) ([]store.Consumer, error) {
+func (f *fakeReader) Consumers(context.Context) ([]store.Consumer, error) {
 	return []store.Consumer{{Name: "c"}, {Name: "d"}}, nil
 }
 
-func (t *told) DeadLetters(_ context.Context, source string) ([]store.DeadLetter, error) {
+func (f *fakeReader) DeadLetters(_ context.Context, source string) ([]store.DeadLetter, error) {
 	return []store.DeadLetter{{ID: "i", Source: source, Body: []byte("b")}}, nil
 }
 
-func ask(t *testing.T, h http.Handler, r *http.Request) (int, string) {
+func request(t *testing.T, h http.Handler, r *http.Request) (int, string) {
 	t.Helper()
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
@@ -64,13 +64,13 @@ func post(path, body string) *http.Request {
 	return r
 }
 
-// quiet is a log that nobody reads.
-func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+// discardLogger is a log that nobody reads.
+func discardLogger() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // TestWire: what goes over the wire is what versions of both sides agree on; a change
 // here is another version.
 func TestWire(t *testing.T) {
-	s := &told{
+	s := &fakeReader{
 		list: func(_ context.Context, q store.Query) ([]record.Record, error) {
 			*q.More = true
 			return []record.Record{{ID: "r"}}, nil
@@ -90,13 +90,13 @@ func TestWire(t *testing.T) {
 		"dead letters": {"/v1/dead-letters", `{"source":"s"}`, `{"deadLetter":{"ID":"i","Source":"s","Reason":"","Body":"Yg==","At":"0001-01-01T00:00:00Z"}}` + "\n" + ended},
 		"consumers":    {"/v1/consumers", `{}`, `{"consumer":{"Name":"c","Mark":"0001-01-01T00:00:00Z","CommittedAt":"0001-01-01T00:00:00Z"}}` + "\n" + `{"consumer":{"Name":"d","Mark":"0001-01-01T00:00:00Z","CommittedAt":"0001-01-01T00:00:00Z"}}` + "\n" + ended},
 	} {
-		if _, got := ask(t, Handler(s, quiet()), post(tt.path, tt.body)); got != tt.want {
+		if _, got := request(t, Handler(s, discardLogger()), post(tt.path, tt.body)); got != tt.want {
 			t.Errorf("%s answers\n%s, want\n%s", name, got, tt.want)
 		}
 	}
 }
 
-// TestRefused: what is not understood is not answered, and why is said.
+// TestRefused: what is not understood is not answered, and why is reported.
 func TestRefused(t *testing.T) {
 	nested := strings.Repeat(`{"Any":[`, 80) + `{}` + strings.Repeat(`]}`, 80)
 	put := post("/v1/ping", "{}")
@@ -126,13 +126,13 @@ func TestRefused(t *testing.T) {
 		"a lag of nothing":     {post("/v1/lag", `{"consumer":"c"}`), 400, "between 1 and 100000"},
 		"a record not decoded": {post("/v1/get", `{"id":"a"}`), 422, `"code":"undecodable"`},
 	} {
-		if status, body := ask(t, Handler(&told{}, quiet()), tt.r); status != tt.status || !strings.Contains(body, tt.says) {
+		if status, body := request(t, Handler(&fakeReader{}, discardLogger()), tt.r); status != tt.status || !strings.Contains(body, tt.says) {
 			t.Errorf("%s: %d %s, want %d with %q", name, status, body, tt.status, tt.says)
 		}
 	}
 }
 
-// TestErrorsStay: what a store says, such as an address with a password, is for the
+// TestErrorsStay: what a store reports, such as an address with a password, is for the
 // log of the server alone.
 func TestErrorsStay(t *testing.T) {
 	secret := errors.New("connecting to postgres://u:hunter2@db/records: refused")
@@ -144,9 +144,9 @@ func TestErrorsStay(t *testing.T) {
 		*q.More = true
 		return []record.Record{{ID: "first", Append: 1}}, nil
 	}
-	h := Handler(&told{ping: func(context.Context) error { return secret }, list: half}, slog.New(slog.NewTextHandler(&log, nil)))
+	h := Handler(&fakeReader{ping: func(context.Context) error { return secret }, list: half}, slog.New(slog.NewTextHandler(&log, nil)))
 	for path, body := range map[string]string{"/v1/ping": `{}`, "/v1/list": `{"order":"append"}`} {
-		_, got := ask(t, h, post(path, body))
+		_, got := request(t, h, post(path, body))
 		if strings.Contains(got, "hunter2") || !strings.HasSuffix(got, `{"error":{"code":"failed","message":"the store could not be read, see the log of the gateway"}}`+"\n") {
 			t.Errorf("%s: %s", path, got)
 		}
@@ -172,14 +172,14 @@ func TestPages(t *testing.T) {
 		"many by counter":      {`{"order":"seqDescending","limit":501}`, 0, "request fewer records"},
 		"all by counter":       {`{"order":"seqDescending"}`, 0, "request fewer records"},
 	} {
-		s := &told{list: func(_ context.Context, q store.Query) (out []record.Record, _ error) {
+		s := &fakeReader{list: func(_ context.Context, q store.Query) (out []record.Record, _ error) {
 			for at := q.After + 1; at <= stored && len(out) < q.Limit; at++ {
 				out = append(out, record.Record{ID: "r", Append: at})
 			}
 			*q.More = q.After+int64(len(out)) < stored
 			return out, nil
 		}}
-		_, got := ask(t, Handler(s, quiet()), post("/v1/list", tt.body))
+		_, got := request(t, Handler(s, discardLogger()), post("/v1/list", tt.body))
 		if n := strings.Count(got, `{"record"`); n != tt.want || !strings.Contains(got, tt.says) || s.limit > store.PageRecords {
 			t.Errorf("%s: %d records, want %d; %d asked for at once; ends %s", name, n, tt.want, s.limit, got[max(0, len(got)-200):])
 		}
@@ -190,11 +190,11 @@ func TestPages(t *testing.T) {
 func TestFewAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var inside atomic.Int32
-		h := Handler(&told{ping: func(ctx context.Context) error {
+		h := Handler(&fakeReader{ping: func(ctx context.Context) error {
 			inside.Add(1)
 			<-ctx.Done() // a store that does not answer
 			return ctx.Err()
-		}}, quiet())
+		}}, discardLogger())
 		answers := make(chan string)
 		began := time.Now()
 		for range AtOnce + 3 {
@@ -213,8 +213,8 @@ func TestFewAtOnce(t *testing.T) {
 				t.Errorf("answer %s", got)
 			}
 		}
-		if took := time.Since(began); took != Patience {
-			t.Errorf("the last was answered after %s, want %s", took, Patience)
+		if took := time.Since(began); took != CallTimeout {
+			t.Errorf("the last was answered after %s, want %s", took, CallTimeout)
 		}
 	})
 }
@@ -261,7 +261,9 @@ func TestFewConnections(t *testing.T) {
 		l := newPipes()
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
-		go func() { ended <- Serve(ctx, l, &told{ping: func(context.Context) error { return nil }}, quiet()) }()
+		go func() {
+			ended <- Serve(ctx, l, &fakeReader{ping: func(context.Context) error { return nil }}, discardLogger())
+		}()
 		var open []net.Conn
 		for range connections {
 			c, err := l.dial(ctx)

@@ -19,8 +19,8 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
-// Port is where a store is served unless something else was said; PortName names the
-// port of a pod that says so.
+// Port is where a store is served unless something else was reported; PortName names the
+// port of a pod that reports it.
 const (
 	Port     = 9446
 	PortName = "inspect"
@@ -39,8 +39,8 @@ const (
 	MaxLag = 100_000
 	// AtOnce bounds the calls that read at the same time; others wait.
 	AtOnce = 4
-	// Patience bounds a call, its waiting and its answer included.
-	Patience = time.Minute
+	// CallTimeout bounds a call, its waiting and its answer included.
+	CallTimeout = time.Minute
 )
 
 // Codes of errors; the other side does not read their texts.
@@ -63,7 +63,7 @@ type line struct {
 
 // end is the last line of a whole answer.
 type end struct {
-	// More says that more records may follow the page.
+	// More reports that more records may follow the page.
 	More bool `json:"more,omitempty"`
 }
 
@@ -86,7 +86,7 @@ type letters struct {
 	Source string `json:"source"`
 }
 
-// nothing asks without saying what for.
+// nothing asks without reporting what for.
 type nothing struct{}
 
 // delay asks for the lag of a consumer.
@@ -152,7 +152,7 @@ func count(s record.Selector) int {
 // refused is a question that is not answered.
 type refused string
 
-// Error says why.
+// Error reports why.
 func (r refused) Error() string { return string(r) }
 
 // decode reads a question, which is all that the body holds.

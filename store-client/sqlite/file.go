@@ -19,7 +19,7 @@ var errMoved = errors.New("the database file was replaced or removed during a tr
 type connector struct {
 	driver    driver.Driver
 	dsn, path string
-	// made says that the file was there once: it is not made again.
+	// made reports that the file was there once: it is not made again.
 	made *atomic.Bool
 }
 
@@ -45,7 +45,7 @@ func (c connector) Connect(context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	known, ok := inner.(whole)
+	known, ok := inner.(fullConn)
 	file, err := os.Stat(c.path)
 	switch {
 	case !ok:
@@ -60,8 +60,8 @@ func (c connector) Connect(context.Context) (driver.Conn, error) {
 	return &conn{known, c.path, file}, nil
 }
 
-// whole is what package sql uses of a connection.
-type whole interface {
+// fullConn is what package sql uses of a connection.
+type fullConn interface {
 	driver.Conn
 	driver.ConnBeginTx
 	driver.ConnPrepareContext
@@ -74,12 +74,12 @@ type whole interface {
 
 // conn is a connection to a file.
 type conn struct {
-	whole
+	fullConn
 	path string
 	file os.FileInfo
 }
 
-// there says whether the file is still at its path.
+// there reports whether the file is still at its path.
 func (c *conn) there() bool {
 	now, err := os.Stat(c.path)
 	return err == nil && os.SameFile(now, c.file)
@@ -91,12 +91,12 @@ func (c *conn) ResetSession(ctx context.Context) error {
 	if !c.there() {
 		return driver.ErrBadConn
 	}
-	return c.whole.ResetSession(ctx)
+	return c.fullConn.ResetSession(ctx)
 }
 
 // BeginTx implements driver.ConnBeginTx.
 func (c *conn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
-	tx, err := c.whole.BeginTx(ctx, o)
+	tx, err := c.fullConn.BeginTx(ctx, o)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileID tells a file from those that had its path before or have it later: numbers
+// fileID distinguishes a file from those that had its path before or have it later: numbers
 // of files are used again, with another time of birth.
 func fileID(path string) string {
 	var s unix.Statx_t

@@ -2,5 +2,5 @@
 
 package sqlite
 
-// fileID tells files apart on Linux only.
+// fileID distinguishes files on Linux only.
 func fileID(string) string { return "" }

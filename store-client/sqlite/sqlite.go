@@ -117,7 +117,7 @@ func prepare(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// busy says whether an error is another process's lock, which passes.
+// busy reports whether an error is another process's lock, which passes.
 func busy(err error) bool {
 	var e *sqlite.Error
 	return errors.As(err, &e) && (e.Code()&0xff == sqlite3.SQLITE_BUSY || e.Code()&0xff == sqlite3.SQLITE_LOCKED)
@@ -178,7 +178,7 @@ func watch(ctx context.Context, path string, clk clock.Clock, log *slog.Logger, 
 		return
 	}
 	defer w.Close()
-	// The folder, because the log is removed and made anew.
+	// The folder, because the log is removed and made again.
 	if err := w.Add(filepath.Dir(path)); err != nil {
 		log.Warn("database file not watched, change feeds polling instead", "error", err)
 		return

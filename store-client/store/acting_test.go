@@ -14,24 +14,24 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
-// asked is a store that remembers what it was asked for.
-type asked struct {
+// recordingStore is a store that remembers what it was asked for.
+type recordingStore struct {
 	store.Store
 	selector record.Selector
 }
 
-func (a *asked) List(_ context.Context, q store.Query) ([]record.Record, error) {
-	a.selector = q.Selector
+func (r *recordingStore) List(_ context.Context, q store.Query) ([]record.Record, error) {
+	r.selector = q.Selector
 	return nil, nil
 }
 
-func (a *asked) Feed(_ context.Context, _ string, s record.Selector) (store.Feed, error) {
-	a.selector = s
+func (r *recordingStore) Feed(_ context.Context, _ string, s record.Selector) (store.Feed, error) {
+	r.selector = s
 	return nil, nil
 }
 
-func (a *asked) Begin(_ context.Context, _ string, s record.Selector, _ time.Time) (bool, error) {
-	a.selector = s
+func (r *recordingStore) Begin(_ context.Context, _ string, s record.Selector, _ time.Time) (bool, error) {
+	r.selector = s
 	return false, nil
 }
 
@@ -48,7 +48,7 @@ func TestActing(t *testing.T) {
 	for range 200 {
 		records = append(records, storetest.Generate(rng))
 	}
-	inner := &asked{}
+	inner := &recordingStore{}
 	acting := store.Acting(inner)
 	for how, ask := range map[string]func(record.Selector) error{
 		"list": func(s record.Selector) error {

@@ -35,7 +35,7 @@ func OfConnectors() DeadLetterBound {
 	return DeadLetterBound{Source: Connectors, Prefix: true, Count: 1000, Bytes: 16 << 20, Age: deadLetterAge}
 }
 
-// DeadLetterBounds are the bounds of all sources whose letters go in time. Those that say how
+// DeadLetterBounds are the bounds of all sources whose letters go in time. Those that report how
 // processes ended, or what a service passes over, stay until somebody takes them away.
 func DeadLetterBounds() []DeadLetterBound {
 	return []DeadLetterBound{

@@ -16,11 +16,11 @@ type shelf struct {
 	records int64
 	cut     int
 	fail    error
-	asked   int
+	queries int
 }
 
 func (s *shelf) List(_ context.Context, q store.Query) (page []record.Record, err error) {
-	s.asked++
+	s.queries++
 	for n := q.After + 1; n <= s.records && len(page) < min(s.cut, q.Limit); n++ {
 		page = append(page, record.Record{Append: n})
 	}
@@ -53,8 +53,8 @@ func TestPages(t *testing.T) {
 				}
 				return nil
 			})
-			if !errors.Is(err, tt.err) || tt.err == nil && err != nil || tt.shelf.asked != tt.asked {
-				t.Errorf("%v after %d queries, want %v after %d", err, tt.shelf.asked, tt.err, tt.asked)
+			if !errors.Is(err, tt.err) || tt.err == nil && err != nil || tt.shelf.queries != tt.asked {
+				t.Errorf("%v after %d queries, want %v after %d", err, tt.shelf.queries, tt.err, tt.asked)
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("pages (-want +got):\n%s", diff)

@@ -38,7 +38,7 @@ var ErrNewer = errors.New("a newer version is required to change it")
 // nothing was applied.
 var ErrMoved = errors.New("the store was replaced by another server")
 
-// AppendResult says what became of one appended record.
+// AppendResult reports what became of one appended record.
 type AppendResult int
 
 // Results of an append.
@@ -97,7 +97,7 @@ type Query struct {
 	Limit int
 	// More, if it is given, is set to whether more records may follow the page.
 	// Then the page also ends with the record that brings its documents to
-	// PageBytes, however few they are: its length says nothing. See Pages.
+	// PageBytes, however few they are: its length reports nothing. See Pages.
 	More *bool
 }
 
@@ -134,7 +134,7 @@ type Finder interface {
 }
 
 // FindOf reads the record of a node that is known by an id: the stored one of that id,
-// or of its alias, if it is about the node. A record of another node tells nothing of
+// or of its alias, if it is about the node. A record of another node reports nothing of
 // this one, whatever its id: then it is ErrNotFound.
 func FindOf(ctx context.Context, records Finder, node, id string) (record.Record, error) {
 	r, err := records.Get(ctx, id)
@@ -195,7 +195,7 @@ type Store interface {
 	// One that a consumer has not come to yet, by the time of what each committed
 	// last, is left for at most ExpireGrace longer.
 	Expire(ctx context.Context, now time.Time) (int, error)
-	// Ping says whether the store can be reached.
+	// Ping reports whether the store can be reached.
 	Ping(ctx context.Context) error
 	Close() error
 }
@@ -204,7 +204,7 @@ type Store interface {
 // One that was taken out of service for good must not keep everything for ever.
 const ExpireGrace = 30 * 24 * time.Hour
 
-// Identified is a store that can tell servers apart.
+// Identified is a store that can distinguish servers.
 type Identified interface {
 	// Server names the history that writes go to now. It is another one when
 	// another server took over, an older state was restored, or the records were
@@ -278,7 +278,7 @@ type Maintenances interface {
 	// Forget deletes finished maintenances whose ExpireAt is before now and returns how
 	// many.
 	Forget(ctx context.Context, now time.Time) (int, error)
-	// Ping says whether the store can be reached.
+	// Ping reports whether the store can be reached.
 	Ping(ctx context.Context) error
 	Close() error
 }

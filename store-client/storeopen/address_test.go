@@ -7,7 +7,7 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
-// TestTyposAreNamed: what is misspelt is said when the service starts, before
+// TestTyposAreNamed: what is misspelt is reported when the service starts, before
 // anything is connected.
 func TestTyposAreNamed(t *testing.T) {
 	for store, want := range map[string]string{

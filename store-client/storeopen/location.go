@@ -7,7 +7,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/config"
 )
 
-// Location is the part of a service's configuration that says where the records
+// Location is the part of a service's configuration that reports where the records
 // are; it is embedded.
 type Location struct {
 	_ struct{} `block:"Store" usage:"Location of the stored event records ([stores](../../tasks/choose-a-store.md))"`
@@ -18,7 +18,7 @@ type Location struct {
 	SingleHost bool `toml:"singleHost" flag:"single-host" usage:"If true, all services run on this host, which permits a SQLite store. Only the processes of one host can share it."`
 }
 
-// Validate says what is wrong with the address.
+// Validate reports what is wrong with the address.
 func (l Location) Validate() error {
 	if l.Store.IsZero() {
 		return errors.New("store (--store) is empty")
@@ -29,11 +29,13 @@ func (l Location) Validate() error {
 	return nil
 }
 
-// whole is what is used instead of the parts of an address.
-const whole = "store (--store), the complete address (docs/tasks/choose-a-store.md)"
+// replacementHint is what is used instead of the parts of an address.
+const replacementHint = "store (--store), the complete address (docs/tasks/choose-a-store.md)"
 
 // FormerKeys implements config.Former.
-func (Location) FormerKeys() map[string]string { return map[string]string{"datastore": whole} }
+func (Location) FormerKeys() map[string]string {
+	return map[string]string{"datastore": replacementHint}
+}
 
 // FormerVariables implements config.Former.
 func (Location) FormerVariables() map[string]string {
@@ -43,7 +45,7 @@ func (Location) FormerVariables() map[string]string {
 		"DATASTORE_SSLMODE", "DATASTORE_SSLROOTCERT", "DATASTORE_SSLCERT", "DATASTORE_SSLKEY", "DATASTORE_MAX_CONNECTIONS", "DATASTORE_MAX_IDLE_CONNECTIONS",
 		"MONGODB_URI", "MONGODB_DATABASE_NAME", "MONGODB_CA_CERT_PATH", "MONGODB_CLIENT_CERT_PATH", "MONGODB_CLIENT_KEY_PATH",
 	} {
-		out[name] = whole
+		out[name] = replacementHint
 	}
 	return out
 }

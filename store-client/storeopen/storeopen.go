@@ -44,24 +44,24 @@ type kind struct {
 	name    string
 	schemes []string
 	form    string
-	// check says what is wrong with an address, without opening anything.
-	check func(dsn string) error
-	open  func(ctx context.Context, dsn string, o Options, cfg sqlstore.Config) (store.Store, error)
-	look  func(ctx context.Context, dsn string, cfg sqlstore.Config) (store.Reader, error)
+	// check reports what is wrong with an address, without opening anything.
+	check      func(dsn string) error
+	open       func(ctx context.Context, dsn string, o Options, cfg sqlstore.Config) (store.Store, error)
+	openReader func(ctx context.Context, dsn string, cfg sqlstore.Config) (store.Reader, error)
 	// maintain opens what providers announce.
 	maintain func(ctx context.Context, dsn string, o Options, cfg sqlstore.Config) (store.Maintenances, error)
 }
 
 var kinds = []kind{
-	{"sqlite", []string{"sqlite"}, "sqlite:///absolute/path.db", checkSQLite, openSQLite, lookSQLite, maintainSQLite},
-	{"postgresql", []string{"postgres", "postgresql"}, "postgres://user@host/database", postgresql.Check, openPostgreSQL, lookPostgreSQL, maintainPostgreSQL},
-	{"mongodb", []string{"mongodb", "mongodb+srv"}, "mongodb://host,host/database", mongodb.Check, openMongoDB, lookMongoDB, maintainMongoDB},
+	{"sqlite", []string{"sqlite"}, "sqlite:///absolute/path.db", checkSQLite, openSQLite, readSQLite, maintainSQLite},
+	{"postgresql", []string{"postgres", "postgresql"}, "postgres://user@host/database", postgresql.Check, openPostgreSQL, readPostgreSQL, maintainPostgreSQL},
+	{"mongodb", []string{"mongodb", "mongodb+srv"}, "mongodb://host,host/database", mongodb.Check, openMongoDB, readMongoDB, maintainMongoDB},
 }
 
 // Open opens the store at dsn: "sqlite:///absolute/path.db",
 // "postgres://user@host/database" or "mongodb://host,host/database". A store that cannot be reached yet is asked
 // again until ctx ends, and the waiting is logged; an address or a server that
-// waiting does not mend is an error at once. The errors hold no password.
+// waiting does not fix is an error at once. The errors hold no password.
 func Open(ctx context.Context, dsn string, o Options) (store.Store, error) {
 	p, err := lookup(dsn)
 	if err != nil {
@@ -118,7 +118,7 @@ func OpenReader(ctx context.Context, dsn string, o Options) (store.Reader, error
 		return nil, err
 	}
 	_, cfg := o.config()
-	s, err := p.look(ctx, dsn, cfg)
+	s, err := p.openReader(ctx, dsn, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("opening the store for reading: %w", err)
 	}
@@ -136,7 +136,7 @@ func (o Options) config() (Options, sqlstore.Config) {
 	return o, sqlstore.Config{Log: o.Logger, Clock: o.Clock, Metrics: provider.NewMetrics(o.Registerer), PollOnly: o.PollOnly}
 }
 
-// Check says what is wrong with the address, without opening anything.
+// Check reports what is wrong with the address, without opening anything.
 func Check(dsn string, o Options) error {
 	p, err := lookup(dsn)
 	if err != nil {
@@ -179,7 +179,7 @@ func openSQLite(ctx context.Context, dsn string, o Options, cfg sqlstore.Config)
 	return open(sqlite.Open(ctx, strings.TrimPrefix(dsn, "sqlite://"), cfg))
 }
 
-func lookSQLite(ctx context.Context, dsn string, cfg sqlstore.Config) (store.Reader, error) {
+func readSQLite(ctx context.Context, dsn string, cfg sqlstore.Config) (store.Reader, error) {
 	return open(sqlite.OpenReader(ctx, strings.TrimPrefix(dsn, "sqlite://"), cfg))
 }
 
@@ -187,7 +187,7 @@ func openPostgreSQL(ctx context.Context, dsn string, _ Options, cfg sqlstore.Con
 	return open(postgresql.Open(ctx, dsn, cfg))
 }
 
-func lookPostgreSQL(ctx context.Context, dsn string, cfg sqlstore.Config) (store.Reader, error) {
+func readPostgreSQL(ctx context.Context, dsn string, cfg sqlstore.Config) (store.Reader, error) {
 	return open(postgresql.OpenReader(ctx, dsn, cfg))
 }
 
@@ -213,11 +213,11 @@ func openMongoDB(ctx context.Context, dsn string, _ Options, cfg sqlstore.Config
 	return s, nil
 }
 
-func lookMongoDB(ctx context.Context, dsn string, cfg sqlstore.Config) (store.Reader, error) {
+func readMongoDB(ctx context.Context, dsn string, cfg sqlstore.Config) (store.Reader, error) {
 	return mongodb.OpenReader(ctx, dsn, mongodb.Config{Log: cfg.Log, Clock: cfg.Clock, Metrics: cfg.Metrics})
 }
 
-// maintainSQLite opens the file as ever: it has no accounts.
+// maintainSQLite opens the file as before: it has no accounts.
 func maintainSQLite(ctx context.Context, dsn string, o Options, cfg sqlstore.Config) (store.Maintenances, error) {
 	if !o.SingleHost {
 		return nil, errSingleHost

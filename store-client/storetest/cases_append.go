@@ -39,7 +39,7 @@ func appendTwice(t *testing.T, b Backend) {
 	// What is not the event does not make it another event.
 	later.CreatedAt, later.Node.BootID = a.CreatedAt.Add(time.Hour), "another boot"
 	wantResults(t, s, []record.Record{changed, later, other, a}, store.Refused, store.Duplicate, store.Appended, store.Duplicate)
-	judge(t, s, other.ID)
+	finishRecord(t, s, other.ID)
 	wantResults(t, s, []record.Record{other}, store.Duplicate)
 	if diff := cmp.Diff(first, MustGet(t, s, a.ID)); diff != "" {
 		t.Errorf("the stored record changed (-first +now):\n%s", diff)
@@ -49,7 +49,7 @@ func appendTwice(t *testing.T, b Backend) {
 	}
 }
 
-// appendForeignID: a store that lost records may be given their ids anew by another
+// appendForeignID: a store that lost records may be given their ids again by another
 // node. The node's own record is stored all the same, once, and found by its id; what
 // the other node stored is no record of it.
 func appendForeignID(t *testing.T, b Backend) {
@@ -146,7 +146,7 @@ func appendConcurrently(t *testing.T, b Backend) {
 }
 
 // appendAtLength appends again as long as the turn to write does not come
-// within the time of one call, as on a busy machine, and says how often.
+// within the time of one call, as on a busy machine, and reports how often.
 func appendAtLength(t *testing.T, s store.Store, records []record.Record) (got []store.AppendResult, again int) {
 	ctx := within(t)
 	got, err := s.Append(ctx, records)
@@ -354,7 +354,7 @@ func expireBehind(t *testing.T, b Backend) {
 	count(expiry.Add(store.ExpireGrace+time.Second), 1)
 }
 
-// appendTo: a store says which server it is, and takes nothing for another one.
+// appendTo: a store reports which server it is, and takes nothing for another one.
 func appendTo(t *testing.T, b Backend) {
 	_, s := database(t, b)
 	known, ok := s.(store.Identified)

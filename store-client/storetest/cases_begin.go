@@ -20,7 +20,7 @@ func feedBegun(t *testing.T, b Backend) {
 	MustAppend(t, s, old...)
 	MustAppend(t, s, finished...)
 	for _, r := range finished {
-		judge(t, s, r.ID)
+		finishRecord(t, s, r.ID)
 	}
 	sel := record.AllHealthEventInserts()
 	// A rescan begins some minutes before: that is before everything here.

@@ -26,7 +26,7 @@ func feedFirst(t *testing.T, b Backend) {
 	_, s := database(t, b)
 	records := faults(3)
 	MustAppend(t, s, records...)
-	judge(t, s, records[1].ID)
+	finishRecord(t, s, records[1].ID)
 	for _, sel := range []record.Selector{record.ProcessableHealthEventInserts(), everyChange()} {
 		got := ids(Receive(t, openFeed(t, s, "first of "+sel.Name, sel), 3))
 		slices.Sort(got)
@@ -104,7 +104,7 @@ func feedLateCommit(t *testing.T, b Backend) {
 		cancel()
 		commit()
 		writer.Wait()
-		// A consumer that starts anew from its position misses nothing either.
+		// A consumer that starts again from its position misses nothing either.
 		got = append(got, ids(Receive(t, openFeed(t, s, "c", sel), 2-len(got)))...)
 		slices.Sort(got)
 		want := ids([]record.Record{older, younger})
@@ -144,7 +144,7 @@ func feedManyWriters(t *testing.T, b Backend) {
 			for range each {
 				r := Record(fmt.Sprint("n", w))
 				MustAppend(t, s, r)
-				judge(t, s, r.ID)
+				finishRecord(t, s, r.ID)
 			}
 		})
 	}
@@ -157,7 +157,7 @@ func feedManyWriters(t *testing.T, b Backend) {
 	last := map[string]bool{}
 	f := openFeed(t, s, "again", everyChange())
 	for len(last) < writers*each {
-		if r := Receive(t, f, 1)[0]; r.Judged() {
+		if r := Receive(t, f, 1)[0]; r.Evaluated() {
 			last[r.ID] = true
 		}
 	}
@@ -170,7 +170,7 @@ func feedStopped(t *testing.T, b Backend) {
 	_, s := database(t, b)
 	records := faults(5)
 	MustAppend(t, s, records...)
-	judge(t, s, records[1].ID)
+	finishRecord(t, s, records[1].ID)
 	for _, sel := range []record.Selector{record.ProcessableHealthEventInserts(), everyChange()} {
 		all := ids(Receive(t, openFeed(t, s, "all of "+sel.Name, sel), 5))
 		for delivered := range 6 {
@@ -237,10 +237,10 @@ func (l latePoll) NewTimer(d time.Duration) clock.Timer {
 // pollTimer is the timer of one poll.
 type pollTimer struct {
 	*time.Timer
-	rung chan time.Time
+	fired chan time.Time
 }
 
-func (p pollTimer) C() <-chan time.Time { return p.rung }
+func (p pollTimer) C() <-chan time.Time { return p.fired }
 
 // feedWoken: what another process writes wakes the feed. A wake-up may come before
 // the write can be seen, when the disk is slow for long: then a poll finds it,

@@ -14,11 +14,11 @@ import (
 
 // attempt is one update among many at once.
 type attempt struct {
-	name    string
-	changes []store.Change
-	gone    bool // its caller's context has ended
-	want    error
-	err     error
+	name      string
+	changes   []store.Change
+	cancelled bool // its caller's context has ended
+	want      error
+	err       error
 }
 
 // attempts are one of each outcome.
@@ -35,11 +35,11 @@ func attempts(a, c record.Record) []*attempt {
 		{name: "absent in part", changes: []store.Change{good, {ID: "no " + a.ID, Status: judged}}, want: store.ErrNotFound},
 		{name: "not owner", changes: []store.Change{{ID: a.ID, Status: foreign}}, want: record.ErrNotOwner},
 		{name: "illegal", changes: []store.Change{{ID: a.ID, Status: record.Status{NodeQuarantined: record.QuarantineCanceled}}}, want: record.ErrIllegalTransition},
-		{name: "gone", changes: []store.Change{good}, gone: true, want: context.Canceled},
+		{name: "gone", changes: []store.Change{good}, cancelled: true, want: context.Canceled},
 	}
 }
 
-// updateTogether: what becomes of one update says nothing of those beside it.
+// updateTogether: what becomes of one update reports nothing of those beside it.
 func updateTogether(t *testing.T, b Backend) {
 	dsn := b.New(t)
 	stores := []store.Store{Open(t, dsn, storeopen.Options{}), Open(t, dsn, storeopen.Options{})}
@@ -59,7 +59,7 @@ func updateTogether(t *testing.T, b Backend) {
 	end()
 	inParallel(len(all), func(i int) {
 		ctx := within(t)
-		if all[i].gone {
+		if all[i].cancelled {
 			ctx = ended
 		}
 		_, all[i].err = stores[i%2].Update(ctx, record.FaultQuarantine, all[i].changes)
@@ -81,7 +81,7 @@ func applied(t *testing.T, s store.Store, a *attempt) {
 	}
 	for _, c := range a.changes {
 		r, err := s.Get(within(t), c.ID)
-		if err == nil && (r.Revision != want || r.Judged() != (want == 1)) || err != nil && !errors.Is(err, store.ErrNotFound) {
+		if err == nil && (r.Revision != want || r.Evaluated() != (want == 1)) || err != nil && !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("%s: %v, but record %q is stored as %+v, %v", a.name, a.err, c.ID, r, err)
 		}
 	}
@@ -114,8 +114,8 @@ func updateOneRecord(t *testing.T, b Backend) {
 	}
 }
 
-// updateGivenUp: callers that go while they wait hold nobody up.
-func updateGivenUp(t *testing.T, b Backend) {
+// updateCancelled: callers that go while they wait hold nobody up.
+func updateCancelled(t *testing.T, b Backend) {
 	_, s := database(t, b)
 	many := 40
 	if b.Slow {

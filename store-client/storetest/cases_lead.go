@@ -22,11 +22,11 @@ type replica struct {
 
 	mu      sync.Mutex
 	handled []string
-	news    chan struct{}
+	changes chan struct{}
 }
 
 func newReplica(s store.Store) *replica {
-	r := &replica{news: make(chan struct{}, 1)}
+	r := &replica{changes: make(chan struct{}, 1)}
 	service := &consumer.Service{
 		Name: "service", Metrics: consume.Names{
 			Namespace: "service", Handling: "service_event_handling_duration_seconds",
@@ -37,7 +37,7 @@ func newReplica(s store.Store) *replica {
 			defer r.mu.Unlock()
 			r.handled = append(r.handled, id)
 			select {
-			case r.news <- struct{}{}:
+			case r.changes <- struct{}{}:
 			default:
 			}
 			return nil
@@ -61,7 +61,7 @@ func (r *replica) lead(t *testing.T, n int) {
 			break
 		}
 		select {
-		case <-r.news:
+		case <-r.changes:
 		case <-ctx.Done():
 			t.Fatalf("%d of %d records were handled", len(r.handled), n)
 		}

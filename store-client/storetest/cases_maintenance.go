@@ -38,7 +38,7 @@ func maintenanceCases() []testCase {
 // admitted.
 func Maintenances(t testing.TB, dsn string) store.Maintenances {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
 	m, err := storeopen.OpenMaintenances(ctx, dsn, storeopen.Options{SingleHost: true})
 	if err != nil {
@@ -62,8 +62,8 @@ func maintenances(t *testing.T, b Backend) (string, store.Maintenances) {
 // Maintenance is an announced maintenance that fills every field.
 func Maintenance(csp, id string, edit ...func(*maintenance.Event)) maintenance.Event {
 	at := func(minute int) *time.Time { return new(time.Date(2026, 1, 2, 3, minute, 5, 678901000, time.UTC)) }
-	told := func(id string) *maintenance.Telling {
-		return &maintenance.Telling{ID: id, Strategy: record.Process, At: *at(9)}
+	reported := func(id string) *maintenance.Report {
+		return &maintenance.Report{ID: id, Strategy: record.Process, At: *at(9)}
 	}
 	e := maintenance.Event{
 		EventID: id, CSP: csp, ClusterName: "c", ResourceType: "EC2", ResourceID: "i-" + id, NodeName: "n-" + id,
@@ -71,7 +71,7 @@ func Maintenance(csp, id string, edit ...func(*maintenance.Event)) maintenance.E
 		Emergency: true, Vanished: true, ScheduledStart: at(1), ScheduledEnd: at(2), ActualStart: at(3), ActualEnd: at(4),
 		Received: *at(5), LastUpdated: *at(6), ProviderUpdated: at(7), RecommendedAction: record.ActionRestartVM,
 		Description: "text for people: \u00e9 \u2028 <>", Metadata: map[string]string{"eventArn": "arn:aws:health"},
-		Occurrence: 1, Tellings: 3, Quarantined: told("q"), TimedOut: told("t"), Healed: told("h"), Outcome: "why",
+		Occurrence: 1, Tellings: 3, Quarantined: reported("q"), TimedOut: reported("t"), Healed: reported("h"), Outcome: "why",
 		Waiting: &maintenance.Waiting{Stage: maintenance.Healthy, Reason: "completed", Event: Record("n").Event},
 	}
 	for _, f := range edit {
@@ -97,7 +97,7 @@ func savedEqual(t *testing.T, b Backend) {
 	e := Maintenance("aws", "a/b c")
 	p := maintenance.Provider{
 		CSP: "aws", Checkpoint: `{"after":"x"}`, ReadAt: e.Received,
-		Unreachable: &maintenance.Unreachable{NodeName: "n", Since: e.Received, Told: e.Healed, Waiting: e.Waiting},
+		Unreachable: &maintenance.Unreachable{NodeName: "n", Since: e.Received, Reported: e.Healed, Waiting: e.Waiting},
 	}
 	for revision := range int64(2) {
 		e.Revision, p.Revision = revision, revision

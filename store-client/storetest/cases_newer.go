@@ -24,7 +24,7 @@ const unknown = "newerField"
 // texts are objects whose members are all texts of somebody's choice.
 var texts = []string{"metadata", "outputs"}
 
-// enrich gives every object of a tree the unknown member, which says where it is.
+// enrich gives every object of a tree the unknown member, which reports where it is.
 func enrich(tree any, path string) {
 	switch v := tree.(type) {
 	case map[string]any:
@@ -41,7 +41,7 @@ func enrich(tree any, path string) {
 	}
 }
 
-// enriched lists where a tree has the unknown member; each has to be where it says.
+// enriched lists where a tree has the unknown member; each has to be where it reports.
 func enriched(t testing.TB, tree any, path string, found map[string]bool) map[string]bool {
 	t.Helper()
 	switch v := tree.(type) {
@@ -117,8 +117,8 @@ func (b Backend) newer(t testing.TB, dsn, id string) (at []string) {
 	return at
 }
 
-// stamped is a status with something in every field.
-func stamped(id string) record.Status {
+// fullStatus is a status with something in every field.
+func fullStatus(id string) record.Status {
 	at := time.Date(2026, 1, 2, 4, 0, 0, 0, time.UTC)
 	return record.Status{
 		NodeQuarantined: record.Quarantined, QuarantineFinishTimestamp: &at, Session: id,
@@ -181,7 +181,7 @@ func newerUpdated(t *testing.T, b Backend) {
 		for i := range records {
 			records[i].Event.Metadata = map[string]string{"a.b": "c"}
 			records[i].Event.DrainOverrides = &record.Override{Skip: true}
-			records[i].Status = stamped(records[i].ID)
+			records[i].Status = fullStatus(records[i].ID)
 		}
 		for _, r := range Seed(t, s, records...) {
 			kept[r.ID] = b.newer(t, dsn, r.ID)
@@ -205,7 +205,7 @@ func newerUpdated(t *testing.T, b Backend) {
 				t.Errorf("%s: %v", w.writer, err)
 			}
 			for _, r := range after {
-				b.checkKept(t, dsn, r, kept[r.ID])
+				b.checkUnchanged(t, dsn, r, kept[r.ID])
 			}
 		})
 	}
@@ -216,12 +216,12 @@ func newerUpdated(t *testing.T, b Backend) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.checkKept(t, dsn, after[0], kept[r.ID])
+		b.checkUnchanged(t, dsn, after[0], kept[r.ID])
 	})
 }
 
-// checkKept compares what is stored, and what the store returned, with what was there.
-func (b Backend) checkKept(t testing.TB, dsn string, after record.Record, want []string) {
+// checkUnchanged compares what is stored, and what the store returned, with what was there.
+func (b Backend) checkUnchanged(t testing.TB, dsn string, after record.Record, want []string) {
 	t.Helper()
 	doc := b.stored(t, dsn, after.ID)
 	if diff := cmp.Diff(want, NewerAt(t, doc)); diff != "" {
@@ -288,7 +288,7 @@ func newerAppended(t *testing.T, b Backend) {
 func newerMaintenance(t *testing.T, b Backend) {
 	dsn, m := maintenances(t, b)
 	e := Maintenance("aws", "m")
-	p := maintenance.Provider{CSP: "aws", Unreachable: &maintenance.Unreachable{NodeName: "n", Told: e.Healed, Waiting: e.Waiting}}
+	p := maintenance.Provider{CSP: "aws", Unreachable: &maintenance.Unreachable{NodeName: "n", Reported: e.Healed, Waiting: e.Waiting}}
 	mustSave(t, m, store.MaintenanceUpdate{CSP: "aws", Events: []maintenance.Event{e}, Provider: &p})
 	kept := map[string][]string{"aws/m": b.newer(t, dsn, "aws/m"), "aws": b.newer(t, dsn, "aws")}
 	list, err := m.Unfinished(within(t), "aws")

@@ -31,18 +31,18 @@ func Reader(t testing.TB, dsn string) store.Reader {
 
 // reader opens a database for looking in the backend's way.
 func (b Backend) reader(t testing.TB, dsn string) store.Reader {
-	if b.Look == nil {
+	if b.OpenReader == nil {
 		return Reader(t, dsn)
 	}
-	return b.Look(t, dsn)
+	return b.OpenReader(t, dsn)
 }
 
-// seen is a store that is read in the backend's way.
-func (b Backend) seen(t testing.TB, dsn string, s store.Store) store.Store {
-	if b.Look == nil {
+// readerView is a store that is read in the backend's way.
+func (b Backend) readerView(t testing.TB, dsn string, s store.Store) store.Store {
+	if b.OpenReader == nil {
 		return s
 	}
-	return through{s, b.Look(t, dsn)}
+	return through{s, b.OpenReader(t, dsn)}
 }
 
 // through writes in one way and reads in another.
@@ -179,7 +179,7 @@ func readerLag(t *testing.T, b Backend) {
 	lag("c", inserts, 10, 1)
 	seen := Receive(t, openFeed(t, s, "every", everyChange()), 3)
 	lag("every", everyChange(), 10, 0)
-	judge(t, s, seen[0].ID)
+	finishRecord(t, s, seen[0].ID)
 	lag("every", everyChange(), 10, 1)
 	lag("c", inserts, 10, 1)
 	list, err := reader.Consumers(within(t))

@@ -43,7 +43,7 @@ func feedLostPosition(t *testing.T, b Backend) {
 	read, unread, finished := faults(2), faults(2), faults(2)
 	MustAppend(t, s, slices.Concat(read, finished)...)
 	for _, r := range finished {
-		judge(t, s, r.ID)
+		finishRecord(t, s, r.ID)
 	}
 	for _, sel := range []record.Selector{record.ProcessableHealthEventInserts(), everyChange()} {
 		for _, d := range damages() {

@@ -13,12 +13,12 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
-// newerLeft: whatever the way of the update, and whoever writes.
+// newerLeft: whatever the way of the update, and regardless of who writes.
 func newerLeft(t *testing.T, b Backend) {
 	dsn, s := database(t, b)
 	records := faults(4)
 	for i := range records {
-		records[i].Status = stamped(records[i].ID)
+		records[i].Status = fullStatus(records[i].ID)
 	}
 	Seed(t, s, records...)
 	sealed := map[string]string{
@@ -32,9 +32,9 @@ func newerLeft(t *testing.T, b Backend) {
 			case strings.Contains(with, "minversion"):
 				tree["minversion"] = record.Version + 1
 			case strings.Contains(with, "reason"):
-				status["quarantineverdict"].(map[string]any)["reason"] = "NewerReason" //nolint:forcetypeassert // stamped
+				status["quarantineverdict"].(map[string]any)["reason"] = "NewerReason" //nolint:forcetypeassert // updated
 			default:
-				status["userpodsevictionstatus"].(map[string]any)["status"] = "NewerStatus" //nolint:forcetypeassert // stamped
+				status["userpodsevictionstatus"].(map[string]any)["status"] = "NewerStatus" //nolint:forcetypeassert // updated
 			}
 			out, err := json.Marshal(tree)
 			if err != nil {

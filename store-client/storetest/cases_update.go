@@ -75,7 +75,7 @@ func updateAllOrNothing(t *testing.T, b Backend) {
 			t.Errorf("%s: %v, want %v", name, err, tc.want)
 		}
 		for _, id := range []string{a.ID, c.ID} {
-			if r := MustGet(t, s, id); r.Revision != 0 || r.Judged() {
+			if r := MustGet(t, s, id); r.Revision != 0 || r.Evaluated() {
 				t.Fatalf("%s: a part of the batch was written: %+v", name, r)
 			}
 		}
@@ -86,7 +86,7 @@ func updateAllOrNothing(t *testing.T, b Backend) {
 	}
 	for i, id := range []string{c.ID, a.ID} {
 		r := MustGet(t, s, id)
-		if r.Revision != 1 || !r.Judged() {
+		if r.Revision != 1 || !r.Evaluated() {
 			t.Errorf("after the good batch: %+v", r)
 		}
 		if diff := cmp.Diff(r, written[i]); diff != "" {

@@ -16,7 +16,7 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
-// Variables by which the suite tells its own binary to be the process that is
+// Variables by which the suite reports its own binary to be the process that is
 // killed.
 const (
 	childDSN  = "NVSENTINEL_STORETEST_DSN"
@@ -25,7 +25,7 @@ const (
 	childIdle = "storetest idle"
 )
 
-// Child says whether this process is one that a suite started to be killed; a
+// Child reports whether this process is one that a suite started to be killed; a
 // TestMain may leave out what only the suite needs.
 func Child() bool { return os.Getenv(childRole) != "" }
 

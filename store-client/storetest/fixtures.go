@@ -33,7 +33,7 @@ func SQLiteDSN(t testing.TB) string {
 func Open(t testing.TB, dsn string, o storeopen.Options) store.Store {
 	t.Helper()
 	o.SingleHost = true
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
 	s, err := storeopen.Open(ctx, dsn, o)
 	if err != nil {
@@ -81,7 +81,7 @@ func MustAppend(t testing.TB, s store.Store, records ...record.Record) {
 	}
 }
 
-// Seed stores records as the services would have stamped them: all are appended,
+// Seed stores records as the services would have updated them: all are appended,
 // then every writer in turn writes its part of the given statuses. It returns
 // the records as stored.
 func Seed(t testing.TB, s store.Store, records ...record.Record) []record.Record {
@@ -167,7 +167,7 @@ func MustGet(t testing.TB, s store.Store, id string) record.Record {
 // Receive takes n records from a feed and commits each of them.
 func Receive(t testing.TB, f store.Feed, n int) []record.Record {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	var out []record.Record
 	for len(out) < n {

@@ -78,7 +78,7 @@ func Generate(rng *rand.Rand) record.Record {
 }
 
 // Inserted are records as a connector stores them, one for each combination of
-// what the named selectors of insertions tell apart.
+// what the named selectors of insertions report apart.
 func Inserted() []record.Record {
 	var out []record.Record
 	for _, strategy := range []record.Strategy{record.Process, record.PersistOnly} {

@@ -24,7 +24,7 @@ const killedBatch = 50
 
 // Killed appends n records to the database at dsn while consumers follow it,
 // and kills the server in the middle: every acknowledged record has to be there
-// once, nothing else, and every consumer has to have seen each. It says what
+// once, nothing else, and every consumer has to have seen each. It reports what
 // happened.
 func Killed(t *testing.T, server Mortal, dsn string, n int) {
 	t.Helper()
@@ -38,7 +38,7 @@ func Killed(t *testing.T, server Mortal, dsn string, n int) {
 		c.seen, c.want = map[string]bool{}, make(chan int, 1)
 		watching.Go(func() { c.watch(t) })
 	}
-	acknowledged, failures := appendThroughDeath(t, server, s, n)
+	acknowledged, failures := appendThroughCrash(t, server, s, n)
 	for _, c := range consumers {
 		c.want <- len(acknowledged)
 	}
@@ -64,9 +64,9 @@ func Killed(t *testing.T, server Mortal, dsn string, n int) {
 	}
 }
 
-// appendThroughDeath appends n records in batches, each until it is
+// appendThroughCrash appends n records in batches, each until it is
 // acknowledged, and kills the server when half of them are.
-func appendThroughDeath(t *testing.T, server Mortal, s store.Store, n int) (acknowledged map[string]bool, failures int) {
+func appendThroughCrash(t *testing.T, server Mortal, s store.Store, n int) (acknowledged map[string]bool, failures int) {
 	t.Helper()
 	acknowledged = map[string]bool{}
 	batches := max(2, n/killedBatch)

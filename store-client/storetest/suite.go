@@ -20,16 +20,16 @@ type Backend struct {
 	Name string
 	// New makes an empty database and returns its address.
 	New func(t testing.TB) string
-	// Interrupt opens a store whose next commit breaks: arm says when. before
+	// Interrupt opens a store whose next commit breaks: arm reports when. before
 	// means that the database never sees the commit, otherwise the commit is
 	// carried out and its answer lost.
 	Interrupt func(t testing.TB, dsn string) (s store.Store, arm func(before bool))
-	// Repeats says that the provider repeats a broken commit by itself: then a
+	// Repeats reports that the provider repeats a broken commit by itself: then a
 	// success is right, if it is true.
 	Repeats bool
-	// Slow says that the server is a slow one: the cases do less.
+	// Slow reports that the server is a slow one: the cases do less.
 	Slow bool
-	// Orphans says that the server keeps a transaction open whose client was killed,
+	// Orphans reports that the server keeps a transaction open whose client was killed,
 	// for ever, with everything that it holds.
 	Orphans func(t testing.TB) bool
 	// Late begins to append r, first of all, and returns when its transaction
@@ -48,9 +48,9 @@ type Backend struct {
 	// Schema has the database be of a newer schema, as a newer program leaves it, or again
 	// of this one's.
 	Schema func(t testing.TB, dsn string, newer bool)
-	// Look opens the database for looking in another way than storeopen does; then
+	// OpenReader opens the database for looking in another way than storeopen does; then
 	// the cases read through it, stores included. It belongs to RunReader.
-	Look func(t testing.TB, dsn string) store.Reader
+	OpenReader func(t testing.TB, dsn string) store.Reader
 	// PoisonMaintenance does so with the document of a maintenance.
 	PoisonMaintenance func(t testing.TB, dsn, csp, id string)
 }
@@ -61,7 +61,7 @@ type Damage struct {
 	// Position replaces the stored one; "elsewhere" stands for one of another
 	// server, "beyond" for one after the end of the store.
 	Position string
-	// Mark says that the low-water mark is lost too.
+	// Mark reports that the low-water mark is lost too.
 	Mark bool
 }
 
@@ -122,7 +122,7 @@ func cases() []testCase {
 		{"update: again after a cut connection", updateAfterCut},
 		{"update: many at once, each with an outcome of its own", updateTogether},
 		{"update: many at once change one record, and one does", updateOneRecord},
-		{"update: callers that go hold nobody up", updateGivenUp},
+		{"update: callers that go hold nobody up", updateCancelled},
 		{"update: each field has one writer, transitions are legal", updateOwnership},
 		{"newer: what this version does not know survives every update", newerUpdated},
 		{"newer: what this version does not know is appended as it came", newerAppended},
@@ -156,7 +156,7 @@ func cases() []testCase {
 	}
 }
 
-// readerCases are those that say something about a reader.
+// readerCases are those that report something about a reader.
 func readerCases() []testCase {
 	return []testCase{
 		{"read: absent is ErrNotFound, and only absent", readAbsent},
@@ -185,7 +185,7 @@ func Run(t *testing.T, b Backend) {
 	run(t, b, slices.Concat(cases(), maintenanceCases()))
 }
 
-// RunReader proves another way to a store, Backend.Look, by the cases that read.
+// RunReader proves another way to a store, Backend.OpenReader, by the cases that read.
 func RunReader(t *testing.T, b Backend) { run(t, b, readerCases()) }
 
 func run(t *testing.T, b Backend, list []testCase) {
@@ -211,17 +211,17 @@ func run(t *testing.T, b Backend, list []testCase) {
 	t.Logf("store %s passes %d of %d conformance cases\n%s", b.Name, passed, len(list), strings.Join(lines, "\n"))
 }
 
-// patience bounds every wait of the suite; with the race detector on a busy
+// waitTimeout bounds every wait of the suite; with the race detector on a busy
 // machine sqlite needs 10 s for what it does in one elsewhere.
-const patience = 2 * time.Minute
+const waitTimeout = 2 * time.Minute
 
 func within(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// ended says whether a call ended because its time did: the error may be that
+// ended reports whether a call ended because its time did: the error may be that
 // of a server that was asked meanwhile, or come when too little time is left.
 func ended(ctx context.Context, err error) bool {
 	return err != nil && (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded))
@@ -231,7 +231,7 @@ func ended(ctx context.Context, err error) bool {
 func database(t *testing.T, b Backend) (string, store.Store) {
 	t.Helper()
 	dsn := b.New(t)
-	return dsn, b.seen(t, dsn, Open(t, dsn, storeopen.Options{}))
+	return dsn, b.readerView(t, dsn, Open(t, dsn, storeopen.Options{}))
 }
 
 // openFeed opens a feed until the test ends.
@@ -260,8 +260,8 @@ func update(t testing.TB, s store.Store, w record.Writer, id string, edit func(*
 	return MustGet(t, s, id)
 }
 
-// judge gives a record a verdict that finishes it.
-func judge(t testing.TB, s store.Store, id string) {
+// finishRecord gives a record a verdict that finishes it.
+func finishRecord(t testing.TB, s store.Store, id string) {
 	t.Helper()
 	update(t, s, record.FaultQuarantine, id, func(st *record.Status) {
 		st.QuarantineVerdict = &record.Verdict{Reason: record.NoRuleMatched, At: time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)}

@@ -32,11 +32,11 @@ import (
 )
 
 const (
-	ourKinds  = "/apis/nvsentinel.dgxc.nvidia.com/v1alpha1/"
-	ourJobs   = "/apis/batch/v1/namespaces/" + namespace + "/jobs"
-	goodPod   = `"automountServiceAccountToken":false`
-	someRun   = `{"apiVersion":"nvsentinel.dgxc.nvidia.com/v1alpha1","kind":"RepairRun","metadata":{"name":"some-run"},"spec":{"nodeName":"some-node","chain":"some-chain"}}`
-	someChain = `{"apiVersion":"nvsentinel.dgxc.nvidia.com/v1alpha1","kind":"RepairChain","metadata":{"name":"some-chain"},"spec":{"steps":[{"name":"a","template":"a"}]}}`
+	repairChainPath = "/apis/nvsentinel.dgxc.nvidia.com/v1alpha1/"
+	jobsPath        = "/apis/batch/v1/namespaces/" + namespace + "/jobs"
+	goodPod         = `"automountServiceAccountToken":false`
+	someRun         = `{"apiVersion":"nvsentinel.dgxc.nvidia.com/v1alpha1","kind":"RepairRun","metadata":{"name":"some-run"},"spec":{"nodeName":"some-node","chain":"some-chain"}}`
+	someChain       = `{"apiVersion":"nvsentinel.dgxc.nvidia.com/v1alpha1","kind":"RepairChain","metadata":{"name":"some-chain"},"spec":{"steps":[{"name":"a","template":"a"}]}}`
 )
 
 // job is one with words in its pod's spec and labels in its pod's metadata.
@@ -64,7 +64,7 @@ func try(ctx context.Context, caller kubernetes.Interface, verb, path, body stri
 }
 
 // TestChainsAreNobodysToWrite: repair-chain makes Jobs and the janitor's objects, and
-// nothing by which it could do more; fault-remediation makes runs, and says nothing of
+// nothing by which it could do more; fault-remediation makes runs, and reports nothing of
 // what they do.
 func TestChainsAreNobodysToWrite(t *testing.T) {
 	w := newWorld(t)
@@ -78,13 +78,13 @@ func TestChainsAreNobodysToWrite(t *testing.T) {
 		account, verb, path, body string
 		may                       bool
 	}{
-		{"repair-chain", http.MethodPost, ourJobs, job(goodPod, ""), true},
+		{"repair-chain", http.MethodPost, jobsPath, job(goodPod, ""), true},
 		{"repair-chain", http.MethodPost, reboots, reboot, true},
 		{"repair-chain", http.MethodGet, "/api/v1/nodes/" + node, "", true},
-		{"repair-chain", http.MethodGet, ourKinds + "repairruns", "", true},
-		{"repair-chain", http.MethodDelete, strings.Replace(ourJobs, namespace, "default", 1) + "/some-job", "", false},
+		{"repair-chain", http.MethodGet, repairChainPath + "repairruns", "", true},
+		{"repair-chain", http.MethodDelete, strings.Replace(jobsPath, namespace, "default", 1) + "/some-job", "", false},
 		{"repair-chain", http.MethodDelete, "/api/v1/nodes/" + node, "", false},
-		{"repair-chain", http.MethodPost, strings.Replace(ourJobs, namespace, "default", 1), job(goodPod, ""), false},
+		{"repair-chain", http.MethodPost, strings.Replace(jobsPath, namespace, "default", 1), job(goodPod, ""), false},
 		{"repair-chain", http.MethodPost, core + "/pods", pod, false},
 		{"repair-chain", http.MethodGet, core + "/secrets", "", false},
 		{"repair-chain", http.MethodPost, core + "/secrets", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a"}}`, false},
@@ -92,20 +92,20 @@ func TestChainsAreNobodysToWrite(t *testing.T) {
 		{"repair-chain", http.MethodPatch, "/api/v1/nodes/" + node, `{"spec":{"unschedulable":true}}`, false},
 		{"repair-chain", http.MethodPatch, "/api/v1/nodes/" + node + "/status", "{}", false},
 		{"repair-chain", http.MethodPost, "/apis/rbac.authorization.k8s.io/v1/clusterroles", role, false},
-		{"repair-chain", http.MethodPost, ourKinds + "repairruns", someRun, false},
-		{"repair-chain", http.MethodPost, ourKinds + "repairtemplates", template, false},
-		{"repair-chain", http.MethodPatch, ourKinds + "repairchains/some-chain", "{}", false},
-		{"fault-remediation", http.MethodPost, ourKinds + "repairruns", someRun, true},
-		{"fault-remediation", http.MethodGet, ourKinds + "repairruns", "", true},
-		{"fault-remediation", http.MethodPatch, ourKinds + "repairruns/some-run", "{}", false},
-		{"fault-remediation", http.MethodPatch, ourKinds + "repairruns/some-run/status", "{}", false},
-		{"fault-remediation", http.MethodDelete, ourKinds + "repairruns/some-run", "", false},
-		{"fault-remediation", http.MethodPost, ourKinds + "repairtemplates", template, false},
-		{"fault-remediation", http.MethodPost, ourKinds + "repairchains", someChain, false},
-		{"fault-remediation", http.MethodGet, ourKinds + "repairtemplates", "", false},
-		{"fault-remediation", http.MethodPost, ourJobs, job(goodPod, ""), false},
-		{"janitor", http.MethodPost, ourKinds + "repairruns", someRun, false},
-		{"node-health-check", http.MethodPost, ourKinds + "repairruns", someRun, false},
+		{"repair-chain", http.MethodPost, repairChainPath + "repairruns", someRun, false},
+		{"repair-chain", http.MethodPost, repairChainPath + "repairtemplates", template, false},
+		{"repair-chain", http.MethodPatch, repairChainPath + "repairchains/some-chain", "{}", false},
+		{"fault-remediation", http.MethodPost, repairChainPath + "repairruns", someRun, true},
+		{"fault-remediation", http.MethodGet, repairChainPath + "repairruns", "", true},
+		{"fault-remediation", http.MethodPatch, repairChainPath + "repairruns/some-run", "{}", false},
+		{"fault-remediation", http.MethodPatch, repairChainPath + "repairruns/some-run/status", "{}", false},
+		{"fault-remediation", http.MethodDelete, repairChainPath + "repairruns/some-run", "", false},
+		{"fault-remediation", http.MethodPost, repairChainPath + "repairtemplates", template, false},
+		{"fault-remediation", http.MethodPost, repairChainPath + "repairchains", someChain, false},
+		{"fault-remediation", http.MethodGet, repairChainPath + "repairtemplates", "", false},
+		{"fault-remediation", http.MethodPost, jobsPath, job(goodPod, ""), false},
+		{"janitor", http.MethodPost, repairChainPath + "repairruns", someRun, false},
+		{"node-health-check", http.MethodPost, repairChainPath + "repairruns", someRun, false},
 	} {
 		err := try(t.Context(), w.account(t, tc.account), tc.verb, tc.path, tc.body)
 		if tc.may && err != nil || !tc.may && !apierrors.IsForbidden(err) {
@@ -120,8 +120,8 @@ func TestChainsAreNobodysToWrite(t *testing.T) {
 func TestJobsOfSteps(t *testing.T) {
 	w := newWorld(t)
 	caller := w.account(t, "repair-chain")
-	testkit.Until(t, 2*time.Minute, func() bool { // a policy is in force a moment after it was applied
-		err := try(t.Context(), caller, http.MethodPost, ourJobs, job("", ""))
+	testkit.Until(t, 2*time.Minute, func() bool { // a policy is active a moment after it was applied
+		err := try(t.Context(), caller, http.MethodPost, jobsPath, job("", ""))
 		return refused(err) && strings.Contains(err.Error(), "has no token")
 	})
 	volume := func(source string) string { return goodPod + `,"volumes":[{"name":"v",` + source + `}]` }
@@ -163,7 +163,7 @@ func TestJobsOfSteps(t *testing.T) {
 		"a part of the suite":     {goodPod, `"app.kubernetes.io/part-of":"nvsentinel"`, looks},
 		"a part of another suite": {goodPod, `"app.kubernetes.io/part-of":"validation"`, ""},
 	} {
-		err := try(t.Context(), caller, http.MethodPost, ourJobs, job(tc.words, tc.labels))
+		err := try(t.Context(), caller, http.MethodPost, jobsPath, job(tc.words, tc.labels))
 		switch {
 		case tc.refused == "" && err != nil:
 			t.Errorf("%s: %v", name, err)
@@ -171,7 +171,7 @@ func TestJobsOfSteps(t *testing.T) {
 			t.Errorf("%s: %v, want it refused: %s", name, err, tc.refused)
 		}
 	}
-	if err := try(t.Context(), w.admin, http.MethodPost, ourJobs, job(`"serviceAccountName":"janitor"`, "")); err != nil {
+	if err := try(t.Context(), w.admin, http.MethodPost, jobsPath, job(`"serviceAccountName":"janitor"`, "")); err != nil {
 		t.Errorf("a Job that no step made: %v", err)
 	}
 	examples := exampleJobs(t)
@@ -179,7 +179,7 @@ func TestJobsOfSteps(t *testing.T) {
 		t.Errorf("the examples make %d Jobs", len(examples))
 	}
 	for name, made := range examples {
-		if err := try(t.Context(), caller, http.MethodPost, ourJobs, made); err != nil {
+		if err := try(t.Context(), caller, http.MethodPost, jobsPath, made); err != nil {
 			t.Errorf("the Job of the example %s: %v\n%s", name, err, made)
 		}
 	}
@@ -211,7 +211,7 @@ func exampleJobs(t *testing.T) map[string]string {
 			if err != nil {
 				t.Fatalf("%s: %v", template.Name, err)
 			}
-			made, err := compiled.Stamp(run, template.Name, inputs)
+			made, err := compiled.Render(run, template.Name, inputs)
 			if err != nil {
 				t.Fatalf("%s: %v", template.Name, err)
 			}
@@ -226,13 +226,13 @@ func exampleJobs(t *testing.T) map[string]string {
 // unneeded are the rights of repair-chain that the run below does not need, and what
 // does.
 var unneeded = map[string]string{
-	"repair-chain: create events nvsentinel":                         "the emergency brake is switched: internal/brake, tests/fleet TestTheBrake",
+	"repair-chain: create events nvsentinel":                         "the emergency brake is switched: internal/pause, tests/fleet TestPause",
 	"repair-chain: list configmaps nvsentinel":                       "a watch begins with a list where the API server streams none (before Kubernetes 1.34)",
 	"repair-chain: update leases.coordination.k8s.io medik8s-leases": "a run lasts longer than half of its lease's life: TestLeasesOfNodes",
 	"repair-chain: patch events.events.k8s.io default":               "an Event that is there already is counted",
 	"repair-chain: delete jobs.batch nvsentinel":                     "a run is deleted before its end: repair-chain/internal/reconciler TestARunThatIsDeleted",
 	"repair-chain: delete rebootnodes.janitor.dgxc.nvidia.com":       "the same",
-	"repair-chain: patch rebootnodes.janitor.dgxc.nvidia.com":        "a NodeHealthCheck gives its run up: internal/reconciler TestARunThatIsGivenUp",
+	"repair-chain: patch rebootnodes.janitor.dgxc.nvidia.com":        "a NodeHealthCheck gives its run up: internal/reconciler TestAbandonedRun",
 	"repair-chain: patch gpuresets.janitor.dgxc.nvidia.com":          "as rebootnodes",
 	"repair-chain: patch terminatenodes.janitor.dgxc.nvidia.com":     "as rebootnodes",
 	"repair-chain: delete gpuresets.janitor.dgxc.nvidia.com":         "as rebootnodes",
@@ -263,7 +263,7 @@ const steps = `{"apiVersion":"nvsentinel.dgxc.nvidia.com/v1alpha1","kind":"Repai
 `
 
 // TestRepairChainUsesItsRights: the service itself, under its account and with the
-// policies in force, works on a run from its begin to its removal; nothing is refused
+// policies active, works on a run from its begin to its removal; nothing is refused
 // to it, and it is given nothing that it does not use.
 func TestRepairChainUsesItsRights(t *testing.T) {
 	cluster := localcluster.ForTest(t, localcluster.Options{AuditNamespace: namespace, NodePrefix: "chained", Nodes: 1})
@@ -329,13 +329,13 @@ func startRepairChain(t *testing.T, cluster *localcluster.Cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kubeconfig, err := cluster.ServiceAccountKubeconfig(t.Context(), namespace, "repair-chain", tokenLife)
+	kubeconfig, err := cluster.ServiceAccountKubeconfig(t.Context(), namespace, "repair-chain", tokenLifetime)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(binary, "--kubeconfig", kubeconfig, "--leader-elect", "--metrics-address=off", "--run-retention=1ms", "--lease-namespace="+nodelease.DefaultNamespace)
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := testkit.StartChild(cmd); err != nil {
 		t.Fatal(err)
 	}
@@ -343,7 +343,7 @@ func startRepairChain(t *testing.T, cluster *localcluster.Cluster) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if t.Failed() {
-			t.Log(said.String())
+			t.Log(output.String())
 		}
 	})
 }

@@ -110,7 +110,7 @@ func TestOnlyTheKubeletOfANodeReportsForIt(t *testing.T) {
 	w := newWorld(t)
 	ns := w.cluster.Namespace(t)
 	tenant, evil, own := events{t, w.editor(t, ns), ns}, events{t, w.kubelet(t, "evil"), ns}, events{t, w.kubelet(t, "victim"), ns}
-	testkit.Until(t, 2*time.Minute, func() bool { // a new policy is in force a little later
+	testkit.Until(t, 2*time.Minute, func() bool { // a new policy is active a little later
 		_, err := tenant.client.EventsV1().Events(ns).Create(t.Context(), newEvent(ns, "probe", "kubelet", "probe"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return refused(err) && strings.Contains(err.Error(), "only a kubelet writes")
 	})
@@ -152,9 +152,9 @@ func TestOnlyTheKubeletOfANodeReportsForIt(t *testing.T) {
 	}
 }
 
-// TestConnectorTellsAboutItsNode: Events about another Node are refused, and those
+// TestConnectorPublishesAboutItsNode: Events about another Node are refused, and those
 // that a connector writes, repeats included, are not.
-func TestConnectorTellsAboutItsNode(t *testing.T) {
+func TestConnectorPublishesAboutItsNode(t *testing.T) {
 	w := newWorld(t)
 	own, victim := w.plain(t, "own"), w.plain(t, "victim")
 	connector := w.onNode(t, "platform-connectors", own.Name)
@@ -178,9 +178,9 @@ func TestConnectorTellsAboutItsNode(t *testing.T) {
 	}
 }
 
-// TestTheClustersConnectorTellsAboutAnyNode: with its own account, and again without
-// counting twice what was told.
-func TestTheClustersConnectorTellsAboutAnyNode(t *testing.T) {
+// TestClusterConnectorPublishesAboutAnyNode: with its own account, and again without
+// counting twice what was reported.
+func TestClusterConnectorPublishesAboutAnyNode(t *testing.T) {
 	w := newWorld(t)
 	connector := w.account(t, "platform-connectors-cluster")
 	at := time.Now()
@@ -202,9 +202,9 @@ func TestTheClustersConnectorTellsAboutAnyNode(t *testing.T) {
 	}
 }
 
-// TestServicesTell: with its own account each service writes an Event, and raises its
-// count when it says the same again, which is all that it may do.
-func TestServicesTell(t *testing.T) {
+// TestServicesPublishEvents: with its own account each service writes an Event, and raises its
+// count when it reports the same again, which is all that it may do.
+func TestServicesPublishEvents(t *testing.T) {
 	w := newWorld(t)
 	node := w.plain(t, "told").Name
 	policies := corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "nvsentinel", Name: "kubernetes-object-monitor-state", UID: "told"}

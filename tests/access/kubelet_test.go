@@ -30,7 +30,7 @@ func kubeletForgeries() map[string]change {
 	}
 	for _, key := range []string{
 		nodemark.SessionAnnotation, nodemark.UnknownAnnotation, nodemark.RepairAnnotation, nodemark.ResetAnnotation, nodemark.ReleasedAnnotation,
-		nodemark.LatestFaultRemediationState, nodemark.LemonAnnotation, nodemark.QuarantineHealthEvent, nodemark.QuarantineHealthEventAppliedTaints,
+		nodemark.LatestFaultRemediationState, nodemark.RepeatOffenderAnnotation, nodemark.QuarantineHealthEvent, nodemark.QuarantineHealthEventAppliedTaints,
 		nodemark.QuarantineHealthEventAppliedLabels, nodemark.QuarantineHealthEventIsCordoned, nodemark.QuarantineHealthEventCordonPreExisting,
 		nodemark.QuarantinedNodeUncordonedManually, nodemark.QuarantinedNodeUntaintedManually, nodemark.LiftedByAnnotation,
 		nodemark.RestoredAnnotation, nodemark.AnyoneReleasesAnnotation,
@@ -38,7 +38,7 @@ func kubeletForgeries() map[string]change {
 		out["annotation "+key] = change{patch: annotations(key, "forged")}
 	}
 	for _, key := range []string{
-		nodemark.StateLabel, nodemark.ManagedLabel, nodemark.FormerManagedLabel, nodemark.LemonLabel, nodemark.DCGMVersionLabel,
+		nodemark.StateLabel, nodemark.ManagedLabel, nodemark.FormerManagedLabel, nodemark.RepeatOffenderLabel, nodemark.DCGMVersionLabel,
 		nodemark.DriverInstalledLabel, nodemark.KataEnabledLabel,
 	} {
 		out["label "+key] = change{patch: labels(key, "false")}
@@ -57,7 +57,7 @@ func TestAKubeletWritesNoMark(t *testing.T) {
 		if sick {
 			quarantined(t, w, node)
 		}
-		testkit.Until(t, 2*time.Minute, func() bool { // a policy is in force a moment after it was applied
+		testkit.Until(t, 2*time.Minute, func() bool { // a policy is active a moment after it was applied
 			forgery := []byte(`{"metadata":{"annotations":{"` + nodemark.CanaryAnnotation + `":"x"}}}`)
 			_, err := kubelet.CoreV1().Nodes().Patch(t.Context(), name, types.MergePatchType, forgery, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 			return refused(err)
@@ -160,7 +160,7 @@ func TestAKubeletRegistersItsNode(t *testing.T) {
 		"a session": register("kubelet-b", nil, map[string]string{nodemark.SessionAnnotation: "x"}),
 		"a claim":   register("kubelet-c", nil, map[string]string{nodemark.RepairAnnotation: "x"}),
 		"a state":   register("kubelet-d", map[string]string{nodemark.StateLabel: "draining"}, nil),
-		"a lemon":   register("kubelet-e", map[string]string{nodemark.LemonLabel: nodemark.LemonYes}, nil),
+		"a lemon":   register("kubelet-e", map[string]string{nodemark.RepeatOffenderLabel: nodemark.RepeatOffenderTrue}, nil),
 	} {
 		if !refused(err) {
 			t.Errorf("a Node with %s: %v, want it refused", what, err)

@@ -49,7 +49,7 @@ func TestTheLabelerWritesItsLabelsOnly(t *testing.T) {
 		"an owner that is gone":     {patch: metadata("ownerReferences", []any{map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "name": "none", "uid": "none"}})},
 		"a finalizer":               {patch: metadata("finalizers", []any{"example.com/for-ever"})},
 		"no GPUs":                   {status: true, patch: status("allocatable", map[string]any{"nvidia.com/gpu": "0"})},
-		"a condition":               ours("GpuAllWatch"),
+		"a condition":               connectorCondition("GpuAllWatch"),
 		"another boot":              {status: true, patch: status("nodeInfo", map[string]any{"bootID": "forged"})},
 		"its own label by a status": {status: true, patch: labels(nodemark.KataEnabledLabel, "true")},
 	} {

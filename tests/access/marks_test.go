@@ -12,7 +12,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
-	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
+	"github.com/nvidia/nvsentinel/fault-quarantine/rulematch"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
@@ -47,11 +47,11 @@ func TestServicesWriteTheirMarks(t *testing.T) {
 		n.Annotations[nodemark.LatestFaultRemediationState] = "{}"
 	}
 	lemon := func(n *corev1.Node) {
-		n.Labels[nodemark.LemonLabel], n.Annotations[nodemark.LemonAnnotation] = nodemark.LemonYes, "{}"
+		n.Labels[nodemark.RepeatOffenderLabel], n.Annotations[nodemark.RepeatOffenderAnnotation] = nodemark.RepeatOffenderTrue, "{}"
 	}
 	sweet := func(n *corev1.Node) {
-		delete(n.Labels, nodemark.LemonLabel)
-		delete(n.Annotations, nodemark.LemonAnnotation)
+		delete(n.Labels, nodemark.RepeatOffenderLabel)
+		delete(n.Annotations, nodemark.RepeatOffenderAnnotation)
 	}
 	claim := func(n *corev1.Node) { n.Annotations[nodemark.RepairAnnotation] = "uid" }
 	for _, step := range []struct {
@@ -146,7 +146,7 @@ func TestAResetChangesTheLabelsOfGPUServicesOnly(t *testing.T) {
 	}
 	refusal("a label between", change{patch: labels("nvidia.com/gpu.deploy.dcgm", "true")})
 	refusal("another label on the way back", down(nil, map[string]any{"nvidia.com/gpu.deploy.driver": "true"}))
-	// Whoever took the claim away: the services come back.
+	// Anyone who took the claim away: the services come back.
 	if err := (change{patch: annotations(nodemark.RepairAnnotation, nil)}).by(t.Context(), w.admin, node.Name); err != nil {
 		t.Fatal(err)
 	}
@@ -178,9 +178,9 @@ func TestPolicyKnowsEveryMark(t *testing.T) {
 	}
 }
 
-// TestRuleSetsAskForWhatThePolicyLetsThrough: a label or taint that fault-quarantine's
+// TestRuleSetsMatchAdmissionPolicy: a label or taint that fault-quarantine's
 // configuration admits can be written, and one that it refuses could not be.
-func TestRuleSetsAskForWhatThePolicyLetsThrough(t *testing.T) {
+func TestRuleSetsMatchAdmissionPolicy(t *testing.T) {
 	w := newWorld(t)
 	node := w.plain(t, "node")
 	caller := w.account(t, "fault-quarantine")
@@ -198,14 +198,14 @@ func TestRuleSetsAskForWhatThePolicyLetsThrough(t *testing.T) {
 	keys := []string{
 		"example.com/faulty", "faulty", "dgxc.nvidia.com/faulty", "k8saas.nvidia.com/faulty", "nvidia.com/gpu.deploy.operands", "node.kubernetes.io/exclude-from-external-load-balancers",
 		"node-role.kubernetes.io/control-plane", "kubernetes.io/hostname", "topology.kubernetes.io/zone", "beta.kubernetes.io/os",
-		"example.node-restriction.kubernetes.io/x", "nvidia.com/gpu.present", nodemark.LemonLabel, nodemark.ManagedLabel, "k8saas.nvidia.com/ManagedByNVSentinel",
+		"example.node-restriction.kubernetes.io/x", "nvidia.com/gpu.present", nodemark.RepeatOffenderLabel, nodemark.ManagedLabel, "k8saas.nvidia.com/ManagedByNVSentinel",
 		"node.kubernetes.io/out-of-service", "node.cloudprovider.kubernetes.io/shutdown",
 	}
 	for _, key := range keys {
 		label, taint := &record.Label{Key: key, Value: "x"}, &record.Taint{Key: key, Effect: "NoSchedule"}
-		for what, set := range map[string]ruling.Set{"label": {Label: label}, "taint": {Taint: taint}} {
-			set.Name, set.Match = "set", ruling.Match{Any: []ruling.Rule{{Kind: "HealthEvent", Expression: "true"}}}
-			valid := ruling.Validate([]ruling.Set{set})
+		for what, set := range map[string]rulematch.Set{"label": {Label: label}, "taint": {Taint: taint}} {
+			set.Name, set.Match = "set", rulematch.Match{Any: []rulematch.Rule{{Kind: "HealthEvent", Expression: "true"}}}
+			valid := rulematch.Validate([]rulematch.Set{set})
 			desired := marks.Desired{Session: "session", Effects: record.Effects{Cordon: true}}
 			if set.Label != nil {
 				desired.Effects.Labels = []record.Label{*label}

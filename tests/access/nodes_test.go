@@ -14,8 +14,8 @@ import (
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
-// ours is what a connector writes: a condition of a check.
-func ours(check string) change {
+// connectorCondition is what a connector writes: a condition of a check.
+func connectorCondition(check string) change {
 	return change{true, types.StrategicMergePatchType, status("conditions", []any{condition(check, nodemark.UnhealthyReason(check))})}
 }
 
@@ -73,9 +73,9 @@ func TestConnectorWritesConditionsOnly(t *testing.T) {
 		}
 	}
 	for what, err := range map[string]error{
-		"another node's condition":   ours("GpuAllWatch").by(t.Context(), connector, victim.Name),
-		"by a token without a node":  ours("GpuAllWatch").by(t.Context(), w.account(t, "platform-connectors"), own.Name),
-		"by a monitor of the node":   ours("GpuAllWatch").by(t.Context(), w.onNode(t, "syslog-health-monitor", own.Name), own.Name),
+		"another node's condition":   connectorCondition("GpuAllWatch").by(t.Context(), connector, victim.Name),
+		"by a token without a node":  connectorCondition("GpuAllWatch").by(t.Context(), w.account(t, "platform-connectors"), own.Name),
+		"by a monitor of the node":   connectorCondition("GpuAllWatch").by(t.Context(), w.onNode(t, "syslog-health-monitor", own.Name), own.Name),
 		"the node object of its own": connector.CoreV1().Nodes().Delete(t.Context(), own.Name, metav1.DeleteOptions{}),
 	} {
 		if !refused(err) {
@@ -83,9 +83,9 @@ func TestConnectorWritesConditionsOnly(t *testing.T) {
 		}
 	}
 	for what, err := range map[string]error{
-		"its own":       ours("GpuAllWatch").by(t.Context(), connector, own.Name),
+		"its own":       connectorCondition("GpuAllWatch").by(t.Context(), connector, own.Name),
 		"its own again": change{true, types.StrategicMergePatchType, status("conditions", []any{condition("GpuAllWatch", nodemark.HealthyReason("GpuAllWatch"))})}.by(t.Context(), connector, own.Name),
-		"the cluster's": ours("NVMLError").by(t.Context(), callers["of the cluster"], victim.Name),
+		"the cluster's": connectorCondition("NVMLError").by(t.Context(), callers["of the cluster"], victim.Name),
 	} {
 		if err != nil {
 			t.Errorf("%s: %v, want it written", what, err)
@@ -93,9 +93,9 @@ func TestConnectorWritesConditionsOnly(t *testing.T) {
 	}
 }
 
-// TestNobodyForgesMarks: each mark of a Node by each account that may patch Nodes and
+// TestMarksCannotBeForged: each mark of a Node by each account that may patch Nodes and
 // does not own the mark.
-func TestNobodyForgesMarks(t *testing.T) {
+func TestMarksCannotBeForged(t *testing.T) {
 	w := newWorld(t)
 	node, plain := w.node(t, "victim"), w.plain(t, "plain")
 	controllers := []string{"fault-quarantine", "node-drainer", "fault-remediation", "janitor"}
@@ -127,8 +127,8 @@ func TestNobodyForgesMarks(t *testing.T) {
 		{"a claim on taints", change{patch: annotations(nodemark.QuarantineHealthEventAppliedTaints, `[{"key":"x"}]`)}, "fault-quarantine"},
 		{"a cordon", change{patch: spec("unschedulable", true)}, "fault-quarantine"},
 		{"a repair", change{patch: annotations(nodemark.RepairAnnotation, "forged")}, "janitor"},
-		{"a lemon", change{patch: labels(nodemark.LemonLabel, nodemark.LemonYes)}, "fault-remediation"},
-		{"the repairs of a lemon", change{patch: annotations(nodemark.LemonAnnotation, "{}")}, "fault-remediation"},
+		{"a lemon", change{patch: labels(nodemark.RepeatOffenderLabel, nodemark.RepeatOffenderTrue)}, "fault-remediation"},
+		{"the repairs of a lemon", change{patch: annotations(nodemark.RepeatOffenderAnnotation, "{}")}, "fault-remediation"},
 		{"a reset", change{patch: annotations(nodemark.ResetAnnotation, "forged")}, "janitor"},
 		{"a GPU service off", change{patch: labels("nvidia.com/gpu.deploy.dcgm", "false")}, ""},
 	}
@@ -166,7 +166,7 @@ func TestTheSimulationPluginPlaysTheMachine(t *testing.T) {
 	}
 	plugin := w.account(t, "csp-plugin-kwok")
 	boot := change{status: true, patch: status("nodeInfo", map[string]any{"bootID": "forged"})}
-	testkit.Until(t, 2*time.Minute, func() bool { // a policy is in force a moment after it was applied
+	testkit.Until(t, 2*time.Minute, func() bool { // a policy is active a moment after it was applied
 		err := boot.by(t.Context(), plugin, real.Name)
 		return refused(err) && strings.Contains(err.Error(), "simulated nodes only")
 	})

@@ -43,7 +43,7 @@ func (w *world) bystanderConfig(t *testing.T) *rest.Config {
 			t.Fatal(err)
 		}
 	}
-	path, err := w.cluster.ServiceAccountKubeconfig(ctx, meta.Namespace, meta.Name, tokenLife)
+	path, err := w.cluster.ServiceAccountKubeconfig(ctx, meta.Namespace, meta.Name, tokenLifetime)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func (w *world) sick(t *testing.T, name string) *corev1.Node {
 	return w.now(t, node.Name)
 }
 
-// noted waits until the API server notes who lifts a mark: a new policy is in force a
+// noted waits until the API server notes who lifts a mark: a new policy is active a
 // little later.
 func (w *world) noted(t *testing.T) {
 	t.Helper()
@@ -87,9 +87,9 @@ func (w *world) noted(t *testing.T) {
 	})
 }
 
-// TestTheAPIServerNotesWhoLiftsAMark, however it is done. Nothing else of the Node tells
-// it: of a field that is gone, managedFields names no manager.
-func TestTheAPIServerNotesWhoLiftsAMark(t *testing.T) {
+// TestAPIServerRecordsWriterOfMark: the API server records the writer in every case. Nothing else of the Node
+// shows it: of a removed field, managedFields names no manager.
+func TestAPIServerRecordsWriterOfMark(t *testing.T) {
 	w := newWorld(t)
 	w.noted(t)
 	for name, tt := range map[string]struct {
@@ -123,7 +123,7 @@ func TestTheAPIServerNotesWhoLiftsAMark(t *testing.T) {
 		if by := after.Annotations[nodemark.LiftedByAnnotation]; by != bystander {
 			t.Errorf("%s: lifted by %q", name, by)
 		}
-		if m := nodemark.Read(after); m.Lifted == nodemark.ByNobody || m.Released != nodemark.ByNobody {
+		if m := nodemark.Read(after); m.Lifted == nodemark.NotReleased || m.Released != nodemark.NotReleased {
 			t.Errorf("%s: lifted %q, released %q", name, m.Lifted, m.Released)
 		}
 		for _, m := range after.ManagedFields {
@@ -145,8 +145,8 @@ func TestAPersonsUncordonIsRecognised(t *testing.T) {
 		warning bool
 	}{
 		"person":       {"alice", false, nodemark.ByUncordon, false},
-		"in-repair":    {"alice", true, nodemark.ByNobody, true},
-		"as-bystander": {bystander, false, nodemark.ByNobody, true},
+		"in-repair":    {"alice", true, nodemark.NotReleased, true},
+		"as-bystander": {bystander, false, nodemark.NotReleased, true},
 	} {
 		node := w.sick(t, name)
 		if tt.repair {
@@ -165,9 +165,9 @@ func TestAPersonsUncordonIsRecognised(t *testing.T) {
 	}
 }
 
-// TestNobodyForgesARelease: not in a person's name, no service account, no kubelet, and
+// TestReleaseCannotBeForged: not in a person's name, no service account, no kubelet, and
 // not by what fault-quarantine writes.
-func TestNobodyForgesARelease(t *testing.T) {
+func TestReleaseCannotBeForged(t *testing.T) {
 	w := newWorld(t)
 	w.noted(t)
 	node := w.sick(t, "forged")
@@ -229,7 +229,7 @@ func TestFaultQuarantineRestoresAndReleases(t *testing.T) {
 		t.Fatal(err)
 	}
 	after := paint(session)
-	if m := nodemark.Read(after); m.Lifted != nodemark.ByNobody || m.Restored.Count != 1 || m.Restored.By != bystander || m.LiftedBy != "" {
+	if m := nodemark.Read(after); m.Lifted != nodemark.NotReleased || m.Restored.Count != 1 || m.Restored.By != bystander || m.LiftedBy != "" {
 		t.Errorf("not restored: %s", show(after))
 	}
 	request := change{patch: annotations(nodemark.ReleasePrefix+"session", "alice: looked at it")}
@@ -240,7 +240,7 @@ func TestFaultQuarantineRestoresAndReleases(t *testing.T) {
 		t.Errorf("released by %q", got)
 	}
 	after = paint(marks.Desired{})
-	if nodemark.Bears(after) || after.Spec.Unschedulable || after.Annotations[nodemark.ReleasePrefix+"session"] != "" {
+	if nodemark.HasMarks(after) || after.Spec.Unschedulable || after.Annotations[nodemark.ReleasePrefix+"session"] != "" {
 		t.Errorf("not released: %s", show(after))
 	}
 }

@@ -80,7 +80,7 @@ func TestLeasesOfOthers(t *testing.T) {
 }
 
 // TestServicesCreateTheirOwnOnly: a lease of another service that is not there yet
-// could be held before it comes, and the emergency brake be brought.
+// could be held before it comes, and the emergency stop be brought.
 func TestServicesCreateTheirOwnOnly(t *testing.T) {
 	w := newWorld(t)
 	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
@@ -156,9 +156,9 @@ func TestLeasesOfKubelets(t *testing.T) {
 	}
 }
 
-// TestNobodyElseMakesHealthEventRemediations: each is a word about a node that the
+// TestOnlyNodeHealthCheckCreatesHealthEventRemediations: each is a word about a node that the
 // connector believes, and a right to all objects is not enough for it.
-func TestNobodyElseMakesHealthEventRemediations(t *testing.T) {
+func TestOnlyNodeHealthCheckCreatesHealthEventRemediations(t *testing.T) {
 	w := newWorld(t)
 	create := func(account string) error {
 		config := w.cluster.RESTConfig()
@@ -172,7 +172,7 @@ func TestNobodyElseMakesHealthEventRemediations(t *testing.T) {
 		if account == "node-health-check" {
 			continue
 		}
-		testkit.Until(t, 2*time.Minute, func() bool { // a policy is in force a moment after it was applied
+		testkit.Until(t, 2*time.Minute, func() bool { // a policy is active a moment after it was applied
 			err := create(account)
 			return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy")
 		})
@@ -182,7 +182,7 @@ func TestNobodyElseMakesHealthEventRemediations(t *testing.T) {
 	}
 }
 
-// TestAHealthEventRemediationKeepsItsNode, and its owner, whoever asks: the fault is of
+// TestAHealthEventRemediationKeepsItsNode, and its owner, regardless of who asks: the fault is of
 // that node, and so has to be its end.
 func TestAHealthEventRemediationKeepsItsNode(t *testing.T) {
 	w := newWorld(t)
@@ -203,7 +203,7 @@ func TestAHealthEventRemediationKeepsItsNode(t *testing.T) {
 		`{"metadata":{"annotations":{"remediation.medik8s.io/node-name":"b"}}}`, `{"metadata":{"annotations":{"remediation.medik8s.io/node-name":null}}}`,
 		`{"metadata":{"ownerReferences":[]}}`, `{"metadata":{"ownerReferences":[` + strings.Replace(owner, `"a"`, `"b"`, 1) + `]}}`,
 	} {
-		testkit.Until(t, 2*time.Minute, func() bool { // a policy is in force a moment after it was applied
+		testkit.Until(t, 2*time.Minute, func() bool { // a policy is active a moment after it was applied
 			err := patch(forged)
 			return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "its recovery ends what its fault began")
 		})

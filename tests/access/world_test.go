@@ -28,14 +28,14 @@ import (
 )
 
 const (
-	namespace = "nvsentinel"
-	manifests = "../../distros/helm/nvsentinel/manifests/"
-	tokenLife = time.Hour
+	namespace     = "nvsentinel"
+	manifests     = "../../distros/helm/nvsentinel/manifests/"
+	tokenLifetime = time.Hour
 )
 
 func TestMain(m *testing.M) { os.Exit(localcluster.Main(m)) }
 
-// world is a control plane with the suite's rights and policies in force.
+// world is a control plane with the suite's rights and policies active.
 type world struct {
 	cluster *localcluster.Cluster
 	admin   kubernetes.Interface
@@ -46,7 +46,7 @@ type world struct {
 
 var only = &world{users: map[string]kubernetes.Interface{}}
 
-// newWorld applies what the chart ships, once, and waits until it is in force.
+// newWorld applies what the chart ships, once, and waits until it is active.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	only.mu.Lock()
@@ -101,7 +101,7 @@ func (w *world) account(t *testing.T, name string) kubernetes.Interface {
 	if c, ok := w.users[name]; ok {
 		return c
 	}
-	path, err := w.cluster.ServiceAccountKubeconfig(t.Context(), namespace, name, tokenLife)
+	path, err := w.cluster.ServiceAccountKubeconfig(t.Context(), namespace, name, tokenLifetime)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func (w *world) onNode(t *testing.T, name, node string) kubernetes.Interface {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path, err := w.cluster.PodKubeconfig(t.Context(), pod, tokenLife)
+	path, err := w.cluster.PodKubeconfig(t.Context(), pod, tokenLifetime)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,11 +200,11 @@ func spec(key string, value any) any { return map[string]any{"spec": map[string]
 
 func status(key string, value any) any { return map[string]any{"status": map[string]any{key: value}} }
 
-// refused says whether a policy or a missing right refused a write.
+// refused reports whether a policy or a missing right refused a write.
 func refused(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) }
 
 // inForce waits until the policy of an account's Nodes refuses what it must: a new
-// one is in force a little later.
+// one is active a little later.
 func inForce(t *testing.T, caller kubernetes.Interface, node string, sub ...string) {
 	t.Helper()
 	forgery := []byte(`{"metadata":{"labels":{"example.com/probe":"x"}}}`)

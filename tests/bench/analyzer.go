@@ -47,17 +47,17 @@ func analyzer(ctx context.Context, o Options) (rows []Row, err error) {
 			return rows, err
 		}
 		rows = append(rows, Row{
-			Figure: fmt.Sprintf("analyzer: events per second behind %d records", size), Ours: rate(o.Sizes.Events, wall),
+			Figure: fmt.Sprintf("analyzer: events per second behind %d records", size), Measured: rate(o.Sizes.Events, wall),
 			Target: Target{Over: Quantity{analyzerTarget, PerSecond, true}}, Note: "from the start of the process; 1000 nodes, no pattern among them",
 		})
 		each := Row{
-			Figure: fmt.Sprintf("analyzer: CPU per event behind %d records", size), Ours: seconds(cpu / time.Duration(o.Sizes.Events)),
+			Figure: fmt.Sprintf("analyzer: CPU per event behind %d records", size), Measured: seconds(cpu / time.Duration(o.Sizes.Events)),
 			Note: "the analyzer's own",
 		}
 		if size == o.Sizes.Short {
 			short = cpu / time.Duration(o.Sizes.Events)
 		} else {
-			each.Floor, each.Target, each.Note = seconds(short), Target{Within: flat}, "floor: behind the short history"
+			each.Baseline, each.Target, each.Note = seconds(short), Target{Within: flat}, "floor: behind the short history"
 		}
 		rows = append(rows, each)
 	}
@@ -119,7 +119,7 @@ is_finished = TRUE, verdict = 'NoRuleMatched'`); err != nil {
 	if err := db.clone(ctx, r.ID, size); err != nil {
 		return err
 	}
-	o.say("%d records of history made in %s", size, time.Since(began).Round(time.Second))
+	o.log("%d records of history made in %s", size, time.Since(began).Round(time.Second))
 	return nil
 }
 

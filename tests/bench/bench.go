@@ -1,7 +1,7 @@
 // Package bench measures what the suite does per second, and how soon, with
 // the real binaries on a real control plane and a durable PostgreSQL, and puts
-// each figure beside a floor: the same work done by hand, measured in the same
-// run on the same file system with the same concurrency and bytes. The floors
+// each figure beside a baseline: the same work done manually, measured in the same
+// run on the same file system with the same concurrency and bytes. The baselines
 // are the files floor_*.go, at most 60 lines each.
 package bench
 
@@ -80,7 +80,7 @@ type Options struct {
 	Progress io.Writer
 }
 
-// Sizes say how much is measured.
+// Sizes report how much is measured.
 type Sizes struct {
 	// Acks is how many events one publisher sends, one after the other.
 	Acks int
@@ -147,7 +147,7 @@ func (o Options) Check() error {
 		}
 	}
 	if o.Against != "" {
-		for _, room := range fleet.Rooms() {
+		for _, room := range fleet.Services() {
 			if _, err := os.Stat(filepath.Join(o.Against, binaryOf(room))); err != nil {
 				problems = append(problems, fmt.Errorf("AGAINST: %w", err))
 			}
@@ -160,7 +160,7 @@ func (o Options) wants(figure string) bool {
 	return len(o.Only) == 0 || slices.Contains(o.Only, figure)
 }
 
-func (o Options) say(format string, args ...any) {
+func (o Options) log(format string, args ...any) {
 	fmt.Fprintf(o.Progress, "bench: "+format+"\n", args...)
 }
 
@@ -190,7 +190,7 @@ func Run(ctx context.Context, o Options) (Table, error) {
 		if err != nil {
 			problems = append(problems, fmt.Errorf("measuring %s: %w", name, err))
 		}
-		o.say("%s took %s", name, time.Since(began).Round(time.Second))
+		o.log("%s took %s", name, time.Since(began).Round(time.Second))
 	}
 	measure(o.wants(Ingest), Ingest, inTurns(ingest))
 	if o.Against == "" {
@@ -209,7 +209,7 @@ func Run(ctx context.Context, o Options) (Table, error) {
 	return t, errors.Join(append(problems, ctx.Err())...)
 }
 
-// binaryOf is the binary of a room.
+// binaryOf is the binary of a service.
 func binaryOf(room string) string {
 	switch room {
 	case fleet.Connector:

@@ -74,17 +74,17 @@ func TestEveryFigureIsMeasured(t *testing.T) {
 		if r.Target == (bench.Target{}) || r.Verdict() == "-" {
 			t.Errorf("%s: no target", r.Figure)
 		}
-		if (r.Target.Within > 0 || r.Target.AtLeast > 0) && r.Floor.Value <= 0 {
-			t.Errorf("%s: floor %s", r.Figure, r.Floor)
+		if (r.Target.Within > 0 || r.Target.AtLeast > 0) && r.Baseline.Value <= 0 {
+			t.Errorf("%s: floor %s", r.Figure, r.Baseline)
 		}
-		if r.Ours.Value <= 0 && r.Ours.Unit != bench.Millicores && r.Ours.Unit != bench.Seconds && r.Ours.Unit != bench.PerMinute {
-			t.Errorf("%s: measured %s", r.Figure, r.Ours)
+		if r.Measured.Value <= 0 && r.Measured.Unit != bench.Millicores && r.Measured.Unit != bench.Seconds && r.Measured.Unit != bench.PerMinute {
+			t.Errorf("%s: measured %s", r.Figure, r.Measured)
 		}
 	}
 }
 
-// TestFloorsAreShort holds the floors to what makes them floors.
-func TestFloorsAreShort(t *testing.T) {
+// TestBaselinesAreShort checks that the baselines do only what makes them baselines.
+func TestBaselinesAreShort(t *testing.T) {
 	files, err := filepath.Glob("floor_*.go")
 	if err != nil || len(files) < 6 {
 		t.Fatalf("floors %v, %v", files, err)
@@ -106,22 +106,22 @@ func TestFloorsAreShort(t *testing.T) {
 }
 
 func TestVerdict(t *testing.T) {
-	q := func(v float64) bench.Quantity { return bench.Quantity{Value: v, Unit: bench.Seconds, Given: true} }
+	q := func(v float64) bench.Quantity { return bench.Quantity{Value: v, Unit: bench.Seconds, Valid: true} }
 	tests := []struct {
 		name string
 		row  bench.Row
 		want string
 	}{
-		{"within", bench.Row{Ours: q(2), Floor: q(1), Target: bench.Target{Within: 2}}, "met"},
-		{"not within", bench.Row{Ours: q(2.1), Floor: q(1), Target: bench.Target{Within: 2}}, "missed"},
-		{"within of nothing", bench.Row{Ours: q(1), Target: bench.Target{Within: 2}}, "missed"},
-		{"at least", bench.Row{Ours: q(7), Floor: q(10), Target: bench.Target{AtLeast: 0.7}}, "met"},
-		{"less", bench.Row{Ours: q(6.9), Floor: q(10), Target: bench.Target{AtLeast: 0.7}}, "missed"},
-		{"under", bench.Row{Ours: q(0.2), Target: bench.Target{Under: q(0.3)}}, "met"},
-		{"not under", bench.Row{Ours: q(0.3), Target: bench.Target{Under: q(0.3)}}, "missed"},
-		{"over", bench.Row{Ours: q(0.3), Target: bench.Target{Over: q(0.3)}}, "met"},
-		{"not over", bench.Row{Ours: q(0.2), Target: bench.Target{Over: q(0.3)}}, "missed"},
-		{"no target", bench.Row{Ours: q(1), Floor: q(1)}, "-"},
+		{"within", bench.Row{Measured: q(2), Baseline: q(1), Target: bench.Target{Within: 2}}, "met"},
+		{"not within", bench.Row{Measured: q(2.1), Baseline: q(1), Target: bench.Target{Within: 2}}, "missed"},
+		{"within of nothing", bench.Row{Measured: q(1), Target: bench.Target{Within: 2}}, "missed"},
+		{"at least", bench.Row{Measured: q(7), Baseline: q(10), Target: bench.Target{AtLeast: 0.7}}, "met"},
+		{"less", bench.Row{Measured: q(6.9), Baseline: q(10), Target: bench.Target{AtLeast: 0.7}}, "missed"},
+		{"under", bench.Row{Measured: q(0.2), Target: bench.Target{Under: q(0.3)}}, "met"},
+		{"not under", bench.Row{Measured: q(0.3), Target: bench.Target{Under: q(0.3)}}, "missed"},
+		{"over", bench.Row{Measured: q(0.3), Target: bench.Target{Over: q(0.3)}}, "met"},
+		{"not over", bench.Row{Measured: q(0.2), Target: bench.Target{Over: q(0.3)}}, "missed"},
+		{"no target", bench.Row{Measured: q(1), Baseline: q(1)}, "-"},
 	}
 	for _, tc := range tests {
 		if got := tc.row.Verdict(); got != tc.want {
@@ -133,12 +133,12 @@ func TestVerdict(t *testing.T) {
 func TestTable(t *testing.T) {
 	got := bench.Table{
 		{
-			Figure: "wait", Ours: bench.Quantity{Value: 0.00042, Unit: bench.Seconds, Given: true},
-			Floor: bench.Quantity{Value: 0.0003, Unit: bench.Seconds, Given: true}, Target: bench.Target{Within: 2}, Note: "a note",
+			Figure: "wait", Measured: bench.Quantity{Value: 0.00042, Unit: bench.Seconds, Valid: true},
+			Baseline: bench.Quantity{Value: 0.0003, Unit: bench.Seconds, Valid: true}, Target: bench.Target{Within: 2}, Note: "a note",
 		},
 		{
-			Figure: "memory", Ours: bench.Quantity{Value: 42e6, Unit: bench.Bytes, Given: true},
-			Target: bench.Target{Under: bench.Quantity{Value: 40e6, Unit: bench.Bytes, Given: true}},
+			Figure: "memory", Measured: bench.Quantity{Value: 42e6, Unit: bench.Bytes, Valid: true},
+			Target: bench.Target{Under: bench.Quantity{Value: 40e6, Unit: bench.Bytes, Valid: true}},
 		},
 	}.String()
 	want := `figure  ours     floor   ratio  target
@@ -151,8 +151,8 @@ memory  42.0 MB  -       -      under 40.0 MB  missed
 }
 
 func TestTableAgainstOthers(t *testing.T) {
-	q := func(v float64) bench.Quantity { return bench.Quantity{Value: v, Unit: bench.Times, Given: true} }
-	got := bench.Table{{Figure: "races", Ours: q(1), Other: q(4)}, {Figure: "no more", Ours: q(0), Other: q(3)}, {Figure: "alone", Ours: q(2)}}.String()
+	q := func(v float64) bench.Quantity { return bench.Quantity{Value: v, Unit: bench.Times, Valid: true} }
+	got := bench.Table{{Figure: "races", Measured: q(1), Other: q(4)}, {Figure: "no more", Measured: q(0), Other: q(3)}, {Figure: "alone", Measured: q(2)}}.String()
 	want := `figure   ours  against  change  floor  ratio  target
 races    1.00  4.00     0.25x   -      -      -       -
 no more  0.00  3.00     0.00x   -      -      -       -
@@ -163,7 +163,7 @@ alone    2.00  -        -       -      -      -       -
 	}
 }
 
-func TestCheckNamesWhatIsUnknown(t *testing.T) {
+func TestCheckNamesUnknownFigures(t *testing.T) {
 	if err := (bench.Options{Only: bench.Figures()}).Check(); err != nil {
 		t.Error(err)
 	}

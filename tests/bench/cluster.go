@@ -36,21 +36,21 @@ type stage struct {
 	o     Options
 	fleet *fleet.Fleet
 	pen   *pen
-	seen  *diary
+	diary *diary
 	nodes map[string]*corev1.Node
 
-	agents, cordon, repair, drain, storm, rest []string
+	agents, cordon, repair, drain, storm, otherArgs []string
 
-	floorCordon, floorRepair []time.Duration
-	floorDrain, floorStorm   time.Duration
+	baselineCordon, baselineRepair []time.Duration
+	baselineDrain, baselineStorm   time.Duration
 }
 
-// cluster measures what needs nodes. The floors come first, while no service
+// cluster measures what needs nodes. The baselines come first, while no service
 // runs; the figure that leaves the most behind comes last.
 func cluster(ctx context.Context, o Options) (rows []Row, err error) {
-	s := &stage{o: o, pen: newPen(), seen: newDiary(), nodes: map[string]*corev1.Node{}}
+	s := &stage{o: o, pen: newPen(), diary: newDiary(), nodes: map[string]*corev1.Node{}}
 	count := s.deal()
-	o.say("starting %d nodes; then floors, then pods, then the services", count)
+	o.log("starting %d nodes; then floors, then pods, then the services", count)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	f, err := fleet.Start(ctx, fleet.Options{
@@ -84,7 +84,7 @@ func (s *stage) measure(ctx context.Context) (rows []Row, err error) {
 		if figure.name != Memory && !s.o.Janitor {
 			s.spare(ctx)
 		}
-		s.o.say("measuring %s", figure.name)
+		s.o.log("measuring %s", figure.name)
 		found, err := figure.measure(ctx)
 		rows = append(rows, found...)
 		if err != nil {
@@ -112,7 +112,7 @@ func (s *stage) deal() int {
 	s.repair = take(wants(Repair), s.o.Sizes.Repairs)
 	s.drain = take(wants(Drain), s.o.Sizes.DrainNodes)
 	s.storm = take(wants(Storm), s.o.Sizes.Storm)
-	s.rest = take(wants(Memory) || wants(Storm), s.o.Sizes.Nodes-next)
+	s.otherArgs = take(wants(Memory) || wants(Storm), s.o.Sizes.Nodes-next)
 	return next
 }
 
@@ -134,7 +134,7 @@ func (s *stage) spare(ctx context.Context) {
 	}
 }
 
-// prepare measures the floors and makes the pods, before any service runs.
+// prepare measures the baselines and makes the pods, before any service runs.
 func (s *stage) prepare(ctx context.Context, f *fleet.Fleet) error {
 	s.fleet = f
 	list, err := f.Cluster.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{})
@@ -144,21 +144,21 @@ func (s *stage) prepare(ctx context.Context, f *fleet.Fleet) error {
 	for i := range list.Items {
 		s.nodes[list.Items[i].Name] = &list.Items[i]
 	}
-	if err := s.look(ctx); err != nil {
+	if err := s.watch(ctx); err != nil {
 		return err
 	}
-	if err := s.floors(ctx); err != nil {
+	if err := s.measureBaselines(ctx); err != nil {
 		return err
 	}
 	filler := 0
-	if s.o.wants(Memory) && len(s.rest) > 0 {
-		filler = max(0, s.o.Sizes.Pods-len(s.drain)*s.o.Sizes.PodsPerNode-len(s.repair)*repairPods) / len(s.rest)
+	if s.o.wants(Memory) && len(s.otherArgs) > 0 {
+		filler = max(0, s.o.Sizes.Pods-len(s.drain)*s.o.Sizes.PodsPerNode-len(s.repair)*repairPods) / len(s.otherArgs)
 	}
-	s.o.say("making pods: %d on each of %d nodes, %d on each of %d", s.o.Sizes.PodsPerNode, len(s.drain), filler, len(s.rest))
+	s.o.log("making pods: %d on each of %d nodes, %d on each of %d", s.o.Sizes.PodsPerNode, len(s.drain), filler, len(s.otherArgs))
 	for _, part := range []struct {
 		nodes []string
 		each  int
-	}{{s.repair, repairPods}, {s.drain, s.o.Sizes.PodsPerNode}, {s.rest, filler}} {
+	}{{s.repair, repairPods}, {s.drain, s.o.Sizes.PodsPerNode}, {s.otherArgs, filler}} {
 		if err := s.makePods(ctx, part.nodes, part.each); err != nil {
 			return err
 		}
@@ -166,21 +166,21 @@ func (s *stage) prepare(ctx context.Context, f *fleet.Fleet) error {
 	return nil
 }
 
-// floors measures the floor of each selected figure.
-func (s *stage) floors(ctx context.Context) (err error) {
+// measureBaselines measures the baseline of each selected figure.
+func (s *stage) measureBaselines(ctx context.Context) (err error) {
 	client, n := s.fleet.Cluster.Client(), s.o.Sizes
 	if s.o.wants(Cordon) {
-		if s.floorCordon, err = cordonFloor(ctx, s.fleet.DSN, client, s.cordon, n.Cordons); err != nil {
+		if s.baselineCordon, err = cordonBaseline(ctx, s.fleet.DSN, client, s.cordon, n.Cordons); err != nil {
 			return fmt.Errorf("floor of %s: %w", Cordon, err)
 		}
 	}
 	if s.o.wants(Repair) {
-		if s.floorRepair, err = repairFloor(ctx, s.fleet.DSN, s.fleet.Cluster.Dynamic(), n.Repairs); err != nil {
+		if s.baselineRepair, err = repairBaseline(ctx, s.fleet.DSN, s.fleet.Cluster.Dynamic(), n.Repairs); err != nil {
 			return fmt.Errorf("floor of %s: %w", Repair, err)
 		}
 	}
 	if s.o.wants(Storm) {
-		if s.floorStorm, err = patchFloor(ctx, client, s.storm); err != nil {
+		if s.baselineStorm, err = patchBaseline(ctx, client, s.storm); err != nil {
 			return fmt.Errorf("floor of %s: %w", Storm, err)
 		}
 	}
@@ -192,12 +192,12 @@ func (s *stage) floors(ctx context.Context) (err error) {
 	}
 	names := podsOn(s.drain, n.PodsPerNode)
 	began := time.Now()
-	if err := evictFloor(ctx, client, names); err != nil {
+	if err := evictBaseline(ctx, client, names); err != nil {
 		return fmt.Errorf("floor of %s: %w", Drain, err)
 	}
-	last, err := s.seen.await(ctx, n.Limit, keys("gone", names)...)
-	s.floorDrain = last.Sub(began)
-	s.seen.forget(append(keys("gone", names), keys("running", names)...)...)
+	last, err := s.diary.await(ctx, n.Limit, keys("gone", names)...)
+	s.baselineDrain = last.Sub(began)
+	s.diary.forget(append(keys("gone", names), keys("running", names)...)...)
 	return err
 }
 
@@ -213,7 +213,7 @@ func (s *stage) makePods(ctx context.Context, nodes []string, each int) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.seen.await(ctx, s.o.Sizes.Limit, keys("running", names)...)
+	_, err = s.diary.await(ctx, s.o.Sizes.Limit, keys("running", names)...)
 	return err
 }
 

@@ -41,19 +41,19 @@ func BuildConnectors(ctx context.Context, root, dir string, b gobuild.Builder) (
 type crowd struct {
 	stage  *stage
 	figure string
-	// way is the flags with which the connectors reach their gateway.
-	way      []string
-	services []*fleet.Service
-	nodes    []string
-	doors    []protos.PlatformConnectorClient
-	closers  []func() error
+	// gatewayFlags is the flags with which the connectors reach their gateway.
+	gatewayFlags []string
+	services     []*fleet.Service
+	nodes        []string
+	clients      []protos.PlatformConnectorClient
+	closers      []func() error
 }
 
 // assemble starts the connectors of nodes that follow each other, and has each of them
 // carry a first report, that its check is healthy, to the end: it knows its Node and the
 // store then, and its condition is there. Without a way they have a gateway of their own.
 func (s *stage) assemble(ctx context.Context, figure string, nodes []string, way ...string) (c *crowd, err error) {
-	c = &crowd{stage: s, figure: figure, nodes: nodes, way: way}
+	c = &crowd{stage: s, figure: figure, nodes: nodes, gatewayFlags: way}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.stop())
@@ -72,7 +72,7 @@ func (s *stage) assemble(ctx context.Context, figure string, nodes []string, way
 			return nil, err
 		}
 		c.closers = append(c.closers, conn.Close)
-		c.doors = append(c.doors, protos.NewPlatformConnectorClient(conn))
+		c.clients = append(c.clients, protos.NewPlatformConnectorClient(conn))
 	}
 	return c, c.introduce(ctx)
 }
@@ -81,9 +81,9 @@ func (s *stage) assemble(ctx context.Context, figure string, nodes []string, way
 // accepts events.
 func (c *crowd) start(ctx context.Context, dir string) (err error) {
 	f := c.stage.fleet
-	if len(c.way) == 0 {
+	if len(c.gatewayFlags) == 0 {
 		var service *fleet.Service
-		service, c.way, err = c.stage.gateway(ctx, c.figure, len(c.nodes))
+		service, c.gatewayFlags, err = c.stage.gateway(ctx, c.figure, len(c.nodes))
 		if err != nil {
 			return err
 		}
@@ -96,7 +96,7 @@ func (c *crowd) start(ctx context.Context, dir string) (err error) {
 	service := f.Launch(connectorsService+"@"+c.figure, program, slices.Concat([]string{
 		"--nodes", strconv.Itoa(len(c.nodes)), "--first", strings.TrimPrefix(c.nodes[0], nodePrefix), "--prefix", nodePrefix,
 		"--dir", dir, "--kubeconfig", f.Cluster.AdminKubeconfig(), "--identify",
-	}, c.way), nil)
+	}, c.gatewayFlags), nil)
 	c.services = append(c.services, service)
 	ready := false
 	err = until(ctx, c.stage.o.Sizes.Limit, fmt.Sprintf("%d connectors", len(c.nodes)), func() (bool, error) {
@@ -126,7 +126,7 @@ func (s *stage) gateway(ctx context.Context, figure string, nodes int, flags ...
 	}, flags...), nil)
 	address := ""
 	err = until(ctx, s.o.Sizes.Limit, "the gateway", func() (bool, error) {
-		address = said(service.Log, "gateway listening for connectors")
+		address = loggedAddress(service.Log, "gateway listening for connectors")
 		return address != "" || service.Starts() > startsAtMost, nil
 	})
 	if err != nil || address == "" {
@@ -136,18 +136,18 @@ func (s *stage) gateway(ctx context.Context, figure string, nodes int, flags ...
 }
 
 // introduce has every connector report that its check is healthy, and waits until the
-// Nodes show it, all is judged, the connectors may write conditions again, and their pods
+// Nodes show it, all is evaluated, the connectors may write conditions again, and their pods
 // run.
 func (c *crowd) introduce(ctx context.Context) error {
 	s := c.stage
-	if err := c.tell(ctx, func(node string) *protos.HealthEvent { return s.pen.recovery(node, 0) }); err != nil {
+	if err := c.send(ctx, func(node string) *protos.HealthEvent { return s.pen.recovery(node, 0) }); err != nil {
 		return err
 	}
-	well, err := s.seen.await(ctx, s.o.Sizes.Limit, keys("well", c.nodes)...)
+	well, err := s.diary.await(ctx, s.o.Sizes.Limit, keys("well", c.nodes)...)
 	if err != nil {
 		return err
 	}
-	if err := s.judged(ctx, len(c.nodes)); err != nil {
+	if err := s.waitEvaluated(ctx, len(c.nodes)); err != nil {
 		return err
 	}
 	if err := pause(ctx, time.Until(well.Add(conditionsCalm))); err != nil {
@@ -160,14 +160,14 @@ func (c *crowd) introduce(ctx context.Context) error {
 	})
 }
 
-// tell sends an event of every node through its connector, all at once.
-func (c *crowd) tell(ctx context.Context, event func(node string) *protos.HealthEvent) error {
-	return atOnce(len(c.nodes), len(c.nodes), func(i int) error { return c.tellOne(ctx, i, event(c.nodes[i])) })
+// send sends an event of every node through its connector, all at once.
+func (c *crowd) send(ctx context.Context, event func(node string) *protos.HealthEvent) error {
+	return atOnce(len(c.nodes), len(c.nodes), func(i int) error { return c.sendOne(ctx, i, event(c.nodes[i])) })
 }
 
-// tellOne sends an event through the connector of one node.
-func (c *crowd) tellOne(ctx context.Context, i int, e *protos.HealthEvent) error {
-	_, err := c.doors[i].HealthEventOccurredV1(ctx, &protos.HealthEvents{Version: 1, Events: []*protos.HealthEvent{e}}, grpc.WaitForReady(true))
+// sendOne sends an event through the connector of one node.
+func (c *crowd) sendOne(ctx context.Context, i int, e *protos.HealthEvent) error {
+	_, err := c.clients[i].HealthEventOccurredV1(ctx, &protos.HealthEvents{Version: 1, Events: []*protos.HealthEvent{e}}, grpc.WaitForReady(true))
 	if err != nil {
 		return fmt.Errorf("reporting an event of %s: %w", c.nodes[i], err)
 	}
@@ -194,8 +194,8 @@ const conditionsCalm = 1500 * time.Millisecond
 // stopTime is how long connectors have to end by themselves.
 const stopTime = 30 * time.Second
 
-// judged waits until at least so many records are stored and all have a verdict.
-func (s *stage) judged(ctx context.Context, n int) (err error) {
+// waitEvaluated waits until at least so many records are stored and all have a verdict.
+func (s *stage) waitEvaluated(ctx context.Context, n int) (err error) {
 	conn, err := pgx.Connect(ctx, s.fleet.DSN)
 	if err != nil {
 		return err

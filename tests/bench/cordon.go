@@ -36,21 +36,21 @@ func (s *stage) measureCordon(ctx context.Context) (rows []Row, err error) {
 	return append(s.cordonRows(cordons, objects), used.requestRows("fault", len(s.cordon))...), err
 }
 
-// failInTurn has node after node fail, and says how long each waited for its cordon and
+// failInTurn has node after node fail, and reports how long each waited for its cordon and
 // for its maintenance object.
 func (s *stage) failInTurn(ctx context.Context, c *crowd) (cordons, objects []time.Duration, err error) {
 	pace := time.NewTicker(cordonPace)
 	defer pace.Stop()
 	for i, node := range c.nodes {
-		if err := c.tellOne(ctx, i, s.pen.fault(node, 0, stormXID, stormAction)); err != nil {
+		if err := c.sendOne(ctx, i, s.pen.fault(node, 0, stormXID, stormAction)); err != nil {
 			return nil, nil, err
 		}
 		accepted := time.Now()
-		cordoned, err := s.seen.await(ctx, s.o.Sizes.Limit, "cordoned "+node)
+		cordoned, err := s.diary.await(ctx, s.o.Sizes.Limit, "cordoned "+node)
 		if err != nil {
 			return nil, nil, err
 		}
-		made, err := s.seen.await(ctx, s.o.Sizes.Limit, "repair "+node)
+		made, err := s.diary.await(ctx, s.o.Sizes.Limit, "repair "+node)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -72,14 +72,14 @@ func (s *stage) cordonRows(cordons, objects []time.Duration) (rows []Row) {
 		within float64
 	}{{"p50", 0.5, 2.5}, {"p90", 0.9, 4}, {"p99", 0.99, 8}} {
 		rows = append(rows, Row{
-			Figure: "event accepted to node cordoned, " + q.name, Ours: seconds(quantile(cordons, q.at)),
-			Floor: seconds(quantile(s.floorCordon, q.at)), Target: Target{Within: q.within}, Note: note,
+			Figure: "event accepted to node cordoned, " + q.name, Measured: seconds(quantile(cordons, q.at)),
+			Baseline: seconds(quantile(s.baselineCordon, q.at)), Target: Target{Within: q.within}, Note: note,
 		})
 	}
 	middle := quantile(cordons, 0.5)
 	return append(rows, Row{
-		Figure: "event accepted to maintenance object, nothing to drain, p50", Ours: seconds(quantile(objects, 0.5)),
+		Figure: "event accepted to maintenance object, nothing to drain, p50", Measured: seconds(quantile(objects, 0.5)),
 		Target: Target{Under: seconds(middle + objectAfter)},
-		Note:   fmt.Sprintf("target: %s after the cordon", objectAfter), Seen: "p90 " + seconds(quantile(objects, 0.9)).String(),
+		Note:   fmt.Sprintf("target: %s after the cordon", objectAfter), Remarks: "p90 " + seconds(quantile(objects, 0.9)).String(),
 	})
 }

@@ -9,12 +9,12 @@ import (
 
 // diary holds when each thing was first seen.
 type diary struct {
-	mu   sync.Mutex
-	at   map[string]time.Time
-	bell chan struct{}
+	mu      sync.Mutex
+	at      map[string]time.Time
+	changed chan struct{}
 }
 
-func newDiary() *diary { return &diary{at: map[string]time.Time{}, bell: make(chan struct{})} }
+func newDiary() *diary { return &diary{at: map[string]time.Time{}, changed: make(chan struct{})} }
 
 // note writes an entry unless there is one.
 func (d *diary) note(key string, at time.Time) {
@@ -22,8 +22,8 @@ func (d *diary) note(key string, at time.Time) {
 	defer d.mu.Unlock()
 	if _, known := d.at[key]; !known {
 		d.at[key] = at
-		close(d.bell)
-		d.bell = make(chan struct{})
+		close(d.changed)
+		d.changed = make(chan struct{})
 	}
 }
 
@@ -49,7 +49,7 @@ func (d *diary) await(ctx context.Context, limit time.Duration, keys ...string) 
 			}
 			keys = keys[1:]
 		}
-		bell := d.bell
+		bell := d.changed
 		d.mu.Unlock()
 		if len(keys) == 0 {
 			return last, nil
@@ -62,7 +62,7 @@ func (d *diary) await(ctx context.Context, limit time.Duration, keys ...string) 
 	}
 }
 
-// when says when each of these was first seen; they were.
+// when reports when each of these was first seen; they were.
 func (d *diary) when(keys ...string) []time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -31,8 +31,8 @@ const (
 	exportWorkers, exportNodes, exportBatch = 16, 1000, 100
 	// exportTarget is in events per second.
 	exportTarget = 5000
-	// keptBodies of the exporter's requests are what the floor sends.
-	keptBodies = 256
+	// maxStoredBodies of the exporter's requests are what the baseline sends.
+	maxStoredBodies = 256
 )
 
 // receiver takes events and counts the different ones.
@@ -54,7 +54,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.mu.Lock()
 	r.requests++
 	r.contentType = req.Header.Get("Content-Type")
-	if len(r.bodies) < keptBodies {
+	if len(r.bodies) < maxStoredBodies {
 		r.bodies = append(r.bodies, body)
 	}
 	for rest := body; ; {
@@ -175,14 +175,14 @@ func exportRow(ctx context.Context, o Options, dir, dsn string, batch int) (row 
 		return row, err
 	}
 	requests := r.requests
-	least, err := postFloor(ctx, posts{url, r.contentType, r.bodies, requests}, exportWorkers)
+	least, err := postBaseline(ctx, posts{url, r.contentType, r.bodies, requests}, exportWorkers)
 	how := "one per request"
 	if batch > 1 {
 		how = fmt.Sprintf("in batches of up to %d", batch)
 	}
 	n := o.Sizes.Events
 	return Row{
-		Figure: "events per second to a receiver, " + how, Ours: rate(n, took), Floor: rate(n, least),
+		Figure: "events per second to a receiver, " + how, Measured: rate(n, took), Baseline: rate(n, least),
 		Target: Target{Over: Quantity{exportTarget, PerSecond, true}},
 		Note:   fmt.Sprintf("%d requests, 0 lost; floor: the same requests without a store", requests),
 	}, err

@@ -99,7 +99,7 @@ func historyOf(ctx context.Context, o Options, name string, open func(name strin
 func historyRows(o Options, name string, long, short times) []Row {
 	row := func(figure string, of func(times) time.Duration) Row {
 		return Row{
-			Figure: name + ": " + figure, Ours: seconds(of(long)), Floor: seconds(of(short)), Target: Target{Within: flat},
+			Figure: name + ": " + figure, Measured: seconds(of(long)), Baseline: seconds(of(short)), Target: Target{Within: flat},
 			Note: fmt.Sprintf("p50 of %d; ours: %d records, floor: %d records", o.Sizes.Queries, o.Sizes.Long, o.Sizes.Short),
 		}
 	}
@@ -123,7 +123,7 @@ func chronicles(ctx context.Context, o Options, name string, sizes []int, open f
 		if err != nil {
 			return nil, fmt.Errorf("making a history of %d records in %s: %w", size, name, err)
 		}
-		o.say("made %s hold %d records in %s", name, size, time.Since(began).Round(time.Second))
+		o.log("made %s hold %d records in %s", name, size, time.Since(began).Round(time.Second))
 		all = append(all, h)
 	}
 	for i := range o.Sizes.Queries {
@@ -195,7 +195,7 @@ func (h *chronicle) begin(ctx context.Context) (template string, err error) {
 		if err != nil {
 			return "", err
 		}
-		if err := h.stamp(ctx, r, record.Matched); err != nil {
+		if err := h.writeVerdict(ctx, r, record.Matched); err != nil {
 			return "", err
 		}
 	}
@@ -203,7 +203,7 @@ func (h *chronicle) begin(ctx context.Context) (template string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if err := h.stamp(ctx, r, record.NoRuleMatched); err != nil {
+	if err := h.writeVerdict(ctx, r, record.NoRuleMatched); err != nil {
 		return "", err
 	}
 	// The clones bear the template's transaction; the position has to be behind it.
@@ -238,8 +238,8 @@ func (h *chronicle) append(ctx context.Context) (record.Record, error) {
 	return r, err
 }
 
-// stamp writes a verdict as fault-quarantine would.
-func (h *chronicle) stamp(ctx context.Context, r record.Record, reason record.Reason) error {
+// writeVerdict writes a verdict as fault-quarantine would.
+func (h *chronicle) writeVerdict(ctx context.Context, r record.Record, reason record.Reason) error {
 	_, err := h.store.Update(ctx, record.FaultQuarantine, []store.Change{verdict(r, reason)})
 	return err
 }
@@ -278,7 +278,7 @@ func (h *chronicle) measure(ctx context.Context, i int) error {
 		return err
 	}
 	began = time.Now()
-	err = h.stamp(ctx, r, record.NoRuleMatched)
+	err = h.writeVerdict(ctx, r, record.NoRuleMatched)
 	h.swap = append(h.swap, time.Since(began))
 	if err != nil {
 		return err
@@ -303,7 +303,7 @@ func (h *chronicle) medians() times {
 	return t
 }
 
-// list asks what fault-quarantine asks: what is to be judged, and what is open.
+// list asks what fault-quarantine asks: what is to be evaluated, and what is open.
 func (h *chronicle) list(ctx context.Context, node string) (time.Duration, error) {
 	began := time.Now()
 	for _, selector := range []record.Selector{record.BacklogOfNode(node), record.OpenOfNode(node)} {

@@ -42,7 +42,7 @@ func ingest(ctx context.Context, o Options) (rows []Row, err error) {
 	}
 	defer func() { err = errors.Join(err, f.Stop()) }()
 	run := &ingestRun{fleet: f, pen: newPen(), sizes: o.Sizes}
-	for _, step := range []func(context.Context) error{run.alone, run.together, run.floors} {
+	for _, step := range []func(context.Context) error{run.alone, run.together, run.measureBaselines} {
 		if err := step(ctx); err != nil {
 			return run.rows(), fmt.Errorf("%w\n%s", err, f.Logs("gpu-0", 5))
 		}
@@ -56,15 +56,15 @@ type ingestRun struct {
 	pen   *pen
 	sizes Sizes
 
-	alone1                  []time.Duration
-	acked, reached          time.Duration
-	half, peak              int64
-	used                    usage
-	floor1                  []time.Duration
-	floorAcked, floorInsert time.Duration
-	inserted                int
-	transport1              []time.Duration
-	transport               time.Duration
+	alone1                        []time.Duration
+	acked, reached                time.Duration
+	half, peak                    int64
+	used                          usage
+	floor1                        []time.Duration
+	baselineAcked, baselineInsert time.Duration
+	inserted                      int
+	transport1                    []time.Duration
+	transport                     time.Duration
 }
 
 // alone sends events one after the other.
@@ -96,8 +96,8 @@ func (r *ingestRun) together(ctx context.Context) error {
 	return errors.Join(err, failed)
 }
 
-// floors does the same by hand: equal bytes, equal concurrency.
-func (r *ingestRun) floors(ctx context.Context) error {
+// measureBaselines does the same manually: equal bytes, equal concurrency.
+func (r *ingestRun) measureBaselines(ctx context.Context) error {
 	s := r.fleet.Service(fleet.Connector + "@gpu-0")
 	s.Stop(ctx)
 	records, err := r.fleet.Store.List(ctx, store.Query{Limit: 1})
@@ -112,10 +112,10 @@ func (r *ingestRun) floors(ctx context.Context) error {
 	machine := first.Node.UID + first.Node.ProviderID + first.Node.SystemUUID + first.Node.BootID
 	payload := make([]byte, frameBytes+len(event)+len(machine)+len(first.SeqEpoch))
 	var errs [4]error
-	if r.floor1, _, errs[0] = appendFloor(filepath.Join(r.fleet.Dir, "floor-1"), payload, 1, r.sizes.Acks); errs[0] == nil {
-		_, r.floorAcked, errs[1] = appendFloor(filepath.Join(r.fleet.Dir, "floor-n"), payload, r.sizes.Publishers, r.sizes.Events)
+	if r.floor1, _, errs[0] = appendBaseline(filepath.Join(r.fleet.Dir, "floor-1"), payload, 1, r.sizes.Acks); errs[0] == nil {
+		_, r.baselineAcked, errs[1] = appendBaseline(filepath.Join(r.fleet.Dir, "floor-n"), payload, r.sizes.Publishers, r.sizes.Events)
 	}
-	r.inserted, r.floorInsert, errs[2] = insertFloor(ctx, r.fleet.DSN, insertBatch)
+	r.inserted, r.baselineInsert, errs[2] = insertBaseline(ctx, r.fleet.DSN, insertBatch)
 	r.transport1, r.transport, errs[3] = r.emptyTransport(ctx)
 	return errors.Join(errs[:]...)
 }
@@ -175,27 +175,27 @@ func (r *ingestRun) rows() []Row {
 	together := fmt.Sprintf("events per second acknowledged, %d publishers", n)
 	return []Row{
 		{
-			Figure: "acknowledgement p50, 1 publisher", Ours: seconds(quantile(r.alone1, 0.5)), Floor: seconds(quantile(r.floor1, 0.5)),
+			Figure: "acknowledgement p50, 1 publisher", Measured: seconds(quantile(r.alone1, 0.5)), Baseline: seconds(quantile(r.floor1, 0.5)),
 			Target: Target{Within: 2}, Note: "floor: write + fsync",
 		},
 		{
-			Figure: "  the same against a gRPC server that does nothing", Ours: seconds(quantile(r.alone1, 0.5)), Floor: seconds(quantile(r.transport1, 0.5)),
+			Figure: "  the same against a gRPC server that does nothing", Measured: seconds(quantile(r.alone1, 0.5)), Baseline: seconds(quantile(r.transport1, 0.5)),
 			Note: "what the transport alone takes here",
 		},
 		{
-			Figure: together, Ours: rate(r.sizes.Events, r.acked), Floor: rate(r.sizes.Events, r.floorAcked),
+			Figure: together, Measured: rate(r.sizes.Events, r.acked), Baseline: rate(r.sizes.Events, r.baselineAcked),
 			Target: Target{AtLeast: 0.5}, Note: "floor: group-committed write + fsync",
 		},
 		{
-			Figure: "  the same against a gRPC server that does nothing", Ours: rate(r.sizes.Events, r.acked), Floor: rate(r.sizes.Events, r.transport),
+			Figure: "  the same against a gRPC server that does nothing", Measured: rate(r.sizes.Events, r.acked), Baseline: rate(r.sizes.Events, r.transport),
 			Note: "what the transport alone reaches here",
 		},
 		{
-			Figure: "events per second into PostgreSQL in that run", Ours: rate(r.sizes.Events, r.reached), Floor: rate(r.inserted, r.floorInsert),
+			Figure: "events per second into PostgreSQL in that run", Measured: rate(r.sizes.Events, r.reached), Baseline: rate(r.inserted, r.baselineInsert),
 			Target: Target{AtLeast: 0.7}, Note: fmt.Sprintf("floor: INSERT of %d rows, one connection", insertBatch),
 		},
 		{
-			Figure: "connector's memory in that run, at most", Ours: bytesOf(r.peak), Floor: bytesOf(r.half),
+			Figure: "connector's memory in that run, at most", Measured: bytesOf(r.peak), Baseline: bytesOf(r.half),
 			Target: Target{Within: 1.25}, Note: "floor: the same in the first half of the run",
 		},
 		r.busy("the connector's", fleet.Connector), r.busy("PostgreSQL's", "PostgreSQL"),
@@ -205,7 +205,7 @@ func (r *ingestRun) rows() []Row {
 // busy is the processor time of a part for each event of that run.
 func (r *ingestRun) busy(whose, part string) Row {
 	return Row{
-		Figure: "  " + whose + " CPU per event in that run", Ours: Quantity{r.used[part].Seconds() / float64(r.sizes.Events), Seconds, true},
-		Seen: "load " + load(),
+		Figure: "  " + whose + " CPU per event in that run", Measured: Quantity{r.used[part].Seconds() / float64(r.sizes.Events), Seconds, true},
+		Remarks: "load " + load(),
 	}
 }

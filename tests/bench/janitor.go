@@ -227,7 +227,7 @@ func (r *janitorRun) measureReboots(ctx context.Context) ([]Row, error) {
 	}
 	own, err := memory(r.pid, "RssAnon")
 	return append(rows, Row{
-		Figure: "janitor: memory at most", Ours: bytesOf(most), Target: Target{Under: Quantity{controlTarget, Bytes, true}},
+		Figure: "janitor: memory at most", Measured: bytesOf(most), Target: Target{Under: Quantity{controlTarget, Bytes, true}},
 		Note: fmt.Sprintf("resident; heap and stacks %.1f MB at the end", float64(own)/1e6),
 	}), err
 }
@@ -270,15 +270,15 @@ func (r *janitorRun) rebootRows(took time.Duration, requests float64) []Row {
 	floor := rebootTime + time.Duration(n)*answerTime/janitorWorkers
 	return []Row{
 		{
-			Figure: fmt.Sprintf("janitor: %d reboots asked for at once, all done", n), Ours: seconds(took), Floor: seconds(floor), Target: Target{Within: 1.5},
+			Figure: fmt.Sprintf("janitor: %d reboots asked for at once, all done", n), Measured: seconds(took), Baseline: seconds(floor), Target: Target{Within: 1.5},
 			Note: fmt.Sprintf("floor: %s reboot + %d answers of %s, %d at once", rebootTime, n, answerTime, janitorWorkers),
 		},
 		{
-			Figure: fmt.Sprintf("janitor: %d reboots against their API requests alone", n), Ours: seconds(took), Floor: seconds(r.bare), Target: Target{Within: 1.5},
+			Figure: fmt.Sprintf("janitor: %d reboots against their API requests alone", n), Measured: seconds(took), Baseline: seconds(r.bare), Target: Target{Within: 1.5},
 			Note: "floor: the same writes and reads, in the same order, made by a client that decides nothing",
 		},
 		{
-			Figure: "janitor: API requests per reboot", Ours: Quantity{requests / float64(n), Times, true}, Target: Target{Under: Quantity{16, Times, true}},
+			Figure: "janitor: API requests per reboot", Measured: Quantity{requests / float64(n), Times, true}, Target: Target{Under: Quantity{16, Times, true}},
 			Note: fmt.Sprintf("counted by the API server, without watches; nine of them are writes; the janitor's own CPU %s", r.busy.Round(10*time.Millisecond)),
 		},
 	}

@@ -71,24 +71,24 @@ func (l *ledger) close(ctx context.Context) (b bill, err error) {
 // rows are all that was used for each of n nodes.
 func (b bill) rows(n int) []Row {
 	rows := []Row{{
-		Figure: "  CPU per node, all that follow", Ours: b.cpu(b.used.sum().Seconds(), n),
-		Seen: fmt.Sprintf("others on the machine %s; load %s", b.cpu(b.used[otherPart].Seconds(), n), b.load),
+		Figure: "  CPU per node, all that follow", Measured: b.cpu(b.used.sum().Seconds(), n),
+		Remarks: fmt.Sprintf("others on the machine %s; load %s", b.cpu(b.used[otherPart].Seconds(), n), b.load),
 	}}
 	for _, part := range b.used.order() {
-		rows = append(rows, Row{Figure: "    " + part, Ours: b.cpu(b.used[part].Seconds(), n)})
+		rows = append(rows, Row{Figure: "    " + part, Measured: b.cpu(b.used[part].Seconds(), n)})
 	}
 	return append(append(rows, b.requestRows("node", n)...), Row{
-		Figure: "  events sent to watchers per node", Ours: perOne(b.watched.sum(""), n), Seen: b.watched.each(n),
+		Figure: "  events sent to watchers per node", Measured: perOne(b.watched.sum(""), n), Remarks: b.watched.each(n),
 	}, Row{
-		Figure: "  PostgreSQL sessions opened", Ours: Quantity{b.sessions, Times, true}, Seen: "load " + b.load,
+		Figure: "  PostgreSQL sessions opened", Measured: Quantity{b.sessions, Times, true}, Remarks: "load " + b.load,
 	})
 }
 
 // requestRows are the API requests for each of n.
 func (b bill) requestRows(what string, n int) []Row {
 	return []Row{
-		{Figure: "  API requests per " + what, Ours: perOne(b.requests.sum(""), n), Seen: b.requests.each(n)},
-		{Figure: "  conflicts (409) per " + what, Ours: perOne(b.requests.sum(conflict), n)},
+		{Figure: "  API requests per " + what, Measured: perOne(b.requests.sum(""), n), Remarks: b.requests.each(n)},
+		{Figure: "  conflicts (409) per " + what, Measured: perOne(b.requests.sum(conflict), n)},
 	}
 }
 

@@ -28,11 +28,11 @@ func (s *stage) measureRepair(ctx context.Context) ([]Row, error) {
 		if _, err := s.fail(ctx, []string{node}); err != nil {
 			return nil, err
 		}
-		gone, err := s.seen.await(ctx, s.o.Sizes.Limit, keys("gone", podsOn([]string{node}, repairPods))...)
+		gone, err := s.diary.await(ctx, s.o.Sizes.Limit, keys("gone", podsOn([]string{node}, repairPods))...)
 		if err != nil {
 			return nil, err
 		}
-		made, err := s.seen.await(ctx, s.o.Sizes.Limit, "repair "+node)
+		made, err := s.diary.await(ctx, s.o.Sizes.Limit, "repair "+node)
 		if err != nil {
 			return nil, err
 		}
@@ -41,8 +41,8 @@ func (s *stage) measureRepair(ctx context.Context) ([]Row, error) {
 	target := Target{Under: seconds(300 * time.Millisecond)}
 	note := fmt.Sprintf("%d nodes; floor: durable update + creation", len(waits))
 	return []Row{
-		{Figure: "last pod gone to maintenance object, p50", Ours: seconds(quantile(waits, 0.5)), Floor: seconds(quantile(s.floorRepair, 0.5)), Target: target, Note: note},
-		{Figure: "last pod gone to maintenance object, worst", Ours: seconds(quantile(waits, 1)), Floor: seconds(quantile(s.floorRepair, 1)), Target: target, Note: note},
+		{Figure: "last pod gone to maintenance object, p50", Measured: seconds(quantile(waits, 0.5)), Baseline: seconds(quantile(s.baselineRepair, 0.5)), Target: target, Note: note},
+		{Figure: "last pod gone to maintenance object, worst", Measured: seconds(quantile(waits, 1)), Baseline: seconds(quantile(s.baselineRepair, 1)), Target: target, Note: note},
 	}, nil
 }
 
@@ -53,12 +53,12 @@ func (s *stage) measureDrain(ctx context.Context) ([]Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	last, err := s.seen.await(ctx, s.o.Sizes.Limit, keys("gone", pods)...)
+	last, err := s.diary.await(ctx, s.o.Sizes.Limit, keys("gone", pods)...)
 	if err != nil {
 		return nil, err
 	}
 	return []Row{{
-		Figure: fmt.Sprintf("drain of %d pods on %d nodes", len(pods), len(s.drain)), Ours: seconds(last.Sub(began)), Floor: seconds(s.floorDrain),
+		Figure: fmt.Sprintf("drain of %d pods on %d nodes", len(pods), len(s.drain)), Measured: seconds(last.Sub(began)), Baseline: seconds(s.baselineDrain),
 		Target: Target{Within: 1.5}, Note: fmt.Sprintf("from the faults to the last pod gone; floor: evictions, %d at once", evictionsAtOnce),
 	}}, nil
 }

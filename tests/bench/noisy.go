@@ -25,7 +25,7 @@ const (
 
 // noisy measures how soon nodes are cordoned while another one reports as fast
 // as no healthy one does and the store is far away; before that, without it. It
-// does so twice, each time with everything started anew: with no quota of nodes
+// does so twice, each time with everything started again: with no quota of nodes
 // at the gateway, and with one that the noisy node reaches soon.
 func noisy(ctx context.Context, o Options) (rows []Row, err error) {
 	for _, q := range []noiseQuota{
@@ -53,7 +53,7 @@ type noiseQuota struct {
 }
 
 func noisyWith(ctx context.Context, o Options, q noiseQuota) (rows []Row, err error) {
-	n := &noise{stage: &stage{o: o, pen: newPen(), seen: newDiary()}, quota: q}
+	n := &noise{stage: &stage{o: o, pen: newPen(), diary: newDiary()}, quota: q}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	f, err := fleet.Start(ctx, fleet.Options{
@@ -62,7 +62,7 @@ func noisyWith(ctx context.Context, o Options, q noiseQuota) (rows []Row, err er
 		Runs: func(room, _ string) bool { return room == "fault-quarantine" },
 		Before: func(ctx context.Context, f *fleet.Fleet) error {
 			n.fleet = f
-			return n.look(ctx)
+			return n.watch(ctx)
 		},
 		QuarantineFlags: []string{"--circuit-breaker-enabled=false"},
 	})
@@ -87,22 +87,22 @@ type noise struct {
 	// source is the noisy node's connector, others are those of the other nodes.
 	source, others *crowd
 
-	quiet, loud spell
-	// told are the noisy node's events that were acknowledged, in their order; shouted
+	idleSpell, loud spell
+	// acknowledged are the noisy node's events that were acknowledged, in their order; shouted
 	// is for how long it reported.
-	told    []told
-	refused int
-	shouted time.Duration
+	acknowledged []acknowledgedEvent
+	refused      int
+	shouted      time.Duration
 	// failed is when the first fatal one of them was published, own how long after
 	// that the node was cordoned.
 	failed time.Time
 	own    time.Duration
-	// unstored and unjudged are the noisy node's events that wait for the store,
+	// unstored and unevaluated are the noisy node's events that wait for the store,
 	// and for a verdict, when it falls silent.
-	unstored, unjudged int
-	// judged is how long after its last event all had their verdicts.
-	judged time.Duration
-	left   remains
+	unstored, unevaluated int
+	// evaluatedAfter is how long after its last event all had their verdicts.
+	evaluatedAfter time.Duration
+	left           remains
 }
 
 // spell is what a time of failing nodes was like.
@@ -142,11 +142,11 @@ func (n *noise) measure(ctx context.Context) (err error) {
 		}
 	}
 	length := n.o.Sizes.Noise
-	n.o.say("%s: %d nodes fail now and then for %s, %s away from the store", n.quota.name, len(n.others.nodes), length/2, distance)
-	if n.quiet, err = n.cordons(ctx, length/2); err != nil {
+	n.o.log("%s: %d nodes fail now and then for %s, %s away from the store", n.quota.name, len(n.others.nodes), length/2, distance)
+	if n.idleSpell, err = n.cordons(ctx, length/2); err != nil {
 		return err
 	}
-	n.o.say("the same for %s beside a node that reports %d events a second", length, n.o.Sizes.NoiseRate)
+	n.o.log("the same for %s beside a node that reports %d events a second", length, n.o.Sizes.NoiseRate)
 	shouting, stop := context.WithCancel(ctx)
 	defer stop()
 	var failed error
@@ -161,7 +161,7 @@ func (n *noise) measure(ctx context.Context) (err error) {
 	if err := n.settle(ctx, time.Now()); err != nil {
 		return err
 	}
-	at, err := n.seen.await(ctx, n.o.Sizes.Limit, "cordoned "+noiseNode)
+	at, err := n.diary.await(ctx, n.o.Sizes.Limit, "cordoned "+noiseNode)
 	n.own = at.Sub(n.failed)
 	return err
 }
@@ -211,20 +211,20 @@ func (n *noise) cordons(ctx context.Context, length time.Duration) (s spell, err
 }
 
 // cordonOnce reports a fault of a node, waits for the cordon, reports the
-// recovery and waits for the release. It says how long the cordon took since a
+// recovery and waits for the release. It reports how long the cordon took since a
 // moment.
 func (n *noise) cordonOnce(ctx context.Context, i int, since time.Time) (time.Duration, error) {
 	node := n.others.nodes[i]
-	if err := n.others.tellOne(ctx, i, n.pen.fault(node, 0, "95", protos.RecommendedAction_CONTACT_SUPPORT)); err != nil {
+	if err := n.others.sendOne(ctx, i, n.pen.fault(node, 0, "95", protos.RecommendedAction_CONTACT_SUPPORT)); err != nil {
 		return 0, err
 	}
-	at, err := n.seen.await(ctx, n.o.Sizes.Limit, "cordoned "+node)
+	at, err := n.diary.await(ctx, n.o.Sizes.Limit, "cordoned "+node)
 	if err != nil {
 		return 0, err
 	}
-	if err := n.others.tellOne(ctx, i, n.pen.recovery(node, 0)); err != nil {
+	if err := n.others.sendOne(ctx, i, n.pen.recovery(node, 0)); err != nil {
 		return 0, err
 	}
-	_, err = n.seen.await(ctx, n.o.Sizes.Limit, "free "+node)
+	_, err = n.diary.await(ctx, n.o.Sizes.Limit, "free "+node)
 	return at.Sub(since), err
 }

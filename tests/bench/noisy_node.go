@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/nvidia/nvsentinel/api/protos"
-	"github.com/nvidia/nvsentinel/platform-connectors/passage"
+	"github.com/nvidia/nvsentinel/platform-connectors/forwardpolicy"
 )
 
 const (
@@ -27,8 +27,8 @@ const (
 	noiseGPUs, noiseCodes = 8, 50
 )
 
-// told is an event that was acknowledged: its id, and which fault it reports.
-type told struct {
+// acknowledgedEvent is an event that was acknowledged: its id, and which fault it reports.
+type acknowledgedEvent struct {
 	id    string
 	fault int
 }
@@ -50,23 +50,23 @@ func (n *noise) shout(ctx context.Context) error {
 		if due == 0 {
 			continue
 		}
-		if err := n.say(context.WithoutCancel(ctx), sent, due); err != nil { // what was sent is answered, so that it can be counted
+		if err := n.report(context.WithoutCancel(ctx), sent, due); err != nil { // what was sent is answered, so that it can be counted
 			return err
 		}
 		sent += due
 	}
 }
 
-// say reports so many events of the noisy node, the first of which has a number.
-func (n *noise) say(ctx context.Context, first, count int) error {
-	batch, fresh, fatal := &protos.HealthEvents{Version: 1}, make([]told, 0, count), false
+// report reports so many events of the noisy node, the first of which has a number.
+func (n *noise) report(ctx context.Context, first, count int) error {
+	batch, fresh, fatal := &protos.HealthEvents{Version: 1}, make([]acknowledgedEvent, 0, count), false
 	for i := first; i < first+count; i++ {
 		e, fault := n.murmur(i)
-		batch.Events, fresh = append(batch.Events, e), append(fresh, told{e.GetId(), fault})
+		batch.Events, fresh = append(batch.Events, e), append(fresh, acknowledgedEvent{e.GetId(), fault})
 		fatal = fatal || e.GetIsFatal()
 	}
 	published := time.Now()
-	_, err := n.source.doors[0].HealthEventOccurredV1(ctx, batch, grpc.WaitForReady(true))
+	_, err := n.source.clients[0].HealthEventOccurredV1(ctx, batch, grpc.WaitForReady(true))
 	switch {
 	case status.Code(err) == codes.ResourceExhausted:
 		n.refused += count
@@ -74,7 +74,7 @@ func (n *noise) say(ctx context.Context, first, count int) error {
 	case err != nil:
 		return fmt.Errorf("reporting %d events of the noisy node: %w", count, err)
 	}
-	n.told = append(n.told, fresh...)
+	n.acknowledged = append(n.acknowledged, fresh...)
 	if fatal && n.failed.IsZero() {
 		n.failed = published
 	}
@@ -101,8 +101,8 @@ func (n *noise) murmur(i int) (*protos.HealthEvent, int) {
 
 // remains is what is left of the noisy node's events.
 type remains struct {
-	// stored are in the store, missing are not, and counted is what the gateway says
-	// of those.
+	// stored are in the store, missing are not, and counted is what the gateway reports
+	// about those.
 	stored, missing, counted int
 	// rows is how large the node's rows are, table the whole table with its indexes.
 	rows, table int64
@@ -120,8 +120,8 @@ func (n *noise) counts(ctx context.Context, conn *pgx.Conn) (t tally, err error)
 	if err != nil {
 		return t, fmt.Errorf("counting the noisy node's records: %w", err)
 	}
-	address := said(n.gate.Log, "probe and metrics server started")
-	for _, v := range passage.Verdicts() {
+	address := loggedAddress(n.gate.Log, "probe and metrics server started")
+	for _, v := range forwardpolicy.Verdicts() {
 		if !v.Counted() {
 			continue
 		}
@@ -135,7 +135,7 @@ func (n *noise) counts(ctx context.Context, conn *pgx.Conn) (t tally, err error)
 }
 
 // settle looks at what waits when the noise ends, and waits until every event that was
-// acknowledged is stored and judged, or counted instead.
+// acknowledged is stored and evaluated, or counted instead.
 func (n *noise) settle(ctx context.Context, ended time.Time) (err error) {
 	conn, err := pgx.Connect(ctx, n.fleet.DSN)
 	if err != nil {
@@ -146,14 +146,14 @@ func (n *noise) settle(ctx context.Context, ended time.Time) (err error) {
 	if err != nil {
 		return err
 	}
-	acked := len(n.told)
-	n.unstored, n.unjudged = acked-now.stored-now.counted, now.waiting
-	n.o.say("the noisy node: %d acknowledged, %d refused, %d counted, %d neither stored nor counted yet, %d not judged yet", acked, n.refused, now.counted, n.unstored, n.unjudged)
+	acked := len(n.acknowledged)
+	n.unstored, n.unevaluated = acked-now.stored-now.counted, now.waiting
+	n.o.log("the noisy node: %d acknowledged, %d refused, %d counted, %d neither stored nor counted yet, %d not judged yet", acked, n.refused, now.counted, n.unstored, n.unevaluated)
 	err = until(ctx, n.o.Sizes.Limit+3*n.o.Sizes.Noise, fmt.Sprintf("all %d acknowledged events of the noisy node to be stored and judged, or counted", acked), func() (bool, error) {
 		now, err = n.counts(ctx, conn)
 		return now.stored+now.counted >= acked && now.waiting == 0, err
 	})
-	n.judged = time.Since(ended)
+	n.evaluatedAfter = time.Since(ended)
 	if err != nil {
 		return fmt.Errorf("%w (%d stored, %d of them not judged, %d counted)", err, now.stored, now.waiting, now.counted)
 	}
@@ -173,7 +173,7 @@ func (n *noise) account(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return fmt.Errorf("listing the noisy node's records: %w", err)
 	}
-	if n.left.stored, n.left.missing, err = account(n.told, ids); err != nil {
+	if n.left.stored, n.left.missing, err = account(n.acknowledged, ids); err != nil {
 		return err
 	}
 	switch beyond := n.quota.records > 0; {
@@ -186,9 +186,9 @@ func (n *noise) account(ctx context.Context, conn *pgx.Conn) error {
 		Scan(&n.left.rows, &n.left.table)
 }
 
-// account says how many events are among the stored ids and how many are not. It fails on
+// account reports how many events are among the stored ids and how many are not. It fails on
 // an event that is not, and reports another fault than every stored event before it.
-func account(events []told, ids []string) (stored, missing int, err error) {
+func account(events []acknowledgedEvent, ids []string) (stored, missing int, err error) {
 	there, reported := map[string]bool{}, map[int]bool{}
 	for _, id := range ids {
 		there[id] = true

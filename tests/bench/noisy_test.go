@@ -7,17 +7,17 @@ import (
 
 func TestAccount(t *testing.T) {
 	for name, tc := range map[string]struct {
-		events          []told
+		events          []acknowledgedEvent
 		ids             string
 		stored, missing int
 		lost            string
 	}{
-		"all stored":                        {[]told{{"a", 1}, {"b", 2}}, "a b", 2, 0, ""},
-		"a repeat of a stored one":          {[]told{{"a", 1}, {"b", 1}, {"c", 1}}, "a", 1, 2, ""},
-		"records of others count for none":  {[]told{{"a", 1}}, "x a y", 1, 0, ""},
-		"the first of a fault":              {[]told{{"a", 1}, {"b", 2}, {"c", 1}}, "a c", 1, 0, "event 1 is lost"},
-		"one before that which is stored":   {[]told{{"a", 1}, {"b", 1}}, "b", 0, 0, "event 0 is lost"},
-		"one of another fault than the one": {[]told{{"a", 1}, {"b", 2}}, "a", 1, 0, "event 1 is lost"},
+		"all stored":                        {[]acknowledgedEvent{{"a", 1}, {"b", 2}}, "a b", 2, 0, ""},
+		"a repeat of a stored one":          {[]acknowledgedEvent{{"a", 1}, {"b", 1}, {"c", 1}}, "a", 1, 2, ""},
+		"records of others count for none":  {[]acknowledgedEvent{{"a", 1}}, "x a y", 1, 0, ""},
+		"the first of a fault":              {[]acknowledgedEvent{{"a", 1}, {"b", 2}, {"c", 1}}, "a c", 1, 0, "event 1 is lost"},
+		"one before that which is stored":   {[]acknowledgedEvent{{"a", 1}, {"b", 1}}, "b", 0, 0, "event 0 is lost"},
+		"one of another fault than the one": {[]acknowledgedEvent{{"a", 1}, {"b", 2}}, "a", 1, 0, "event 1 is lost"},
 	} {
 		stored, missing, err := account(tc.events, strings.Fields(tc.ids))
 		if stored != tc.stored || missing != tc.missing {

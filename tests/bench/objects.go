@@ -41,14 +41,14 @@ type objectsRun struct {
 	cluster *localcluster.Cluster
 	client  kubernetes.Interface
 	dir     string
-	seen    *diary
+	diary   *diary
 	pid     int
 }
 
 // objects measures the object monitor on an API server and etcd alone. Its
 // requests are counted by the API server, in flow schemas of its account.
 func objects(ctx context.Context, o Options) (rows []Row, err error) {
-	r := &objectsRun{o: o, seen: newDiary()}
+	r := &objectsRun{o: o, diary: newDiary()}
 	if r.dir, err = os.MkdirTemp("", "bench-objects-"); err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func objects(ctx context.Context, o Options) (rows []Row, err error) {
 	if err := r.furnish(ctx); err != nil {
 		return nil, err
 	}
-	floor, err := objectsFloor(ctx, r.client, "node-0", o.Sizes.Changes)
+	floor, err := objectsBaseline(ctx, r.client, "node-0", o.Sizes.Changes)
 	if err != nil {
 		return nil, fmt.Errorf("floor of %s: %w", Objects, err)
 	}
@@ -103,7 +103,7 @@ func (r *objectsRun) furnish(ctx context.Context) error {
 		}
 	}
 	n := r.o.Sizes
-	r.o.say("writing %d nodes and %d pods", n.ObjectNodes, n.ObjectPods)
+	r.o.log("writing %d nodes and %d pods", n.ObjectNodes, n.ObjectPods)
 	err = atOnce(n.ObjectNodes, objectCreators, func(i int) error {
 		_, err := r.client.CoreV1().Nodes().Create(ctx, benchNode(i), metav1.CreateOptions{})
 		return err
@@ -201,14 +201,14 @@ func setFault(ctx context.Context, client kubernetes.Interface, kind, name, valu
 // noting is a connector that notes when an event came.
 type noting struct {
 	protos.UnimplementedPlatformConnectorServer
-	seen *diary
+	diary *diary
 }
 
 // HealthEventOccurredV1 is the connector's RPC.
 func (n noting) HealthEventOccurredV1(_ context.Context, in *protos.HealthEvents) (*emptypb.Empty, error) {
 	now := time.Now()
 	for _, e := range in.GetEvents() {
-		n.seen.note(fmt.Sprintf("%v %s %s", e.GetIsHealthy(), e.GetCheckName(), e.GetEntitiesImpacted()[0].GetEntityValue()), now)
+		n.diary.note(fmt.Sprintf("%v %s %s", e.GetIsHealthy(), e.GetCheckName(), e.GetEntitiesImpacted()[0].GetEntityValue()), now)
 	}
 	return &emptypb.Empty{}, nil
 }
@@ -219,7 +219,7 @@ func (r *objectsRun) listen(ctx context.Context) (stop func() error, err error) 
 		return nil, err
 	}
 	server := grpc.NewServer()
-	protos.RegisterPlatformConnectorServer(server, noting{seen: r.seen})
+	protos.RegisterPlatformConnectorServer(server, noting{diary: r.diary})
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(listener) }()
 	return func() error { server.Stop(); return <-done }, nil
@@ -253,9 +253,9 @@ func (r *objectsRun) monitor(ctx context.Context) (end func(), err error) {
 	}, nil
 }
 
-// address is where the service serves its metrics, as its log says; empty before.
+// address is where the service serves its metrics, as its log reports; empty before.
 func (r *objectsRun) address() string {
-	return said(filepath.Join(r.dir, "log"), "probe and metrics server started")
+	return loggedAddress(filepath.Join(r.dir, "log"), "probe and metrics server started")
 }
 
 // number reads a metric of the monitor, or of the API server if path is given.

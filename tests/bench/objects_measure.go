@@ -15,10 +15,10 @@ func (r *objectsRun) measure(ctx context.Context, began time.Time, floor []time.
 	}
 	sync := time.Since(began)
 	what := fmt.Sprintf("%d nodes, %d pods, %d policies", n.ObjectNodes, n.ObjectPods, objectPolicies)
-	rows := []Row{{Figure: "objects: start to all evaluated", Ours: seconds(sync), Note: what + ", the lease and the lists included"}}
+	rows := []Row{{Figure: "objects: start to all evaluated", Measured: seconds(sync), Note: what + ", the lease and the lists included"}}
 	for _, step := range []func(context.Context) ([]Row, error){
 		func(ctx context.Context) ([]Row, error) { return r.measureChanges(ctx, floor) },
-		r.measureRest,
+		r.measureIdle,
 		func(context.Context) ([]Row, error) { return r.measureSize(what) },
 	} {
 		found, err := step(ctx)
@@ -60,7 +60,7 @@ func (r *objectsRun) measureChanges(ctx context.Context, floor []time.Duration) 
 		for _, healthy := range []bool{false, true} {
 			value := fmt.Sprintf("Bench%d", policy)
 			key := fmt.Sprintf("%v %s %s", healthy, value, entity+name)
-			r.seen.forget(key)
+			r.diary.forget(key)
 			if healthy {
 				value = ""
 			}
@@ -68,11 +68,11 @@ func (r *objectsRun) measureChanges(ctx context.Context, floor []time.Duration) 
 				return nil, err
 			}
 			changed := time.Now()
-			told, err := r.seen.await(ctx, n.Limit, key)
+			reported, err := r.diary.await(ctx, n.Limit, key)
 			if err != nil {
 				return nil, err
 			}
-			waits = append(waits, max(0, told.Sub(changed)))
+			waits = append(waits, max(0, reported.Sub(changed)))
 		}
 	}
 	note := fmt.Sprintf("%d changes, one after the other; floor: seen by a watch + one object written", len(waits))
@@ -83,21 +83,21 @@ func (r *objectsRun) measureChanges(ctx context.Context, floor []time.Duration) 
 		target Target
 	}{{"p50", 0.5, Target{Within: 3}}, {"p99", 0.99, Target{Within: 8}}} {
 		rows = append(rows, Row{
-			Figure: "objects: change to event, " + q.name, Ours: seconds(quantile(waits, q.at)), Floor: seconds(quantile(floor, q.at)), Target: q.target, Note: note,
+			Figure: "objects: change to event, " + q.name, Measured: seconds(quantile(waits, q.at)), Baseline: seconds(quantile(floor, q.at)), Target: q.target, Note: note,
 		})
 	}
 	return rows, nil
 }
 
-// resting is what the monitor has asked and used since its start.
-type resting struct {
-	rest, watches, leases float64 // requests
-	evaluations           float64
-	used                  time.Duration // of a processor
+// idleUsage is what the monitor has asked and used since its start.
+type idleUsage struct {
+	requests, watches, leases float64 // requests
+	evaluations               float64
+	used                      time.Duration // of a processor
 }
 
-func (r *objectsRun) resting(ctx context.Context) (s resting, err error) {
-	for schema, count := range map[string]*float64{"bench-rest": &s.rest, "bench-watches": &s.watches, "bench-leases": &s.leases} {
+func (r *objectsRun) idleUsage(ctx context.Context) (s idleUsage, err error) {
+	for schema, count := range map[string]*float64{"bench-rest": &s.requests, "bench-watches": &s.watches, "bench-leases": &s.leases} {
 		if *count, err = r.number(ctx, `apiserver_flowcontrol_dispatched_requests_total{flow_schema="`+schema+`"`, true); err != nil {
 			return s, err
 		}
@@ -109,38 +109,38 @@ func (r *objectsRun) resting(ctx context.Context) (s resting, err error) {
 	return s, err
 }
 
-// measureRest looks at the monitor while nothing changes; all is evaluated again
+// measureIdle looks at the monitor while nothing changes; all is evaluated again
 // meanwhile.
-func (r *objectsRun) measureRest(ctx context.Context) ([]Row, error) {
-	var at [2]resting
+func (r *objectsRun) measureIdle(ctx context.Context) ([]Row, error) {
+	var at [2]idleUsage
 	for when, wait := range []time.Duration{time.Second, r.o.Sizes.Idle} {
 		if err := pause(ctx, wait); err != nil {
 			return nil, err
 		}
 		var err error
-		if at[when], err = r.resting(ctx); err != nil {
+		if at[when], err = r.idleUsage(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if at[0].rest == 0 {
+	if at[0].requests == 0 {
 		return nil, fmt.Errorf("the API server counted no request of the monitor's start")
 	}
-	each := func(count func(resting) float64) Quantity {
+	each := func(count func(idleUsage) float64) Quantity {
 		return Quantity{(count(at[1]) - count(at[0])) / r.o.Sizes.Idle.Minutes(), PerMinute, true}
 	}
-	watches, leases := each(func(s resting) float64 { return s.watches }), each(func(s resting) float64 { return s.leases })
+	watches, leases := each(func(s idleUsage) float64 { return s.watches }), each(func(s idleUsage) float64 { return s.leases })
 	evaluations, used := at[1].evaluations-at[0].evaluations, at[1].used-at[0].used
 	return []Row{
 		{
-			Figure: "objects: evaluations per second of a processor", Ours: rate(int(evaluations), max(used, 10*time.Millisecond)),
+			Figure: "objects: evaluations per second of a processor", Measured: rate(int(evaluations), max(used, 10*time.Millisecond)),
 			Note: fmt.Sprintf("%.0f evaluations in %s, %s of processor time, all that the monitor does at rest included", evaluations, r.o.Sizes.Idle, used.Round(10*time.Millisecond)),
 		},
 		{
-			Figure: "objects: API requests at rest, beyond watches and leases", Ours: each(func(s resting) float64 { return s.rest }), Target: Target{Under: Quantity{1, PerMinute, true}},
+			Figure: "objects: API requests at rest, beyond watches and leases", Measured: each(func(s idleUsage) float64 { return s.requests }), Target: Target{Under: Quantity{1, PerMinute, true}},
 			Note: fmt.Sprintf("over %s; counted by the API server; watches %s, leases %s", r.o.Sizes.Idle, watches, leases),
 		},
 		{
-			Figure: "objects: processor at rest", Ours: Quantity{1000 * used.Seconds() / r.o.Sizes.Idle.Seconds(), Millicores, true},
+			Figure: "objects: processor at rest", Measured: Quantity{1000 * used.Seconds() / r.o.Sizes.Idle.Seconds(), Millicores, true},
 			Note: fmt.Sprintf("with a look at everything each %s", objectResync),
 		},
 	}, nil
@@ -158,7 +158,7 @@ func (r *objectsRun) measureSize(what string) ([]Row, error) {
 	}
 	most, err := memory(r.pid, "VmHWM")
 	return []Row{
-		{Figure: "objects: memory of " + objectMonitor, Ours: bytesOf(now), Note: fmt.Sprintf("resident, %s; heap and stacks %.1f MB", what, float64(own)/1e6)},
-		{Figure: "  at most", Ours: bytesOf(most), Note: "peak since the start"},
+		{Figure: "objects: memory of " + objectMonitor, Measured: bytesOf(now), Note: fmt.Sprintf("resident, %s; heap and stacks %.1f MB", what, float64(own)/1e6)},
+		{Figure: "  at most", Measured: bytesOf(most), Note: "peak since the start"},
 	}, err
 }

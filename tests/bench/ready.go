@@ -15,7 +15,7 @@ import (
 // startsAtMost is how often a service may be started until it is ready.
 const startsAtMost = 3
 
-// ready waits until every service says that it is. One that ends again and again is an
+// ready waits until every service reports that it is. One that ends again and again is an
 // error.
 func (s *stage) ready(ctx context.Context) error {
 	for _, service := range s.fleet.Services() {
@@ -23,7 +23,7 @@ func (s *stage) ready(ctx context.Context) error {
 			if service.Starts() > startsAtMost {
 				return true, nil
 			}
-			return answersReady(ctx, said(service.Log, "probe and metrics server started"))
+			return answersReady(ctx, loggedAddress(service.Log, "probe and metrics server started"))
 		})
 		if n := service.Starts(); n > startsAtMost {
 			err = fmt.Errorf("%s ended %d times", service.Name, n-1)
@@ -51,17 +51,17 @@ func answersReady(ctx context.Context, address string) (bool, error) {
 	return answer.StatusCode == http.StatusOK, answer.Body.Close()
 }
 
-// said is the address that a log names last in a line with this message; empty if it has
+// loggedAddress is the address that a log names last in a line with this message; empty if it has
 // none.
-func said(log, message string) (address string) {
+func loggedAddress(log, message string) (address string) {
 	text, err := os.ReadFile(log)
 	if err != nil {
 		return ""
 	}
 	for line := range bytes.Lines(text) {
-		var said struct{ Msg, Address string }
-		if json.Unmarshal(line, &said) == nil && said.Msg == message {
-			address = said.Address
+		var output struct{ Msg, Address string }
+		if json.Unmarshal(line, &output) == nil && output.Msg == message {
+			address = output.Address
 		}
 	}
 	return address

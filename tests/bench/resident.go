@@ -8,7 +8,7 @@ import (
 	"github.com/nvidia/nvsentinel/tests/fleet"
 )
 
-// The targets of the rooms.
+// The targets of the services.
 const (
 	connectorTarget = 40e6
 	monitorTarget   = 30e6
@@ -33,7 +33,7 @@ func memoryTarget(service string) Target {
 func (s *stage) measured() []*fleet.Service {
 	var out []*fleet.Service
 	for _, service := range s.fleet.Services() {
-		for _, room := range fleet.Rooms() {
+		for _, room := range fleet.Services() {
 			if service.Name == room || service.Name == room+"@gpu-0" {
 				out = append(out, service)
 			}
@@ -70,7 +70,7 @@ func (s *stage) measureMemory(ctx context.Context) ([]Row, error) {
 	}
 	used := Quantity{1000 * (after - before).Seconds() / s.o.Sizes.Idle.Seconds(), Millicores, true}
 	rows := []Row{{
-		Figure: "idle CPU of a node's agents together", Ours: used, Target: Target{Under: Quantity{idleTarget, Millicores, true}},
+		Figure: "idle CPU of a node's agents together", Measured: used, Target: Target{Under: Quantity{idleTarget, Millicores, true}},
 		Note: fmt.Sprintf("connector and syslog monitor, over %s", s.o.Sizes.Idle),
 	}}
 	for _, service := range s.measured() {
@@ -83,7 +83,7 @@ func (s *stage) measureMemory(ctx context.Context) ([]Row, error) {
 			return rows, err
 		}
 		rows = append(rows, Row{
-			Figure: "memory of " + service.Name, Ours: bytesOf(rss), Target: memoryTarget(service.Name),
+			Figure: "memory of " + service.Name, Measured: bytesOf(rss), Target: memoryTarget(service.Name),
 			Note: fmt.Sprintf("resident, idle, %d nodes, %d pods; heap and stacks %.1f MB, the rest is the program's file",
 				len(s.nodes), s.o.Sizes.Pods, float64(own)/1e6),
 		})
@@ -99,7 +99,7 @@ func (s *stage) peaks() []Row {
 	}
 	for _, service := range s.measured() {
 		if hwm, err := memory(service.PID(), "VmHWM"); err == nil {
-			rows = append(rows, Row{Figure: "  at most, " + service.Name, Ours: bytesOf(hwm), Note: "peak over the figures above"})
+			rows = append(rows, Row{Figure: "  at most, " + service.Name, Measured: bytesOf(hwm), Note: "peak over the figures above"})
 		}
 	}
 	return rows

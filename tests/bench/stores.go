@@ -28,7 +28,7 @@ type times struct{ one, hundred, feed, swap, open, node time.Duration }
 func storeRows(o Options, name string, size int, got [2]times) []Row {
 	row := func(figure string, of func(times) time.Duration) Row {
 		return Row{
-			Figure: "store " + name + ": " + figure, Ours: seconds(of(got[0])), Floor: seconds(of(got[1])), Target: Target{Within: flat},
+			Figure: "store " + name + ": " + figure, Measured: seconds(of(got[0])), Baseline: seconds(of(got[1])), Target: Target{Within: flat},
 			Note: fmt.Sprintf("p50 of %d; ours: %d records of history, floor: 0", o.Sizes.Queries, size),
 		}
 	}
@@ -73,11 +73,11 @@ func (h *chronicle) faults(n int) (records []record.Record, changes []store.Chan
 }
 
 // mongoStore measures the stand-in for MongoDB, without a target: how fast it
-// is says little about MongoDB. Without one there are no figures.
+// is reports little about MongoDB. Without one there are no figures.
 func mongoStore(ctx context.Context, o Options, dir string) (rows []Row, err error) {
 	server, err := mongotest.Start(ctx, mongotest.Options{Dir: dir})
 	if errors.Is(err, mongotest.ErrNone) {
-		o.say("mongodb is not measured: %v", err)
+		o.log("mongodb is not measured: %v", err)
 		return nil, nil
 	}
 	if err != nil {

@@ -29,8 +29,8 @@ func TestStoresAlone(t *testing.T) {
 	}
 	for i, r := range table {
 		store := stores[i/5]
-		if !strings.HasPrefix(r.Figure, "store "+store+": ") || r.Ours.Value <= 0 || r.Floor.Value <= 0 {
-			t.Errorf("figure %s: %s, floor %s", r.Figure, r.Ours, r.Floor)
+		if !strings.HasPrefix(r.Figure, "store "+store+": ") || r.Measured.Value <= 0 || r.Baseline.Value <= 0 {
+			t.Errorf("figure %s: %s, floor %s", r.Figure, r.Measured, r.Baseline)
 		}
 		if (r.Verdict() == "-") != (store == "mongodb") {
 			t.Errorf("figure %s: verdict %s", r.Figure, r.Verdict())

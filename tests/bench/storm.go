@@ -42,7 +42,7 @@ func (s *stage) measureStorm(ctx context.Context) (rows []Row, err error) {
 	for _, name := range hungry {
 		_, most := samples[name]()
 		rows = append(rows, Row{
-			Figure: "memory of " + name + " in the storm", Ours: bytesOf(most), Target: Target{Under: Quantity{burstTarget, Bytes, true}},
+			Figure: "memory of " + name + " in the storm", Measured: bytesOf(most), Target: Target{Under: Quantity{burstTarget, Bytes, true}},
 			Note: fmt.Sprintf("resident, at most, %d nodes", len(s.nodes)),
 		})
 	}
@@ -56,39 +56,39 @@ func (s *stage) measureStorm(ctx context.Context) (rows []Row, err error) {
 // burst reports the faults and waits for all cordons, then for all maintenance objects.
 func (s *stage) burst(ctx context.Context, c *crowd, began time.Time) ([]Row, error) {
 	n := len(s.storm)
-	err := c.tell(ctx, func(node string) *protos.HealthEvent { return s.pen.fault(node, 0, stormXID, stormAction) })
+	err := c.send(ctx, func(node string) *protos.HealthEvent { return s.pen.fault(node, 0, stormXID, stormAction) })
 	if err != nil {
 		return nil, err
 	}
 	accepted := time.Since(began)
-	cordoned, err := s.seen.await(ctx, s.o.Sizes.Limit, keys("cordoned", s.storm)...)
+	cordoned, err := s.diary.await(ctx, s.o.Sizes.Limit, keys("cordoned", s.storm)...)
 	if err != nil {
 		return nil, err
 	}
 	rows := []Row{{
-		Figure: fmt.Sprintf("%d nodes failing at once, all cordoned", n), Ours: seconds(cordoned.Sub(began)),
-		Floor: seconds(s.floorStorm), Target: Target{Within: 2.5},
-		Note: fmt.Sprintf("floor: %d patches in flight at once", n),
-		Seen: fmt.Sprintf("half after %s, all accepted after %s", s.half("cordoned", began), seconds(accepted)),
+		Figure: fmt.Sprintf("%d nodes failing at once, all cordoned", n), Measured: seconds(cordoned.Sub(began)),
+		Baseline: seconds(s.baselineStorm), Target: Target{Within: 2.5},
+		Note:    fmt.Sprintf("floor: %d patches in flight at once", n),
+		Remarks: fmt.Sprintf("half after %s, all accepted after %s", s.half("cordoned", began), seconds(accepted)),
 	}}
-	made, err := s.seen.await(ctx, s.o.Sizes.Limit, keys("repair", s.storm)...)
+	made, err := s.diary.await(ctx, s.o.Sizes.Limit, keys("repair", s.storm)...)
 	if err != nil {
 		return rows, err
 	}
-	shown, err := s.seen.await(ctx, s.o.Sizes.Limit, keys("shown", s.storm)...)
+	shown, err := s.diary.await(ctx, s.o.Sizes.Limit, keys("shown", s.storm)...)
 	return append(rows, Row{
-		Figure: fmt.Sprintf("%d nodes failing at once, all maintenance objects", n), Ours: seconds(made.Sub(began)),
-		Floor: seconds(s.floorStorm), Target: Target{Within: 6}, Note: "floor: the same patches", Seen: fmt.Sprintf("half after %s", s.half("repair", began)),
+		Figure: fmt.Sprintf("%d nodes failing at once, all maintenance objects", n), Measured: seconds(made.Sub(began)),
+		Baseline: seconds(s.baselineStorm), Target: Target{Within: 6}, Note: "floor: the same patches", Remarks: fmt.Sprintf("half after %s", s.half("repair", began)),
 	}, Row{
-		Figure: "  all conditions", Ours: seconds(shown.Sub(began)), Floor: seconds(s.floorStorm),
-		Seen: fmt.Sprintf("half after %s", s.half("shown", began)),
+		Figure: "  all conditions", Measured: seconds(shown.Sub(began)), Baseline: seconds(s.baselineStorm),
+		Remarks: fmt.Sprintf("half after %s", s.half("shown", began)),
 	}), err
 }
 
 // half is when half of the storm's nodes had something.
 func (s *stage) half(fact string, began time.Time) Quantity {
 	var waits []time.Duration
-	for _, at := range s.seen.when(keys(fact, s.storm)...) {
+	for _, at := range s.diary.when(keys(fact, s.storm)...) {
 		waits = append(waits, at.Sub(began))
 	}
 	return seconds(quantile(waits, 0.5))

@@ -30,7 +30,7 @@ const (
 type Quantity struct {
 	Value float64
 	Unit  Unit
-	Given bool
+	Valid bool
 }
 
 func seconds(d time.Duration) Quantity { return Quantity{d.Seconds(), Seconds, true} }
@@ -44,7 +44,7 @@ func bytesOf(n int64) Quantity { return Quantity{float64(n), Bytes, true} }
 // String prints the quantity absolutely.
 func (q Quantity) String() string {
 	switch {
-	case !q.Given:
+	case !q.Valid:
 		return "-"
 	case q.Unit == PerSecond:
 		return fmt.Sprintf("%.0f/s", q.Value)
@@ -68,22 +68,22 @@ func (q Quantity) String() string {
 
 // Target is what a figure is to reach; the zero value is none.
 type Target struct {
-	// Within bounds ours/floor from above, AtLeast from below, Under and Over
+	// Within bounds ours/baseline from above, AtLeast from below, Under and Over
 	// bound ours itself; one of them is given.
 	Within, AtLeast float64
 	Under, Over     Quantity
 }
 
-// String says it in words.
+// String reports it in words.
 func (t Target) String() string {
 	switch {
 	case t.Within > 0:
 		return fmt.Sprintf("within %gx", t.Within)
 	case t.AtLeast > 0:
 		return fmt.Sprintf("at least %gx", t.AtLeast)
-	case t.Under.Given:
+	case t.Under.Valid:
 		return "under " + t.Under.String()
-	case t.Over.Given:
+	case t.Over.Valid:
 		return "at least " + t.Over.String()
 	}
 	return "-"
@@ -91,34 +91,34 @@ func (t Target) String() string {
 
 // Row is one figure.
 type Row struct {
-	Figure      string
-	Ours, Floor Quantity
+	Figure             string
+	Measured, Baseline Quantity
 	// Other is what the other binaries did, in a run against them.
 	Other  Quantity
 	Target Target
-	// Note says what the figure does not, Seen what else this run saw.
-	Note, Seen string
+	// Note reports what the figure does not, Remarks what else this run saw.
+	Note, Remarks string
 }
 
-// remark is all that is said about it.
+// remark is all that is reported about it.
 func (r Row) remark() string {
-	return strings.Join(slices.DeleteFunc([]string{r.Note, r.Seen}, func(s string) bool { return s == "" }), "; ")
+	return strings.Join(slices.DeleteFunc([]string{r.Note, r.Remarks}, func(s string) bool { return s == "" }), "; ")
 }
 
-// Ratio is ours divided by the floor; 0 without a floor.
+// Ratio is ours divided by the baseline; 0 without a baseline.
 func (r Row) Ratio() float64 {
-	if !r.Floor.Given || r.Floor.Value == 0 {
+	if !r.Baseline.Valid || r.Baseline.Value == 0 {
 		return 0
 	}
-	return r.Ours.Value / r.Floor.Value
+	return r.Measured.Value / r.Baseline.Value
 }
 
 // change is ours divided by what the other binaries did; - without others.
 func (r Row) change() string {
-	if !r.Other.Given || !r.Ours.Given || r.Other.Value == 0 {
+	if !r.Other.Valid || !r.Measured.Valid || r.Other.Value == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%.2fx", r.Ours.Value/r.Other.Value)
+	return fmt.Sprintf("%.2fx", r.Measured.Value/r.Other.Value)
 }
 
 // Verdict is met, missed, or - without a target.
@@ -129,10 +129,10 @@ func (r Row) Verdict() string {
 		met = r.Ratio() > 0 && r.Ratio() <= t.Within
 	case t.AtLeast > 0:
 		met = r.Ratio() >= t.AtLeast
-	case t.Under.Given:
-		met = r.Ours.Value < t.Under.Value
-	case t.Over.Given:
-		met = r.Ours.Value >= t.Over.Value
+	case t.Under.Valid:
+		met = r.Measured.Value < t.Under.Value
+	case t.Over.Valid:
+		met = r.Measured.Value >= t.Over.Value
 	default:
 		return "-"
 	}
@@ -147,7 +147,7 @@ type Table []Row
 
 // String draws the table; what other binaries did has columns of its own.
 func (t Table) String() string {
-	against := slices.ContainsFunc(t, func(r Row) bool { return r.Other.Given })
+	against := slices.ContainsFunc(t, func(r Row) bool { return r.Other.Valid })
 	line := func(figure, ours string, others []string, rest ...string) []string {
 		if !against {
 			others = nil
@@ -156,8 +156,8 @@ func (t Table) String() string {
 	}
 	lines := [][]string{line("figure", "ours", []string{"against", "change"}, "floor", "ratio", "target", "", "")}
 	for _, r := range t {
-		lines = append(lines, line(r.Figure, r.Ours.String(), []string{r.Other.String(), r.change()},
-			r.Floor.String(), multiple(r.Ratio()), r.Target.String(), r.Verdict(), r.remark()))
+		lines = append(lines, line(r.Figure, r.Measured.String(), []string{r.Other.String(), r.change()},
+			r.Baseline.String(), multiple(r.Ratio()), r.Target.String(), r.Verdict(), r.remark()))
 	}
 	last := len(lines[0]) - 1
 	widths := make([]int, last)

@@ -11,7 +11,7 @@ import (
 
 // inTurns measures a figure with the present binaries, twice with the others, and with
 // the present ones again, so that a load that grows meanwhile falls on both alike. A
-// figure's rows are the means of two turns; the floors those of all four.
+// figure's rows are the means of two turns; the baselines those of all four.
 func inTurns(f figure) figure {
 	return func(ctx context.Context, o Options) (rows []Row, err error) {
 		if o.Against == "" {
@@ -28,7 +28,7 @@ func inTurns(f figure) figure {
 			if i == 1 || i == 2 {
 				whose = "other"
 			}
-			o.say("turn %d of 4: the %s binaries", i+1, whose)
+			o.log("turn %d of 4: the %s binaries", i+1, whose)
 			options.Against = ""
 			turns[i], err = f(ctx, options)
 			if err != nil {
@@ -52,7 +52,7 @@ func oneSide(f figure) figure {
 	}
 }
 
-// place tells the rows of a table apart: a figure may come several times.
+// place distinguishes the rows of a table: a figure may come several times.
 type place struct {
 	figure string
 	nth    int
@@ -87,30 +87,30 @@ func mean(turns [4]*Row, note string) Row {
 	first := firstOf(append(ours, others...))
 	row := Row{
 		Figure: first.Figure, Target: first.Target, Note: first.Note,
-		Ours: average(ours, Row.ours), Other: average(others, Row.ours), Floor: average(turns[:], Row.floor),
+		Measured: average(ours, Row.measured), Other: average(others, Row.measured), Baseline: average(turns[:], Row.baseline),
 	}
-	if first.Target.Under.Given {
+	if first.Target.Under.Valid {
 		row.Target.Under = average(ours, Row.under)
 	}
-	var said []string
-	if a := firstOf(ours); a != nil && a.Seen != "" {
-		said = append(said, a.Seen)
+	var output []string
+	if a := firstOf(ours); a != nil && a.Remarks != "" {
+		output = append(output, a.Remarks)
 	}
-	if b := firstOf(others); b != nil && b.Seen != "" {
-		said = append(said, "against: "+b.Seen)
+	if b := firstOf(others); b != nil && b.Remarks != "" {
+		output = append(output, "against: "+b.Remarks)
 	}
 	var each [4]any
 	for i, r := range turns {
 		each[i] = Quantity{}
 		if r != nil {
-			each[i] = r.Ours
+			each[i] = r.Measured
 		}
 	}
-	said = append(said, fmt.Sprintf("turns %s (%s, %s) %s", each[:]...))
+	output = append(output, fmt.Sprintf("turns %s (%s, %s) %s", each[:]...))
 	if note != "" {
-		said = append(said, note)
+		output = append(output, note)
 	}
-	row.Seen = strings.Join(said, "; ")
+	row.Remarks = strings.Join(output, "; ")
 	return row
 }
 
@@ -123,9 +123,9 @@ func firstOf(rows []*Row) *Row {
 	return nil
 }
 
-func (r Row) ours() Quantity { return r.Ours }
+func (r Row) measured() Quantity { return r.Measured }
 
-func (r Row) floor() Quantity { return r.Floor }
+func (r Row) baseline() Quantity { return r.Baseline }
 
 func (r Row) under() Quantity { return r.Target.Under }
 
@@ -134,7 +134,7 @@ func average(rows []*Row, of func(Row) Quantity) Quantity {
 	var out Quantity
 	n := 0.0
 	for _, r := range rows {
-		if r == nil || !of(*r).Given {
+		if r == nil || !of(*r).Valid {
 			continue
 		}
 		q := of(*r)
@@ -183,7 +183,7 @@ func newOther(ctx context.Context, o Options) (x *other, err error) {
 	return x, nil
 }
 
-// note says what is not as it was.
+// note reports what is not as it was.
 func (x *other) note() string {
 	var notes []string
 	if !x.own {

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// folderOf is a folder of programs; one says what flags it knows, and what it was given.
+// folderOf is a folder of programs; one reports what flags it knows, and what it was given.
 func folderOf(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -32,11 +32,11 @@ func TestTurns(t *testing.T) {
 		bins = append(bins, o.Bin)
 		turn := len(bins) - 1
 		rows := []Row{{
-			Figure: "wait", Ours: Quantity{values[turn], Seconds, true}, Floor: Quantity{float64(turn + 1), Seconds, true},
-			Target: Target{Under: Quantity{values[turn] + 1, Seconds, true}}, Note: "a note", Seen: "seen by " + filepath.Base(o.Bin)[:1],
+			Figure: "wait", Measured: Quantity{values[turn], Seconds, true}, Baseline: Quantity{float64(turn + 1), Seconds, true},
+			Target: Target{Under: Quantity{values[turn] + 1, Seconds, true}}, Note: "a note", Remarks: "seen by " + filepath.Base(o.Bin)[:1],
 		}}
 		if o.Bin != "present" {
-			rows = append(rows, Row{Figure: "races", Ours: Quantity{2, Times, true}})
+			rows = append(rows, Row{Figure: "races", Measured: Quantity{2, Times, true}})
 		}
 		return rows, nil
 	})
@@ -49,13 +49,13 @@ func TestTurns(t *testing.T) {
 	}
 	want := []Row{
 		{
-			Figure: "wait", Ours: Quantity{2, Seconds, true}, Other: Quantity{15, Seconds, true}, Floor: Quantity{2.5, Seconds, true},
+			Figure: "wait", Measured: Quantity{2, Seconds, true}, Other: Quantity{15, Seconds, true}, Baseline: Quantity{2.5, Seconds, true},
 			Target: Target{Under: Quantity{3, Seconds, true}},
-			Note:   "a note", Seen: "seen by p; against: seen by n; turns 1.00 s (10.00 s, 20.00 s) 3.00 s; against: the present connectors",
+			Note:   "a note", Remarks: "seen by p; against: seen by n; turns 1.00 s (10.00 s, 20.00 s) 3.00 s; against: the present connectors",
 		},
 		{
 			Figure: "races", Other: Quantity{2, Times, true},
-			Seen: "turns - (2.00, 2.00) -; against: the present connectors",
+			Remarks: "turns - (2.00, 2.00) -; against: the present connectors",
 		},
 	}
 	if diff := cmp.Diff(want, rows); diff != "" {
@@ -63,7 +63,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-func TestOthersAreNotGivenWhatTheyDoNotKnow(t *testing.T) {
+func TestUnknownFlagsAreOmitted(t *testing.T) {
 	x, err := newOther(t.Context(), Options{Against: folderOf(t)})
 	if err != nil {
 		t.Fatal(err)

@@ -51,7 +51,7 @@ func alerts(t *testing.T, with ...string) map[string]alertingRule {
 	return out
 }
 
-// TestAlerts: each asks for series and labels that the services have, and says what is
+// TestAlerts: each asks for series and labels that the services have, and reports what is
 // wrong by labels that its expression leaves.
 func TestAlerts(t *testing.T) {
 	if find(rendered(t, file("store")), "PrometheusRule", "nvsentinel") != nil {
@@ -94,13 +94,13 @@ func TestRunbooks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said := map[string]string{}
+	output := map[string]string{}
 	row := regexp.MustCompile("(?m)^\\| <a id=\"(\\w+)\"></a>`(\\w+)` \\| (\\w+) \\| (\\S+) \\| (\\S+) \\| .+ \\| .+ \\|$")
 	for _, cells := range row.FindAllStringSubmatch(string(text), -1) {
 		if cells[1] != strings.ToLower(cells[2]) {
 			t.Errorf("the row of %s has the anchor %s", cells[2], cells[1])
 		}
-		said[cells[2]] = strings.Join(cells[3:], ", ")
+		output[cells[2]] = strings.Join(cells[3:], ", ")
 	}
 	want := map[string]string{}
 	for name, alert := range alerts(t) {
@@ -113,7 +113,7 @@ func TestRunbooks(t *testing.T) {
 			t.Errorf("%s has the runbook %s, want %s", name, alert.Annotations["runbook_url"], runbook)
 		}
 	}
-	if diff := cmp.Diff(want, said); diff != "" {
+	if diff := cmp.Diff(want, output); diff != "" {
 		t.Errorf("docs/reference/alerts.md (-alerts +page):\n%s", diff)
 	}
 }
@@ -141,7 +141,7 @@ func thresholds(t *testing.T) map[string]float64 {
 	return out
 }
 
-// TestAlertValues: the object is where and as the values say; each alert can be another
+// TestAlertValues: the object is where and as the values state; each alert can be another
 // or none, and the others stay as they are.
 func TestAlertValues(t *testing.T) {
 	const with = "--set=prometheusRule.enabled=true,prometheusRule.namespace=monitoring,prometheusRule.labels.release=p,prometheusRule.annotations.a=b"

@@ -106,8 +106,8 @@ type strict struct {
 	cluster   *localcluster.Cluster
 	mapper    meta.RESTMapper
 	namespace string
-	// asked are the answers by document: most overlays share most documents.
-	asked map[string]error
+	// answers are the answers by document: most overlays share most documents.
+	answers map[string]error
 }
 
 func newStrict(t *testing.T, cluster *localcluster.Cluster) *strict {
@@ -116,7 +116,7 @@ func newStrict(t *testing.T, cluster *localcluster.Cluster) *strict {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &strict{cluster: cluster, mapper: restmapper.NewDiscoveryRESTMapper(groups), namespace: cluster.Namespace(t), asked: map[string]error{}}
+	return &strict{cluster: cluster, mapper: restmapper.NewDiscoveryRESTMapper(groups), namespace: cluster.Namespace(t), answers: map[string]error{}}
 }
 
 // all asks about each document of a rendering, and returns what the table has of it.
@@ -131,10 +131,10 @@ func (s *strict) all(t *testing.T, rendering string) string {
 			unknown[kind] = true
 			continue
 		}
-		if _, known := s.asked[document]; !known {
-			s.asked[document] = s.ask(t, document)
+		if _, known := s.answers[document]; !known {
+			s.answers[document] = s.dryRunCreate(t, document)
 		}
-		if err := s.asked[document]; err != nil {
+		if err := s.answers[document]; err != nil {
 			refused++
 			t.Errorf("%v\n%s", err, document)
 		}
@@ -143,9 +143,9 @@ func (s *strict) all(t *testing.T, rendering string) string {
 	return fmt.Sprintf("%d | %d | %s | %d", objects, len(kinds), names, refused)
 }
 
-// ask has the API server look at one document in a dry run: what it does not know of it,
+// dryRunCreate has the API server look at one document in a dry run: what it does not know of it,
 // and what stands in it twice, is an error.
-func (s *strict) ask(t *testing.T, document string) error {
+func (s *strict) dryRunCreate(t *testing.T, document string) error {
 	t.Helper()
 	o := decode(t, document)[0]
 	kind := o.GroupVersionKind()
@@ -179,7 +179,7 @@ func TestStrictness(t *testing.T) {
 		"another type":      {"automountServiceAccountToken: maybe", "automountServiceAccountToken"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := ask.ask(t, "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: x, namespace: "+ask.namespace+"}\n"+tc.line+"\n")
+			err := ask.dryRunCreate(t, "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: x, namespace: "+ask.namespace+"}\n"+tc.line+"\n")
 			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("it says %v, want %q", err, tc.want)
 			}

@@ -113,7 +113,7 @@ func TestCertificatesThatCannotBe(t *testing.T) {
 }
 
 // TestUpgradeKeepsCertificates: those that Helm made before are found in the cluster and
-// stay as they are; one whose names are others by now is made anew.
+// stay as they are; one whose names are others now is made again.
 func TestUpgradeKeepsCertificates(t *testing.T) {
 	cluster := localcluster.ForTest(t, localcluster.Options{})
 	namespace := cluster.Namespace(t)

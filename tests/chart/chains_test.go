@@ -151,7 +151,7 @@ func rights(t *testing.T, objects []*unstructured.Unstructured, account string) 
 	return out
 }
 
-// TestChainsAreForAdministrators: whoever may view a cluster may view chains, and no
+// TestChainsAreForAdministrators: anyone who may view a cluster may view chains, and no
 // role of the chart lets anybody write them.
 func TestChainsAreForAdministrators(t *testing.T) {
 	viewed := false

@@ -58,7 +58,7 @@ func find(objects []*unstructured.Unstructured, kind, name string) *unstructured
 	return objects[i]
 }
 
-// TestPodValues: what `pods` says holds for every workload, what a workload says for
+// TestPodValues: what `pods` describes holds for every workload, what a workload reports for
 // itself alone, and neither for anybody else.
 func TestPodValues(t *testing.T) {
 	container := func(p corev1.PodTemplateSpec) corev1.Container { return p.Spec.Containers[0] }

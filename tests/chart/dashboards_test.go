@@ -46,7 +46,7 @@ func dashboards(t *testing.T, with ...string) map[string]dashboard {
 const dashboardsOn = "--set=dashboards.enabled=true"
 
 // TestDashboards: each file of the chart becomes a ConfigMap that can be found, with an
-// identity of its own; each panel says what it shows, in which unit, and asks the chosen
+// identity of its own; each panel reports what it shows, in which unit, and asks the chosen
 // data source for series that the services have.
 func TestDashboards(t *testing.T) {
 	if len(dashboards(t)) > 0 {
@@ -86,7 +86,7 @@ func TestDashboards(t *testing.T) {
 	}
 }
 
-// covers says whether two panels share a place, or one is beyond the 24 columns.
+// covers reports whether two panels share a place, or one is beyond the 24 columns.
 func (p panel) covers(other panel) bool {
 	a, b := p.GridPos, other.GridPos
 	return a.X < b.X+b.W && b.X < a.X+a.W && a.Y < b.Y+b.H && b.Y < a.Y+a.H || a.X+a.W > 24
@@ -118,7 +118,7 @@ func (p panel) problems(page metricsPage) (out []string) {
 	return out
 }
 
-// TestDashboardValues: the ConfigMaps are where and as the values say.
+// TestDashboardValues: the ConfigMaps are where and as the values state.
 func TestDashboardValues(t *testing.T) {
 	const with = "dashboards.namespace=monitoring,dashboards.labels.own=x,dashboards.annotations.grafana_folder=f"
 	for _, name := range []string{"nvsentinel-dashboard-overview", "nvsentinel-dashboard-pipeline"} {

@@ -55,7 +55,7 @@ func TestAlertsFire(t *testing.T) {
 	}
 }
 
-// finds says whether an expression has a result at the end of 25 hours of series.
+// finds reports whether an expression has a result at the end of 25 hours of series.
 func finds(t *testing.T, expr, series string) bool {
 	t.Helper()
 	stored := memory{}

@@ -14,7 +14,7 @@ import (
 	"github.com/nvidia/nvsentinel/cli/convert"
 )
 
-// TestGlobalDryRun: nothing acts, whatever the values of single services say: the
+// TestGlobalDryRun: nothing acts, whatever the values of single services report: the
 // last word of each is a dry run, and nothing carries repairs out.
 func TestGlobalDryRun(t *testing.T) {
 	acting := []string{
@@ -110,8 +110,8 @@ func TestGlobalsOfAParent(t *testing.T) {
 	if err := os.CopyFS(filepath.Join(parent, "charts/nvsentinel"), os.DirFS(chartDir)); err != nil {
 		t.Fatal(err)
 	}
-	if _, said, err := helm(t, "template", "p", parent); err != nil {
-		t.Errorf("with a global of its own: %s", said)
+	if _, output, err := helm(t, "template", "p", parent); err != nil {
+		t.Errorf("with a global of its own: %s", output)
 	}
 	if out, said, err := helm(t, "template", "p", parent, "--set=global.dryRun=true,nvsentinel.nodeDrainer.dryRun=false"); err != nil || !strings.Contains(out, `- "--dry-run=true" # global.dryRun`) {
 		t.Errorf("the parent's dry run does not count: %s", said)

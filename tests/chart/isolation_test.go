@@ -53,7 +53,7 @@ func TestPortsAreClosed(t *testing.T) {
 	}
 }
 
-// reach says whether policies bound what comes to a pod, and let in somebody, or
+// reach reports whether policies bound what comes to a pod, and let in somebody, or
 // everybody, at a port.
 func reach(t *testing.T, policies []networkingv1.NetworkPolicy, pod corev1.PodTemplateSpec, port string) (reached, guarded, open bool) {
 	t.Helper()
@@ -79,9 +79,9 @@ func reach(t *testing.T, policies []networkingv1.NetworkPolicy, pod corev1.PodTe
 // nodeMonitors run on every node, and speak to a socket there, and not to the API server.
 var nodeMonitors = []string{"syslog-health-monitor", "nic-health-monitor", "gpu-health-monitor"}
 
-// TestPodsReachWhatTheyNeed: every pod's way out is bounded, and has what the pod
+// TestPodsReachTheirDependencies: every pod's way out is bounded, and has what the pod
 // speaks to, by the ports that the chart knows.
-func TestPodsReachWhatTheyNeed(t *testing.T) {
+func TestPodsReachTheirDependencies(t *testing.T) {
 	base := []string{"53/TCP", "53/UDP", "443/TCP", "6443/TCP"}
 	stores := []string{"5432/TCP", "27017/TCP"}
 	needs := map[string][]string{
@@ -107,7 +107,7 @@ func TestPodsReachWhatTheyNeed(t *testing.T) {
 				want = append(slices.Clone(stores), base...)
 			}
 			want = slices.Compact(slices.Sorted(slices.Values(want)))
-			if got, bounded := ways(t, objects, pod); !bounded || !slices.Equal(got, want) {
+			if got, bounded := reachablePorts(t, objects, pod); !bounded || !slices.Equal(got, want) {
 				t.Errorf("%s: %s is bounded %v and reaches %v, want %v", name, workload, bounded, got, want)
 			}
 		}
@@ -148,15 +148,15 @@ func TestEachAloneIsBounded(t *testing.T) {
 	for workload, with := range alone {
 		objects := rendered(t, append([]string{file("nothing")}, with...)...)
 		pod, there := workloads(t, objects)[workload]
-		if _, bounded := ways(t, objects, pod); !there || !bounded {
+		if _, bounded := reachablePorts(t, objects, pod); !there || !bounded {
 			t.Errorf("%s is there: %v; where it may go is bounded: %v", workload, there, bounded)
 		}
 	}
 }
 
-// ways are the ports, and pods if they are named, that a pod may reach, and whether
+// reachablePorts are the ports, and pods if they are named, that a pod may reach, and whether
 // a policy bounds them.
-func ways(t *testing.T, objects []*unstructured.Unstructured, pod corev1.PodTemplateSpec) (out []string, bounded bool) {
+func reachablePorts(t *testing.T, objects []*unstructured.Unstructured, pod corev1.PodTemplateSpec) (out []string, bounded bool) {
 	t.Helper()
 	for _, o := range objects {
 		if o.GetKind() != "NetworkPolicy" {

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestTheNoteOfWhoLiftedAMark is asked of the API server where it serves that, or where
-// the values say so.
-func TestTheNoteOfWhoLiftedAMark(t *testing.T) {
+// TestUncordonedByAnnotation: the API server is asked for the annotation where it serves that, or where
+// the values request it.
+func TestUncordonedByAnnotation(t *testing.T) {
 	const v1, beta = "--api-versions=admissionregistration.k8s.io/v1/MutatingAdmissionPolicy", "--api-versions=admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy"
 	for name, tt := range map[string]struct {
 		with []string

@@ -41,7 +41,7 @@ func TestRightsOfTheLabeler(t *testing.T) {
 }
 
 // TestProofsOfMachines: what proves a machine reaches the plugin, and nothing where nothing
-// is said: then the plugin has its own default.
+// is reported: then the plugin has its own default.
 func TestProofsOfMachines(t *testing.T) {
 	all := deployments(t, rendered(t, file("clouds")))
 	for plugin, want := range map[string][]string{

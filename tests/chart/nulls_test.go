@@ -15,7 +15,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/testkit/reference"
 )
 
-// everything enables every workload, with a gateway's certificate that is not made anew
+// everything enables every workload, with a gateway's certificate that is not made again
 // by each rendering.
 const everything = `
 store: {secretName: nvsentinel-store}
@@ -85,7 +85,7 @@ func TestDefaultsForNulls(t *testing.T) {
 	reference.Check(t, "distros/helm/nvsentinel/defaults.yaml", head+string(text))
 }
 
-// withoutDefault are the keys that a null takes away, as their comments say.
+// withoutDefault are the keys that a null takes away, as their comments state.
 var withoutDefault = []string{"resources", "nodeSelector", "tolerations", "updateStrategy", "systemNamespaces"}
 
 // taken is a map of values with every other one set to null but for those of keep, and
@@ -115,7 +115,7 @@ func taken(from, set map[string]any, keep []string) (map[string]any, int) {
 var broken = regexp.MustCompile(`%!|<nil>|<no value>|(?m)--[-a-z]+="?$|: null$|^ +- null$`)
 
 // TestNulls goes through every value: one that is null is its default, or none where
-// its comment says so, and nothing is made of the null itself.
+// its comment reports it, and nothing is made of the null itself.
 func TestNulls(t *testing.T) {
 	want := rendered(t, valuesFile(t, parse(t, everything)))
 	for name, tc := range map[string]struct {

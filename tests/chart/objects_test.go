@@ -244,7 +244,7 @@ func TestGatewayCertificate(t *testing.T) {
 	}
 }
 
-// TestNodesHoldNoSecret: what runs on every node mounts no Secret; whoever is root
+// TestNodesHoldNoSecret: what runs on every node mounts no Secret; anyone who is root
 // there finds neither the store's address nor the gateway's key.
 func TestNodesHoldNoSecret(t *testing.T) {
 	for _, name := range values {

@@ -53,7 +53,7 @@ func TestAccountAnnotations(t *testing.T) {
 	}
 }
 
-// TestMonitors: a PodMonitor and a ServiceMonitor, each only where it is asked for, say
+// TestMonitors: a PodMonitor and a ServiceMonitor, each only where it is asked for, report
 // the same about the same pods; the latter has its Service.
 func TestMonitors(t *testing.T) {
 	const settings = "--set=podMonitor.labels.release=p,podMonitor.annotations.a=b,podMonitor.interval=15s,podMonitor.scrapeTimeout=5s," +
@@ -88,7 +88,7 @@ func TestMonitors(t *testing.T) {
 	}
 }
 
-// TestStages: each file lets one more service act than the one before, and says all of
+// TestStages: each file lets one more service act than the one before, and reports all of
 // them, so that it can stand in for any other.
 func TestStages(t *testing.T) {
 	services := []string{"fault-quarantine", "node-drainer", "fault-remediation", "janitor"}

@@ -73,21 +73,21 @@ const maintenances = "cspHealthMonitor.enabled=true,cspHealthMonitor.clusterName
 // TestOverlaysHaveEveryPart: each part of the values that is off by default is on in one
 // of them.
 func TestOverlaysHaveEveryPart(t *testing.T) {
-	said := everything
+	output := everything
 	for _, o := range overlays(t) {
-		said += strings.Join(o.with, "\n") + "\n"
+		output += strings.Join(o.with, "\n") + "\n"
 	}
 	for _, name := range values {
 		text, err := os.ReadFile("testdata/" + name + ".yaml")
 		if err != nil {
 			t.Fatal(err)
 		}
-		said += string(text)
+		output += string(text)
 	}
 	for part, value := range defaults(t) {
 		of, _ := value.(map[string]any)
 		on := regexp.MustCompile(part + `(\.enabled=true|: \{enabled: true|:\n  enabled: true)`)
-		if enabled, has := of["enabled"].(bool); has && !enabled && !on.MatchString(said) {
+		if enabled, has := of["enabled"].(bool); has && !enabled && !on.MatchString(output) {
 			t.Errorf("no overlay enables %s", part)
 		}
 	}

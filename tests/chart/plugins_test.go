@@ -97,7 +97,7 @@ func TestAPluginBesideTheJanitor(t *testing.T) {
 }
 
 // TestManifestsOfAPluginOfOnesOwn: a real API server takes them, and the values
-// beside them tell the janitor where it is.
+// beside them inform the janitor of where it is.
 func TestManifestsOfAPluginOfOnesOwn(t *testing.T) {
 	deploy := filepath.Join(root, "examples/deploy")
 	text, err := os.ReadFile(filepath.Join(deploy, "rack-plugin.yaml"))

@@ -47,7 +47,7 @@ func TestPrivileges(t *testing.T) {
 	}
 }
 
-// mayMore says what a container may do beyond a user's, as the page writes it; empty of
+// mayMore reports what a container may do beyond a user's, as the page writes it; empty of
 // one that may nothing.
 func mayMore(pod *corev1.PodSecurityContext, c *corev1.SecurityContext) string {
 	user := "root"

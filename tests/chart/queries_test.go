@@ -50,7 +50,7 @@ func readMetricsPage(t *testing.T) metricsPage {
 }
 
 // series are those that a selector names, and whether each of them is served. What Go's
-// runtime and the process have is not on the page, which says so.
+// runtime and the process have is not on the page, which reports it.
 func (p metricsPage) series(s *parser.VectorSelector) (names, problems []string) {
 	for _, m := range s.LabelMatchers {
 		if m.Name == nameLabel {

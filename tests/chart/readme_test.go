@@ -15,8 +15,8 @@ import (
 // value is one key of values.yaml as its text has it.
 type value struct {
 	path []string
-	// given is what stands behind the key: empty if it has keys of its own.
-	given   string
+	// text is what stands behind the key: empty if it has keys of its own.
+	text    string
 	comment string
 }
 
@@ -48,14 +48,14 @@ func commented(text string) (head string, out []value) {
 			}
 		case m != nil:
 			path = append(slices.Clone(path[:depth]), m[2])
-			out = append(out, value{path: path, given: m[3], comment: strings.Join(comment, " ")})
+			out = append(out, value{path: path, text: m[3], comment: strings.Join(comment, " ")})
 			comment, skip = nil, -1
 			if m[3] == "|" {
 				skip = depth
 			}
 		case strings.HasPrefix(trimmed, "- "):
-			items := strings.Trim(out[len(out)-1].given, "[]")
-			out[len(out)-1].given = "[" + strings.TrimPrefix(items+", "+strings.TrimPrefix(trimmed, "- "), ", ") + "]"
+			items := strings.Trim(out[len(out)-1].text, "[]")
+			out[len(out)-1].text = "[" + strings.TrimPrefix(items+", "+strings.TrimPrefix(trimmed, "- "), ", ") + "]"
 		}
 	}
 	return head, out
@@ -64,7 +64,7 @@ func commented(text string) (head string, out []value) {
 // explained are the keys that every workload has: they are explained once.
 var explained = []string{"replicas", "image", "resources", "nodeSelector", "tolerations", "affinity", "priorityClassName", "podAnnotations", "extraArgs", "extraEnv", "updateStrategy"}
 
-// usual are their defaults that say nothing.
+// usual are their defaults that report nothing.
 var usual = []string{"{}", "[]", `""`, "2", `{registry: "", repository: "", tag: "", pullPolicy: ""}`}
 
 const introduction = "# Values of the chart\n\nWritten from `values.yaml` by `make generate`. [Install](../../../docs/get-started/install.md) shows the steps. " +
@@ -87,7 +87,7 @@ func TestReadme(t *testing.T) {
 	for _, v := range values {
 		top := len(v.path) == 1
 		switch {
-		case top && v.given == "":
+		case top && v.text == "":
 			page += fmt.Sprintf("\n## `%s`\n", v.path[0])
 			if v.comment != "" {
 				page += "\n" + cell(v.comment) + "\n"
@@ -100,21 +100,21 @@ func TestReadme(t *testing.T) {
 		case !v.silent(values):
 			page += row(v, v.path[1:])
 		}
-		alone = top && v.given != ""
+		alone = top && v.text != ""
 	}
 	reference.Check(t, "distros/helm/nvsentinel/README.md", page)
 }
 
-// silent is true of a key without a word of its own: that of a workload which says what
-// all say, and one that only holds others.
+// silent is true of a key without a word of its own: that of a workload which reports what
+// all report, and one that only holds others.
 func (v value) silent(all []value) bool {
 	workload := slices.ContainsFunc(all, func(o value) bool { return slices.Equal(o.path, []string{v.path[0], "extraArgs"}) })
-	return v.comment == "" && (v.given == "" || workload && len(v.path) == 2 && slices.Contains(explained, v.path[1]) && slices.Contains(usual, v.given))
+	return v.comment == "" && (v.text == "" || workload && len(v.path) == 2 && slices.Contains(explained, v.path[1]) && slices.Contains(usual, v.text))
 }
 
 func row(v value, path []string) string {
-	given := "`" + v.given + "`"
-	switch v.given {
+	given := "`" + v.text + "`"
+	switch v.text {
 	case "|":
 		given = "a text"
 	case "":
@@ -136,7 +136,7 @@ func unread(in map[string]any, at []string, read []value) (out []string) {
 			out = append(out, strings.Join(path, "."))
 			continue
 		}
-		if parts, isMap := v.(map[string]any); isMap && read[i].given == "" {
+		if parts, isMap := v.(map[string]any); isMap && read[i].text == "" {
 			out = append(out, unread(parts, path, read)...)
 		}
 	}

@@ -34,7 +34,7 @@ const (
 )
 
 // values are the value files that the tests render; the first is what the
-// documentation says one needs.
+// documentation states one needs.
 var values = []string{"store", "all", "own-plugin", "kwok", "nodes", "nulls", "nothing", "sidecar", "two", "clouds", "trial", "small"}
 
 // tools is where helm and the services are, built for this run.

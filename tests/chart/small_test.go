@@ -80,8 +80,8 @@ func TestSmallIsOneDeployment(t *testing.T) {
 	}
 }
 
-// TestSmallRunsWhatIsEnabled, and is not there where nothing is.
-func TestSmallRunsWhatIsEnabled(t *testing.T) {
+// TestSmallRunsEnabledControllers: the program runs the enabled controllers, and is absent if none is enabled.
+func TestSmallRunsEnabledControllers(t *testing.T) {
 	set := "--set=profile=small,faultRemediation.enabled=false,kubernetesObjectMonitor.enabled=false"
 	args := workloads(t, rendered(t, file("store"), set))["nvsentinel-controller"].Spec.Containers[0].Args
 	if want := "--controllers=fault-quarantine,node-drainer,health-events-analyzer"; args[0] != want {

@@ -14,7 +14,7 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
-// TestHelmTest: the pod of `helm test` says with its rights that it read everything, and
+// TestHelmTest: the pod of `helm test` describes with its rights that it read everything, and
 // fails without them. On a machine of the test it has another store.
 func TestHelmTest(t *testing.T) {
 	if find(rendered(t, file("store")), "Pod", "nvsentinel-test") != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // TestUpgradeOfDefinitions: changed definitions are applied in Helm's name, as
-// docs/tasks/upgrade.md says, and the release can be upgraded, removed and installed again.
+// docs/tasks/upgrade.md describes, and the release can be upgraded, removed and installed again.
 // Applied under another name they would conflict with Helm's.
 func TestUpgradeOfDefinitions(t *testing.T) {
 	cluster, err := localcluster.Start(t.Context(), localcluster.Options{})

@@ -18,7 +18,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/policy"
 )
 
-// TestLint: Helm finds nothing to say, and each file of values brings the workloads
+// TestLint: Helm finds nothing to report, and each file of values brings the workloads
 // that it enables and no other.
 func TestLint(t *testing.T) {
 	defaults := []string{
@@ -103,7 +103,7 @@ func TestProcessingStrategy(t *testing.T) {
 }
 
 // TestAPortThatAnyPodReaches: through one nobody decides about repairs, whichever
-// way PROCESS is said.
+// way PROCESS is reported.
 func TestAPortThatAnyPodReaches(t *testing.T) {
 	for name, tc := range map[string]struct {
 		with    []string
@@ -132,7 +132,7 @@ func TestAPortThatAnyPodReaches(t *testing.T) {
 	}
 }
 
-// TestRefused: what is wrong with values is said when they are rendered, by the
+// TestRefused: what is wrong with values is reported when they are rendered, by the
 // name of the value.
 func TestRefused(t *testing.T) {
 	set := func(values ...string) []string {
@@ -296,7 +296,7 @@ func TestCoverage(t *testing.T) {
 }
 
 // TestCountMismatch: the policy about the labels of labeler is there with labeler, for
-// the record only unless the values say otherwise, and the connectors know its name; a
+// the record only unless the values state otherwise, and the connectors know its name; a
 // policy of that name among one's own stands in for it.
 func TestCountMismatch(t *testing.T) {
 	const on = "--set=labeler.enabled=true"
@@ -327,7 +327,7 @@ func TestCountMismatch(t *testing.T) {
 	}
 }
 
-// TestSameEvictionPolicy: node-drainer and fault-remediation judge by one policy, in which the
+// TestSameEvictionPolicy: node-drainer and fault-remediation evaluate by one policy, in which the
 // release's own pods are left alone.
 func TestSameEvictionPolicy(t *testing.T) {
 	files := texts(t, rendered(t, file("all")))
@@ -437,7 +437,7 @@ func TestNoShippedPolicyActsOnText(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, p := range set.Policies {
-			for _, doubt := range p.Doubts(record.Process) {
+			for _, doubt := range p.Warnings(record.Process) {
 				t.Errorf("%s: policy %s: %s", name, p.Name, doubt)
 			}
 		}

@@ -61,12 +61,12 @@ func repairedByAChain(ctx context.Context, f *fleet.Fleet, o Options, say func(s
 	if len(attempts) != 1 || attempts[0].Chain != chainName {
 		return fmt.Errorf("the record has %d repair attempts, want one with chain %s: %+v", len(attempts), chainName, attempts)
 	}
-	return ask(ctx, f, o, []string{
+	return runCommand(ctx, f, o, []string{
 		"for record " + s.last.fault.ID, "collect: Done", "reboot: Done", "validate: Done", "from reboot.boot", s.last.node.Status.NodeInfo.BootID,
 	}, "trace", s.last.fault.ID)
 }
 
-// chainSteps are what a chain's story tells besides that of a single object.
+// chainSteps are what a chain's story reports besides that of a single object.
 func (s *story) chainSteps() {
 	for _, name := range []string{"collect", "driver", "reboot", "validate"} {
 		s.add(fleet.RepairChain, "step "+name+" done", func(_ *corev1.Node, f facts) bool { return f.chain[name] == v1alpha1.StepDone })

@@ -7,15 +7,15 @@ import (
 	"github.com/nvidia/nvsentinel/tests/fleet"
 )
 
-// seenByDCGM has a GPU ask for a reboot of its node, which only DCGM tells
+// dcgmFault has a GPU ask for a reboot of its node, which only DCGM reports
 // (DCGM_FR_GPU_RECOVERY_REBOOT), and follows it like the kernel's fault.
-func seenByDCGM(ctx context.Context, f *fleet.Fleet, o Options, say func(string, ...any)) error {
-	engine, err := f.AddDCGM(looked, o.DCGM)
+func dcgmFault(ctx context.Context, f *fleet.Fleet, o Options, say func(string, ...any)) error {
+	engine, err := f.AddDCGM(inspectedNode, o.DCGM)
 	if err != nil {
 		return err
 	}
-	_, err = follow(ctx, f, o, sense{node: looked, monitor: fleet.GPUMonitor, check: "GpuDriverWatch"}, func() error {
-		say("DCGM of node %s reports a GPU that requires a reboot (DCGM is simulated and is read through the real go-dcgm):\n", looked)
+	_, err = follow(ctx, f, o, sense{node: inspectedNode, monitor: fleet.GPUMonitor, check: "GpuDriverWatch"}, func() error {
+		say("DCGM of node %s reports a GPU that requires a reboot (DCGM is simulated and is read through the real go-dcgm):\n", inspectedNode)
 		engine.UntilRestart(reading.Incident{System: 0x200, Health: reading.Fail, Code: 126, Entity: reading.Entity{Kind: reading.GPU, ID: 2}})
 		return nil
 	})

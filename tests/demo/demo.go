@@ -31,17 +31,17 @@ type Options struct {
 	// Evidence is a folder for the record and the Node before, during and
 	// after, as JSON; empty writes none.
 	Evidence string
-	// Keep leaves the fleet running until ctx ends, and says how to look around.
+	// Keep leaves the fleet running until ctx ends, and reports how to look around.
 	Keep bool
 	Out  io.Writer
 }
 
 // The nodes the demo uses.
 const (
-	faulty  = "gpu-1"
-	watched = "gpu-0"
-	looked  = "gpu-2"
-	xid     = 79
+	faulty        = "gpu-1"
+	watched       = "gpu-0"
+	inspectedNode = "gpu-2"
+	xid           = 79
 )
 
 // Run runs the demo. It returns nil only if every step was verified.
@@ -117,7 +117,7 @@ func show(ctx context.Context, f *fleet.Fleet, o Options, say func(string, ...an
 		return unchanged(ctx, f, before, say)
 	}
 	if o.DCGM != "" {
-		if err := seenByDCGM(ctx, f, o, say); err != nil {
+		if err := dcgmFault(ctx, f, o, say); err != nil {
 			return err
 		}
 	}
@@ -149,7 +149,7 @@ func follow(ctx context.Context, f *fleet.Fleet, o Options, from sense, hurt fun
 	return s, s.verify(ctx)
 }
 
-// persistOnly writes a fault where the monitor says PERSIST_ONLY and waits
+// persistOnly writes a fault where the monitor reports PERSIST_ONLY and waits
 // until it is stored. It returns the node as it was before.
 func persistOnly(ctx context.Context, f *fleet.Fleet, o Options, say func(string, ...any)) (string, error) {
 	var before string
@@ -189,7 +189,7 @@ func unchanged(ctx context.Context, f *fleet.Fleet, before string, say func(stri
 		return err
 	}
 	for _, r := range records {
-		if r.Judged() || r.Status.NodeQuarantined != "" || r.Status.Remediation != nil {
+		if r.Evaluated() || r.Status.NodeQuarantined != "" || r.Status.Remediation != nil {
 			return fmt.Errorf("record %s of a PERSIST_ONLY fault led to an action", r.ID)
 		}
 	}

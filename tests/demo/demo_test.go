@@ -43,7 +43,7 @@ func binaries(t *testing.T, root string) string {
 	return built
 }
 
-// settling leaves the repair time to be judged before the monitor reports the
+// settling leaves the repair time to be evaluated before the monitor reports the
 // recovery, as make demo does: a session that ends before bears no label of it.
 func settling(t *testing.T, store string) demo.Options {
 	t.Helper()
@@ -101,11 +101,11 @@ func TestDemoPersistOnly(t *testing.T) {
 	}
 }
 
-// TestEveryRoomIsNeeded: without a room the demo fails, and says where it
+// TestEveryServiceIsNeeded: without a service the demo fails, and reports where it
 // stands still.
-func TestEveryRoomIsNeeded(t *testing.T) {
+func TestEveryServiceIsNeeded(t *testing.T) {
 	testkit.Long(t, "TestDemo shows each room's step")
-	for _, room := range fleet.Rooms() {
+	for _, room := range fleet.Services() {
 		t.Run(room, func(t *testing.T) {
 			o := options(t, "sqlite")
 			o.Fleet.Without, o.StepLimit = room, 8*time.Second

@@ -23,8 +23,8 @@ var states = []nodemark.State{
 
 // labels follows the state label of a Node through a watch.
 type labels struct {
-	mu   sync.Mutex
-	seen []nodemark.State
+	mu     sync.Mutex
+	states []nodemark.State
 }
 
 // watchLabels begins behind the given state of the Node and ends with the context.
@@ -50,23 +50,23 @@ func watchLabels(ctx context.Context, f *fleet.Fleet, from *corev1.Node) (*label
 func (l *labels) note(s nodemark.State) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if s != "" && (len(l.seen) == 0 || l.seen[len(l.seen)-1] != s) {
-		l.seen = append(l.seen, s)
+	if s != "" && (len(l.states) == 0 || l.states[len(l.states)-1] != s) {
+		l.states = append(l.states, s)
 	}
 }
 
-// complete says whether all states came, and no other.
+// complete reports whether all states came, and no other.
 func (l *labels) complete() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Equal(l.seen, states)
+	return slices.Equal(l.states, states)
 }
 
 func (l *labels) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	words := make([]string, len(l.seen))
-	for i, s := range l.seen {
+	words := make([]string, len(l.states))
+	for i, s := range l.states {
 		words[i] = string(s)
 	}
 	return strings.Join(words, ", ")

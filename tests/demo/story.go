@@ -23,7 +23,7 @@ import (
 // RebootNodes is the resource of the janitor's reboot objects.
 var RebootNodes = schema.GroupVersionResource{Group: "janitor.dgxc.nvidia.com", Version: "v1alpha1", Resource: "rebootnodes"}
 
-// sense is on which node who reports a fault, and under which name; chain says that a
+// sense is on which node who reports a fault, and under which name; chain reports that a
 // chain repairs it.
 type sense struct {
 	node, monitor, check string
@@ -43,10 +43,10 @@ type facts struct {
 
 // step is one thing that must have happened, in any order with its neighbours.
 type step struct {
-	name string
-	room string
-	seen func(first *corev1.Node, f facts) bool
-	at   time.Time
+	name    string
+	service string
+	reached func(first *corev1.Node, f facts) bool
+	at      time.Time
 }
 
 // story follows one node from the line to its release.
@@ -106,7 +106,7 @@ func newStory(f *fleet.Fleet, from sense, first *corev1.Node) *story {
 }
 
 func (s *story) add(room, name string, seen func(*corev1.Node, facts) bool) {
-	s.steps = append(s.steps, &step{name: name, room: room, seen: seen})
+	s.steps = append(s.steps, &step{name: name, service: room, reached: seen})
 }
 
 // follow watches until every step was seen, printing each as it happens.
@@ -117,8 +117,8 @@ func (s *story) follow(ctx context.Context, limit time.Duration, out io.Writer) 
 		if len(missing) == 0 {
 			return nil
 		}
-		err := until(ctx, limit, fmt.Sprintf("%q of %s (%s)", missing[0].name, s.name, missing[0].room), func() (bool, error) {
-			seen, err := s.look(ctx, out)
+		err := until(ctx, limit, fmt.Sprintf("%q of %s (%s)", missing[0].name, s.name, missing[0].service), func() (bool, error) {
+			seen, err := s.poll(ctx, out)
 			return seen, err
 		})
 		if err != nil {
@@ -137,8 +137,8 @@ func (s *story) missing() []*step {
 	return out
 }
 
-// look takes one look and marks what is new; it says whether anything was.
-func (s *story) look(ctx context.Context, out io.Writer) (bool, error) {
+// poll takes one look and marks what is new; it reports whether anything was.
+func (s *story) poll(ctx context.Context, out io.Writer) (bool, error) {
 	f, err := s.observe(ctx)
 	if err != nil {
 		return false, err
@@ -149,10 +149,10 @@ func (s *story) look(ctx context.Context, out io.Writer) (bool, error) {
 	}
 	anything := false
 	for _, x := range s.missing() {
-		if x.seen(s.first, f) {
+		if x.reached(s.first, f) {
 			x.at = time.Now()
 			anything = true
-			fmt.Fprintf(out, "  %7.2fs  %s  %s  %s\n", x.at.Sub(s.began).Seconds(), s.name, pad(x.name, 34), x.room)
+			fmt.Fprintf(out, "  %7.2fs  %s  %s  %s\n", x.at.Sub(s.began).Seconds(), s.name, pad(x.name, 34), x.service)
 		}
 	}
 	return anything, nil
@@ -195,7 +195,7 @@ func (s *story) observe(ctx context.Context) (facts, error) {
 	return f, err
 }
 
-// verify checks the end against the API server, the store and the plugin's books.
+// verify checks the end against the API server, the store and the plugin's journal.
 func (s *story) verify(ctx context.Context) error {
 	f, err := s.observe(ctx)
 	if err != nil {
@@ -238,12 +238,12 @@ func (s *story) table() string {
 	before := s.began
 	for _, x := range s.steps {
 		if x.at.IsZero() {
-			fmt.Fprintf(&b, "  %s %s %10s\n", pad(x.name, 34), pad(x.room, 24), "never")
+			fmt.Fprintf(&b, "  %s %s %10s\n", pad(x.name, 34), pad(x.service, 24), "never")
 			continue
 		}
 		took := max(0, x.at.Sub(before))
 		before = x.at
-		fmt.Fprintf(&b, "  %s %s %9.2fs %9.2fs\n", pad(x.name, 34), pad(x.room, 24), x.at.Sub(s.began).Seconds(), took.Seconds())
+		fmt.Fprintf(&b, "  %s %s %9.2fs %9.2fs\n", pad(x.name, 34), pad(x.service, 24), x.at.Sub(s.began).Seconds(), took.Seconds())
 	}
 	return b.String()
 }

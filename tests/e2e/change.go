@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// policies says of a Node what a person says of it in a label.
+// policies reports about a Node what a person reports about it in a label.
 const policies = `[[policies]]
 name = "SaidByAPerson"
 enabled = true
@@ -39,7 +39,7 @@ func (j *journey) policy(ctx context.Context) (string, error) {
 	if _, err := j.run(ctx, "kubectl label node "+nodeName+" example.com/broken=true"); err != nil {
 		return "", err
 	}
-	found, err := j.says(ctx, 3*time.Minute, "nvsentinel why --all "+nodeName, "SaidByAPerson")
+	found, err := j.waitForOutput(ctx, 3*time.Minute, "nvsentinel why --all "+nodeName, "SaidByAPerson")
 	if err != nil {
 		return "", err
 	}
@@ -56,11 +56,11 @@ func (j *journey) strategy(ctx context.Context) (string, error) {
 	if err := gpuFalls(3); err != nil {
 		return "", err
 	}
-	found, err := j.says(ctx, time.Minute, "nvsentinel why --all "+nodeName, "0000:13:00", "PERSIST_ONLY")
+	found, err := j.waitForOutput(ctx, time.Minute, "nvsentinel why --all "+nodeName, "0000:13:00", "PERSIST_ONLY")
 	if err != nil {
 		return "", err
 	}
-	return found + ", and for 10 s nothing is on the node", j.quiet(ctx, 10*time.Second)
+	return found + ", and for 10 s nothing is on the node", j.expectIdle(ctx, 10*time.Second)
 }
 
 // rollback goes back to what was before the strategy's change.

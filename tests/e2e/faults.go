@@ -21,7 +21,7 @@ func (j *journey) node(ctx context.Context) (*corev1.Node, error) {
 	return j.client.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
 }
 
-// nodeIs waits until the Node is so, and tells how long that took.
+// nodeIs waits until the Node is so, and reports how long that took.
 func (j *journey) nodeIs(ctx context.Context, limit time.Duration, what string, is func(*corev1.Node) bool) (string, error) {
 	began := time.Now()
 	err := until(ctx, limit, func(ctx context.Context) error {
@@ -34,17 +34,17 @@ func (j *journey) nodeIs(ctx context.Context, limit time.Duration, what string, 
 	return fmt.Sprintf("%s after %.1f s", what, time.Since(began).Seconds()), err
 }
 
-// untouched says that nothing of the suite but a condition is on a Node.
+// untouched reports that nothing of the suite but a condition is on a Node.
 func untouched(n *corev1.Node) bool {
 	return !n.Spec.Unschedulable && n.Annotations[nodemark.SessionAnnotation] == "" && n.Labels[nodemark.StateLabel] == ""
 }
 
-// quarantined says that a Node is cordoned for a fault.
+// quarantined reports that a Node is cordoned for a fault.
 func quarantined(n *corev1.Node) bool {
 	return n.Spec.Unschedulable && n.Annotations[nodemark.SessionAnnotation] != ""
 }
 
-// faulty says whether the Node's condition shows a fault.
+// faulty reports whether the Node's condition shows a fault.
 func faulty(n *corev1.Node) bool {
 	for _, c := range n.Status.Conditions {
 		if c.Type == condition {
@@ -54,11 +54,11 @@ func faulty(n *corev1.Node) bool {
 	return false
 }
 
-// says waits until a command says all words, and tells how long that took.
-func (j *journey) says(ctx context.Context, limit time.Duration, command string, words ...string) (string, error) {
+// waitForOutput waits until a command reports all words, and reports how long that took.
+func (j *journey) waitForOutput(ctx context.Context, limit time.Duration, command string, words ...string) (string, error) {
 	began := time.Now()
 	err := until(ctx, limit, func(ctx context.Context) error {
-		out, err := j.run(ctx, command+" || true") // its exit code tells how the node is
+		out, err := j.run(ctx, command+" || true") // its exit code reports how the node is
 		for _, word := range words {
 			if !strings.Contains(out, word) {
 				err = errors.Join(err, fmt.Errorf("%s does not say %q: %s", command, word, out))
@@ -69,7 +69,7 @@ func (j *journey) says(ctx context.Context, limit time.Duration, command string,
 	return fmt.Sprintf("%q after %.1f s", strings.Join(words, ", "), time.Since(began).Seconds()), err
 }
 
-// watch has a fault judged and nothing done about it.
+// watch has a fault evaluated and nothing done about it.
 func (j *journey) watch(ctx context.Context) (string, error) {
 	if err := gpuFalls(0); err != nil {
 		return "", err
@@ -78,10 +78,10 @@ func (j *journey) watch(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if _, err := j.says(ctx, time.Minute, "nvsentinel why "+nodeName, "DryRun"); err != nil {
+	if _, err := j.waitForOutput(ctx, time.Minute, "nvsentinel why "+nodeName, "DryRun"); err != nil {
 		return "", err
 	}
-	status, err := j.says(ctx, time.Minute, "nvsentinel status", "would have been quarantined")
+	status, err := j.waitForOutput(ctx, time.Minute, "nvsentinel status", "would have been quarantined")
 	if err != nil {
 		return "", err
 	}

@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// way is what is shown, in its order.
-var way = []step{
+// steps is what is shown, in its order.
+var steps = []step{
 	{"the cluster before", (*journey).inventory},
 	{"install, by the commands of docs/get-started/install.md", (*journey).install},
 	{"every pod Ready, nothing started twice", (*journey).ready},
@@ -41,7 +41,7 @@ var way = []step{
 }
 
 // install runs the commands of the page, with the address of the store and its
-// authority as the page's own section says it.
+// authority as the page's own section reports it.
 func (j *journey) install(ctx context.Context) (string, error) {
 	lines, err := commands(j.page, "helm install nvsentinel distros/helm")
 	if err != nil {
@@ -152,14 +152,14 @@ func (j *journey) workloads(ctx context.Context) ([]string, error) {
 	return out, nil
 }
 
-// nodeReady says whether the kubelet has said that the node is Ready.
+// nodeReady reports whether the kubelet has reported that the node is Ready.
 func nodeReady(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
 }
 
-// unready says why a pod is not Ready; empty of one that is.
+// unready reports why a pod is not Ready; empty of one that is.
 func unready(p *corev1.Pod) string {
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady {

@@ -67,7 +67,7 @@ func Run(ctx context.Context, o Options) error {
 	err = j.goAll(ctx)
 	j.table()
 	if o.Keep {
-		j.say("kept until an interrupt; a shell in it: nsenter --all --target $(pgrep -xo e2e) env %s bash", strings.Join(j.env, " "))
+		j.log("kept until an interrupt; a shell in it: nsenter --all --target $(pgrep -xo e2e) env %s bash", strings.Join(j.env, " "))
 		<-ctx.Done()
 	}
 	return err
@@ -75,7 +75,7 @@ func Run(ctx context.Context, o Options) error {
 
 // goAll goes the way, to its end or to the first step that does not hold.
 func (j *journey) goAll(ctx context.Context) error {
-	for _, one := range way {
+	for _, one := range steps {
 		if err := j.step(ctx, one); err != nil {
 			return errors.Join(err, j.evidence())
 		}
@@ -85,7 +85,7 @@ func (j *journey) goAll(ctx context.Context) error {
 
 // step does one, and notes how it went.
 func (j *journey) step(ctx context.Context, one step) error {
-	j.say("%s ...", one.name)
+	j.log("%s ...", one.name)
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, stepLimit)
 	defer cancel()
@@ -97,10 +97,10 @@ func (j *journey) step(ctx context.Context, one step) error {
 	took := time.Since(began)
 	j.steps = append(j.steps, row{one.name, found, took, err})
 	if err != nil {
-		j.say("%s: FAILED: %v", one.name, err)
+		j.log("%s: FAILED: %v", one.name, err)
 		return fmt.Errorf("%s: %w", one.name, err)
 	}
-	j.say("%s: %s (%.1f s)", one.name, found, took.Seconds())
+	j.log("%s: %s (%.1f s)", one.name, found, took.Seconds())
 	return nil
 }
 
@@ -110,8 +110,8 @@ func (j *journey) complaints(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if said := j.logs.complaints(installed); len(said) > 0 {
-		return fmt.Errorf("the logs have %d lines that none should have, the first: %s", len(said), said[0])
+	if output := j.logs.complaints(installed); len(output) > 0 {
+		return fmt.Errorf("the logs have %d lines that none should have, the first: %s", len(output), output[0])
 	}
 	return nil
 }
@@ -128,16 +128,16 @@ func (j *journey) table() {
 		fmt.Fprintf(j.Out, "| %s | %s | %.1f s |\n", r.name, strings.ReplaceAll(found, "|", "/"), r.took.Seconds())
 	}
 	lines, files := j.logs.count()
-	fmt.Fprintf(j.Out, "\n%d of %d steps, %s; %d lines of %d logs read\n", len(j.steps), len(way), time.Since(j.began).Round(time.Second), lines, files)
+	fmt.Fprintf(j.Out, "\n%d of %d steps, %s; %d lines of %d logs read\n", len(j.steps), len(steps), time.Since(j.began).Round(time.Second), lines, files)
 }
 
-// evidence keeps what tells why it failed.
+// evidence keeps what reports why it failed.
 func (j *journey) evidence() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	out, err := j.run(ctx, "kubectl get nodes,pods,deployments,daemonsets -A -o wide; kubectl describe node; kubectl get events -A --sort-by=.lastTimestamp | tail -n 60; nvsentinel status || true; nvsentinel why "+nodeName+" || true")
-	said := os.WriteFile(filepath.Join(j.Work, "state.txt"), []byte(out), 0o644)
+	output := os.WriteFile(filepath.Join(j.Work, "state.txt"), []byte(out), 0o644)
 	copied := os.CopyFS(filepath.Join(j.Work, "pods"), os.DirFS("/var/log/pods"))
-	j.say("the state, the logs of pods and of the node's parts are in %s", j.Work)
-	return errors.Join(err, said, copied)
+	j.log("the state, the logs of pods and of the node's parts are in %s", j.Work)
+	return errors.Join(err, output, copied)
 }

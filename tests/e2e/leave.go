@@ -71,7 +71,7 @@ func (j *journey) leave(ctx context.Context) (string, error) {
 		return "", err
 	}
 	left, err := j.left(ctx)
-	j.say("left: %s; on the node %s", strings.Join(left, ", "), strings.Join(folders, ", "))
+	j.log("left: %s; on the node %s", strings.Join(left, ", "), strings.Join(folders, ", "))
 	return fmt.Sprintf("%d things listed and removed, %.0f s later since leases had to end; left are %d objects that a person made, and %d folders of the node",
 		strings.Count(list, "  remove "), waited.Seconds(), len(left), len(folders)), err
 }

@@ -16,14 +16,14 @@ import (
 // program that is wrong.
 var unwanted = []string{"x509", "panic:", "fatal error:"}
 
-// denied are words for a right that is missing. What is taken out of a release may say so
+// denied are words for a right that is missing. What is taken out of a release may report it
 // before it ends: its rights go before its pods do.
 var denied = []string{"forbidden", "Unauthenticated", "PermissionDenied"}
 
 // complaint is a line that should not be.
 type complaint struct {
 	pod, line string
-	// service is who says it, where a pod runs several.
+	// service is who reports it, where a pod runs several.
 	service string
 	denied  bool
 }
@@ -31,7 +31,7 @@ type complaint struct {
 // shared is the workload whose pods run several services.
 const shared = "nvsentinel-controller"
 
-// of says whether a workload that is installed, or a controller in one, says it.
+// of reports whether a workload that is installed, or a controller in one, reports it.
 func (c complaint) of(installed []string) bool {
 	its := c.service == "" || c.service == shared || slices.Contains(installed, c.service)
 	return slices.ContainsFunc(installed, func(workload string) bool {
@@ -41,10 +41,10 @@ func (c complaint) of(installed []string) bool {
 
 // logs reads the logs of all pods of the installation, also of those that go.
 type logs struct {
-	mu    sync.Mutex
-	files map[string]*tail
-	said  []complaint
-	lines int
+	mu       sync.Mutex
+	files    map[string]*tail
+	reported []complaint
+	lines    int
 }
 
 // tail is a file as far as it was read, and the beginning of a line without its end.
@@ -60,15 +60,15 @@ func follow(ctx context.Context, folder string) *logs {
 		tick := time.NewTicker(300 * time.Millisecond)
 		defer tick.Stop()
 		for ctx.Err() == nil {
-			l.look(folder)
+			l.read(folder)
 			<-tick.C
 		}
 	}()
 	return l
 }
 
-// look reads what is new. A file that is open is read to its end although it is gone.
-func (l *logs) look(folder string) {
+// read reads what is new. A file that is open is read to its end although it is gone.
+func (l *logs) read(folder string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_ = filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
@@ -86,20 +86,20 @@ func (l *logs) look(folder string) {
 			if err != nil { // as far as it is written
 				break
 			}
-			l.judge(path, file.begun)
+			l.checkLine(path, file.begun)
 			file.begun = ""
 		}
 	}
 }
 
-// judge notes a line that should not be.
-func (l *logs) judge(path, line string) {
+// checkLine notes a line that should not be.
+func (l *logs) checkLine(path, line string) {
 	l.lines++
 	has := func(word string) bool { return strings.Contains(line, word) }
 	wrong := slices.ContainsFunc(unwanted, has)
 	if wrong || slices.ContainsFunc(denied, has) {
 		_, pod, _ := strings.Cut(filepath.Base(filepath.Dir(filepath.Dir(path))), "_")
-		l.said = append(l.said, complaint{pod: pod, line: strings.TrimSpace(line), service: serviceOf(line), denied: !wrong})
+		l.reported = append(l.reported, complaint{pod: pod, line: strings.TrimSpace(line), service: serviceOf(line), denied: !wrong})
 	}
 }
 
@@ -121,12 +121,12 @@ func serviceOf(line string) string {
 func (l *logs) complaints(installed []string) (out []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, c := range l.said {
+	for _, c := range l.reported {
 		if !c.denied || c.of(installed) {
 			out = append(out, c.pod+": "+c.line)
 		}
 	}
-	l.said = nil
+	l.reported = nil
 	return out
 }
 

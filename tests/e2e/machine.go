@@ -33,7 +33,7 @@ const (
 type machine struct {
 	dir, kubeconfig string
 	bins            controlplane.NodeBinaries
-	say             func(string, ...any)
+	log             func(string, ...any)
 	kernel          *kmsgtest.Device // ends with the program
 
 	mu      sync.Mutex
@@ -43,7 +43,7 @@ type machine struct {
 
 // startMachine starts what a node runs, and brings the images that the folder has.
 func startMachine(ctx context.Context, s *site, images string) (*machine, error) {
-	m := &machine{dir: filepath.Join(s.Work, "node"), bins: s.bins, say: s.say}
+	m := &machine{dir: filepath.Join(s.Work, "node"), bins: s.bins, log: s.log}
 	if err := m.configure(s.cluster); err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func startMachine(ctx context.Context, s *site, images string) (*machine, error)
 			return nil, fmt.Errorf("importing %s: %w", filepath.Base(archive), err)
 		}
 	}
-	s.say("%d images imported", len(archives))
+	s.log("%d images imported", len(archives))
 	if err := m.breakImage(ctx, s.Break); err != nil {
 		return nil, err
 	}
@@ -84,17 +84,17 @@ func (m *machine) breakImage(ctx context.Context, name string) error {
 	if name == "" {
 		return nil
 	}
-	var said strings.Builder
-	if err := m.ctr(ctx, &said, "images", "ls", "-q"); err != nil {
+	var output strings.Builder
+	if err := m.ctr(ctx, &output, "images", "ls", "-q"); err != nil {
 		return err
 	}
-	for image := range strings.FieldsSeq(said.String()) {
+	for image := range strings.FieldsSeq(output.String()) {
 		if strings.HasPrefix(image, registry+"/nvsentinel/"+name+":") {
-			m.say("BREAK: %s does nothing", image)
+			m.log("BREAK: %s does nothing", image)
 			return m.ctr(ctx, nil, "images", "tag", "--force", registry+"/pause:v1", image)
 		}
 	}
-	return fmt.Errorf("BREAK=%s is no image of the run; it has %s", name, said.String())
+	return fmt.Errorf("BREAK=%s is no image of the run; it has %s", name, output.String())
 }
 
 // configure writes the parts' files.
@@ -142,15 +142,15 @@ func (m *machine) run(name string, args ...string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// ctr runs a command of containerd's client, and appends what it says.
-func (m *machine) ctr(ctx context.Context, said *strings.Builder, args ...string) error {
+// ctr runs a command of containerd's client, and appends what it reports.
+func (m *machine) ctr(ctx context.Context, output *strings.Builder, args ...string) error {
 	cmd := exec.CommandContext(ctx, "ctr", append([]string{"--address", m.file("containerd.sock"), "--namespace", "k8s.io"}, args...)...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("ctr %s: %w: %s", strings.Join(args, " "), err, out)
 	}
-	if said != nil {
-		said.Write(out)
+	if output != nil {
+		output.Write(out)
 	}
 	return nil
 }
@@ -176,7 +176,7 @@ func (m *machine) reboot(ctx context.Context) error {
 	boot := uuid.NewString()
 	err = errors.Join(err, list, os.WriteFile(bootIDFile, []byte(boot+"\n"), 0o444), m.boots(boot))
 	m.reboots++
-	m.say("the machine reboots: %d containers died with it", len(processes))
+	m.log("the machine reboots: %d containers died with it", len(processes))
 	time.Sleep(offTime)
 	return errors.Join(err, m.on())
 }
@@ -210,11 +210,11 @@ func (t task) signal(with syscall.Signal) error {
 
 // processes are those of all containers that run.
 func (m *machine) processes(ctx context.Context) (out []task, err error) {
-	var said strings.Builder
-	if err := m.ctr(ctx, &said, "tasks", "ls"); err != nil {
+	var output strings.Builder
+	if err := m.ctr(ctx, &output, "tasks", "ls"); err != nil {
 		return nil, err
 	}
-	for line := range strings.Lines(said.String()) {
+	for line := range strings.Lines(output.String()) {
 		if words := strings.Fields(line); len(words) == 3 && words[2] == "RUNNING" {
 			pid, err := strconv.Atoi(words[1])
 			if err != nil {
@@ -226,7 +226,7 @@ func (m *machine) processes(ctx context.Context) (out []task, err error) {
 	return out, nil
 }
 
-// until tries until it succeeds, and says after limit what is amiss.
+// until tries until it succeeds, and reports after limit what is amiss.
 func until(ctx context.Context, limit time.Duration, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

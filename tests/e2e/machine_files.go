@@ -1,6 +1,6 @@
 package e2e
 
-// What a node's parts are told. Nothing is below the folders where a machine that runs
+// What a node's parts are reported. Nothing is below the folders where a machine that runs
 // Kubernetes itself has its own.
 const (
 	containerdConfig = `version = 2

@@ -10,9 +10,9 @@ import (
 
 const root = "../.."
 
-// TestPagesHaveWhatIsRun: the commands that a run takes from the pages are there, so
-// that a page which is written anew is noticed without a run.
-func TestPagesHaveWhatIsRun(t *testing.T) {
+// TestPagesContainCommands: the commands that a run takes from the pages are there, so
+// that a page which is written again is noticed without a run.
+func TestPagesContainCommands(t *testing.T) {
 	page, err := pages(root)
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +39,7 @@ func TestPagesHaveWhatIsRun(t *testing.T) {
 	}
 }
 
-// TestNames: what is played has its address, a name of nobody is said to be nobody's, and
+// TestNames: what is played has its address, a name of nobody is reported to be nobody's, and
 // a question for an address of another kind has no answer.
 func TestNames(t *testing.T) {
 	n := names{played: map[string]string{"db.example.com.": "10.99.0.1"}}
@@ -77,7 +77,7 @@ func TestNames(t *testing.T) {
 // program that is wrong one of everybody.
 func TestComplaints(t *testing.T) {
 	l := &logs{}
-	for _, said := range []struct{ pod, line string }{
+	for _, output := range []struct{ pod, line string }{
 		{"janitor-d9966-qbz95_1", "cannot list: forbidden"},
 		{"node-drainer-d9966-aaaaa_2", "patching: forbidden"},
 		{"janitor-d9966-qbz95_1", "panic: forbidden"},
@@ -87,7 +87,7 @@ func TestComplaints(t *testing.T) {
 		{"nvsentinel-controller-d9966-bbbbb_3", `{"msg":"forbidden","service":"nvsentinel-controller"}`},
 		{"nvsentinel-controller-d9966-bbbbb_3", `{"service":"nvsentinel-controller","err":"serviceaccounts \"janitor\" is forbidden: User cannot impersonate it"}`},
 	} {
-		l.judge("/var/log/pods/nvsentinel_"+said.pod+"/service/0.log", said.line)
+		l.checkLine("/var/log/pods/nvsentinel_"+output.pod+"/service/0.log", output.line)
 	}
 	const process = "nvsentinel-controller-d9966-bbbbb_3: "
 	want := []string{

@@ -85,7 +85,7 @@ type may struct {
 	readOnly     bool   // the root of its files
 }
 
-// more says whether it is more than nothing.
+// more reports whether it is more than nothing.
 func (m may) more() bool { return m.user == "0" || m.capabilities != noCapability }
 
 // Sets of capabilities as the kernel writes them.
@@ -95,19 +95,19 @@ const (
 )
 
 func (m may) String() string {
-	who := "user " + m.user
+	subject := "user " + m.user
 	if m.user == "0" {
-		who = "root"
+		subject = "root"
 	}
 	switch m.capabilities {
 	case noCapability:
-		return who + ", none"
+		return subject + ", none"
 	case readSearch:
-		return who + ", DAC_READ_SEARCH"
+		return subject + ", DAC_READ_SEARCH"
 	case m.bound:
-		return who + ", all (privileged)"
+		return subject + ", all (privileged)"
 	}
-	return who + ", capabilities " + m.capabilities
+	return subject + ", capabilities " + m.capabilities
 }
 
 // mayOf reads it of a process from the kernel.
@@ -133,7 +133,7 @@ func mayOf(pid int) (m may, err error) {
 	return m, err
 }
 
-// statusOf is the first word of each line that the kernel tells of a process.
+// statusOf is the first word of each line that the kernel reports a process.
 func statusOf(process string) (map[string]string, error) {
 	text, err := os.ReadFile("/proc/" + process + "/status")
 	out := map[string]string{}

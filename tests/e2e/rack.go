@@ -10,10 +10,10 @@ import (
 )
 
 // rack is the played controller of the machine's power, which the plugin of
-// examples/go-plugin speaks to. It keeps books: an id is obeyed once.
+// examples/go-plugin speaks to. It records its calls: an id is obeyed once.
 type rack struct {
 	machine *machine
-	say     func(string, ...any)
+	log     func(string, ...any)
 
 	mu   sync.Mutex
 	seen map[string]bool // ids
@@ -29,7 +29,7 @@ func (r *rack) serve(ctx context.Context) error {
 	}
 	routes := http.NewServeMux()
 	routes.HandleFunc("POST /machines/{name}", func(w http.ResponseWriter, q *http.Request) { r.power(ctx, w, q) })
-	routes.HandleFunc("GET /machines/{name}", r.tell)
+	routes.HandleFunc("GET /machines/{name}", r.serveState)
 	server := &http.Server{Handler: routes}
 	context.AfterFunc(ctx, func() { server.Close() })
 	go func() { _ = server.Serve(listener) }() // until it is closed
@@ -51,7 +51,7 @@ func (r *rack) power(ctx context.Context, w http.ResponseWriter, q *http.Request
 	if first {
 		go func() {
 			if err := r.machine.reboot(ctx); err != nil {
-				r.say("rebooting the machine: %v", err)
+				r.log("rebooting the machine: %v", err)
 			}
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -61,8 +61,8 @@ func (r *rack) power(ctx context.Context, w http.ResponseWriter, q *http.Request
 	r.answer(w, id)
 }
 
-// tell whether the machine is on.
-func (r *rack) tell(w http.ResponseWriter, q *http.Request) {
+// serveState whether the machine is on.
+func (r *rack) serveState(w http.ResponseWriter, q *http.Request) {
 	if q.PathValue("name") != nodeName {
 		http.Error(w, "no such machine", http.StatusNotFound)
 		return

@@ -34,7 +34,7 @@ func (j *journey) reading(ctx context.Context) (string, error) {
 		return "", err
 	}
 	asViewer := "nvsentinel status --kubeconfig " + viewer
-	if _, err := j.says(ctx, time.Minute, asViewer, "requires permission to list pods"); err != nil {
+	if _, err := j.waitForOutput(ctx, time.Minute, asViewer, "requires permission to list pods"); err != nil {
 		return "", err
 	}
 	// Both pods go, one after the other, while somebody reads again and again.
@@ -57,20 +57,20 @@ func (j *journey) reading(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if _, err := j.says(ctx, time.Minute, "nvsentinel why "+nodeName, "DryRun"); err != nil {
+	if _, err := j.waitForOutput(ctx, time.Minute, "nvsentinel why "+nodeName, "DryRun"); err != nil {
 		return "", err
 	}
 	const let = `--set viewers[0].kind=Group,viewers[0].name=viewers,viewers[0].apiGroup=rbac.authorization.k8s.io`
 	if err := j.upgrade(ctx, "watch", let, `--set-string platformConnectorsGateway.inspectAddress=`); err != nil {
 		return "", err
 	}
-	if _, err := j.says(ctx, time.Minute, asViewer, "does not serve its store"); err != nil {
+	if _, err := j.waitForOutput(ctx, time.Minute, asViewer, "does not serve its store"); err != nil {
 		return "", err
 	}
 	if err := j.upgrade(ctx, "watch", let); err != nil {
 		return "", err
 	}
-	_, err = j.says(ctx, time.Minute, asViewer, "would have been quarantined")
+	_, err = j.waitForOutput(ctx, time.Minute, asViewer, "would have been quarantined")
 	return fmt.Sprintf("%d reads while both gateways' pods went, %d failed; refused without the right and with inspectAddress off, read with viewers", reads, failed), err
 }
 

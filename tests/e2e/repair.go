@@ -15,7 +15,7 @@ import (
 )
 
 // userWork is what users run: two pods that may not both be evicted at once, and not even
-// one of them while budget says so.
+// one of them while budget reports it.
 const userWork = `apiVersion: v1
 kind: Namespace
 metadata: {name: user}
@@ -38,7 +38,7 @@ metadata: {name: budget, namespace: user}
 spec: {minAvailable: 2, selector: {matchLabels: {app: train}}}
 `
 
-// plugin is the command that prints the plugin's example, as docs/get-started/install.md says for the
+// plugin is the command that prints the plugin's example, as docs/get-started/install.md describes for the
 // profile.
 func (j *journey) plugin() string {
 	if j.Profile != "small" {
@@ -88,16 +88,16 @@ func (j *journey) upgradeMeanwhile(ctx context.Context) (string, error) {
 	return j.ready(ctx)
 }
 
-// judging is the Lease of who judges faults.
-const judging = "fault-quarantine-events"
+// quarantineLease is the Lease of who evaluates faults.
+const quarantineLease = "fault-quarantine-events"
 
-// leader kills the process that judges faults, and waits until another does so.
+// leader kills the process that evaluates faults, and waits until another does so.
 func (j *journey) leader(ctx context.Context) (string, error) {
 	leases := j.client.CoordinationV1().Leases(namespace)
 	var holder string
 	var leads corev1.Pod
 	err := until(ctx, time.Minute, func(ctx context.Context) error {
-		lease, err := leases.Get(ctx, judging, metav1.GetOptions{})
+		lease, err := leases.Get(ctx, quarantineLease, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -119,7 +119,7 @@ func (j *journey) leader(ctx context.Context) (string, error) {
 	}
 	began := time.Now()
 	err = errors.Join(err, until(ctx, time.Minute, func(ctx context.Context) error {
-		now, err := leases.Get(ctx, judging, metav1.GetOptions{})
+		now, err := leases.Get(ctx, quarantineLease, metav1.GetOptions{})
 		if err == nil && *now.Spec.HolderIdentity == holder {
 			err = errors.New("nobody else leads")
 		}
@@ -189,7 +189,7 @@ func (j *journey) storeAway(ctx context.Context) (string, error) {
 	if err := errors.Join(err, j.store.Restart(ctx)); err != nil {
 		return "", err
 	}
-	found, err := j.says(ctx, 2*time.Minute, "nvsentinel why --all "+nodeName, "PCI:0000:12:00; boot")
+	found, err := j.waitForOutput(ctx, 2*time.Minute, "nvsentinel why --all "+nodeName, "PCI:0000:12:00; boot")
 	if len(unreadyPods) > 0 {
 		err = errors.Join(err, fmt.Errorf("pods were not Ready meanwhile: %v", unreadyPods))
 	}
@@ -201,7 +201,7 @@ func (j *journey) drain(ctx context.Context) (string, error) {
 	if err := j.upgrade(ctx, "drain"); err != nil {
 		return "", err
 	}
-	if _, err := j.says(ctx, time.Minute, "nvsentinel why "+nodeName, "user/budget"); err != nil {
+	if _, err := j.waitForOutput(ctx, time.Minute, "nvsentinel why "+nodeName, "user/budget"); err != nil {
 		return "", err
 	}
 	if _, err := j.run(ctx, "kubectl -n user delete poddisruptionbudget budget"); err != nil {

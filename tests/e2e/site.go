@@ -38,13 +38,13 @@ type site struct {
 	bins    controlplane.NodeBinaries
 	cluster *localcluster.Cluster
 	store   *pgtest.Server
-	dsn     string // for pods, without what says how the server is verified
+	dsn     string // for pods, without what reports how the server is verified
 	machine *machine
 	rack    *rack
 }
 
-// say tells what happens, and when.
-func (s *site) say(format string, args ...any) {
+// log reports what happens, and when.
+func (s *site) log(format string, args ...any) {
 	fmt.Fprintf(s.Out, "%6.1fs  %s\n", time.Since(s.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
@@ -64,7 +64,7 @@ func start(ctx context.Context, o Options) (_ *site, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.say("API server, etcd, controllers and scheduler run")
+	s.log("API server, etcd, controllers and scheduler run")
 	cert, err := s.cluster.Certificate(databaseName)
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func start(ctx context.Context, o Options) (_ *site, err error) {
 	if s.store, s.dsn, err = startStore(ctx, o.Work, cert); err != nil {
 		return nil, err
 	}
-	s.say("PostgreSQL runs, with TLS")
+	s.log("PostgreSQL runs, with TLS")
 	n := names{client: s.cluster.Client(), played: map[string]string{databaseName + ".": address, rackName + ".": address}}
 	if err := n.serve(ctx); err != nil {
 		return nil, err
@@ -86,6 +86,6 @@ func start(ctx context.Context, o Options) (_ *site, err error) {
 	if err := serveRegistry(ctx, cert); err != nil {
 		return nil, err
 	}
-	s.rack = &rack{machine: s.machine, say: s.say}
+	s.rack = &rack{machine: s.machine, log: s.log}
 	return s, s.rack.serve(ctx)
 }

@@ -61,7 +61,7 @@ func (j *journey) tenant(ctx context.Context) (string, error) {
 	if err := j.forged(ctx); err != nil {
 		return "", err
 	}
-	if err := j.quiet(ctx, 15*time.Second); err != nil {
+	if err := j.expectIdle(ctx, 15*time.Second); err != nil {
 		return "", fmt.Errorf("after the kubelet's Event %q: %w", note, err)
 	}
 	_, err = j.run(ctx, "kubectl delete namespace "+team+" --wait")
@@ -102,8 +102,8 @@ func (j *journey) forged(ctx context.Context) error {
 	return nil
 }
 
-// quiet looks for so long that nothing is done to the node.
-func (j *journey) quiet(ctx context.Context, long time.Duration) error {
+// expectIdle looks for so long that nothing is done to the node.
+func (j *journey) expectIdle(ctx context.Context, long time.Duration) error {
 	for end := time.Now().Add(long); time.Now().Before(end); time.Sleep(time.Second) {
 		n, err := j.node(ctx)
 		if err != nil {

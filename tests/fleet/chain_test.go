@@ -25,7 +25,7 @@ var validations = schema.GroupVersionResource{Group: "example.com", Version: "v1
 
 // TestAChain: with every service as a process of its own, a fault is repaired by a
 // chain: the node is rebooted once and validated once, although repair-chain is killed
-// behind each kind of write, and is given back after the validation's verdict alone,
+// behind each kind of write, and is released after the validation's verdict alone,
 // although its recovery came long before. A validation that fails is tried again from
 // the start.
 func TestAChain(t *testing.T) {
@@ -66,7 +66,7 @@ func startChained(t *testing.T, once string) *braking {
 	f, err := Start(t.Context(), Options{
 		Nodes: 2, Store: "sqlite", Root: root, Bin: bin, Progress: io.Discard, SettleTime: time.Second, RebootTime: time.Second,
 		Chains:            []string{filepath.Join(root, "tests/fleet/testdata/chain.yaml")},
-		Env:               dying(RepairChain, once, "kept:3", "created"),
+		Env:               crashEnv(RepairChain, once, "kept:3", "created"),
 		RemediationConfig: "[remediationActions.\"RESTART_BM\"]\nchain = \"reboot-and-validate\"\nequivalenceGroup = \"restart\"\nbackoff = \"1s\"\n",
 		QuarantineFlags:   []string{"--circuit-breaker-enabled=false"},
 	})
@@ -84,9 +84,9 @@ func startChained(t *testing.T, once string) *braking {
 	return &braking{t, f, map[string]int{}}
 }
 
-// dying is the environment of a fleet in which a service is killed once at each of its
+// crashEnv is the environment of a fleet in which a service is killed once at each of its
 // points.
-func dying(service, once string, points ...string) func(name, node string) []string {
+func crashEnv(service, once string, points ...string) func(name, node string) []string {
 	return func(name, _ string) []string {
 		if name != service {
 			return nil
@@ -117,15 +117,15 @@ func (b *braking) waitsForItsRepair() {
 	b.Helper()
 	b.until(func(ctx context.Context) (bool, error) {
 		records, err := b.fleet.Records(ctx, chained)
-		return slices.ContainsFunc(records, func(r record.Record) bool { return r.Event.IsHealthy && !r.Judged() }), err
+		return slices.ContainsFunc(records, func(r record.Record) bool { return r.Event.IsHealthy && !r.Evaluated() }), err
 	})
-	b.says([]*Service{b.fleet.Service("fault-quarantine")}, "RepairUnfinished", chained)
+	b.waitForLog([]*Service{b.fleet.Service("fault-quarantine")}, "RepairUnfinished", chained)
 	if node, err := b.fleet.Node(b.Context(), chained); err != nil || !node.Spec.Unschedulable {
 		b.Errorf("%s is in service before the verdict, %v", chained, err)
 	}
 }
 
-// verdict is what a validation says.
+// verdict is what a validation reports.
 func (b *braking) verdict(name, good string) {
 	b.Helper()
 	resource := b.fleet.Cluster.Dynamic().Resource(validations)
@@ -159,9 +159,9 @@ func (b *braking) traced(validation string) {
 			steps[1].Inputs[0].Digest != steps[0].Outputs[0].Digest || steps[1].Outputs[0].Preview != "report of "+validation+"\n" {
 			b.Errorf("%+v", steps)
 		}
-		told := b.cli("trace", steps[1].Outputs[0].Digest)
-		if !strings.Contains(told, "for record "+r.ID) || !strings.Contains(told, "from reboot.boot") {
-			b.Errorf("trace:\n%s", told)
+		reported := b.cli("trace", steps[1].Outputs[0].Digest)
+		if !strings.Contains(reported, "for record "+r.ID) || !strings.Contains(reported, "from reboot.boot") {
+			b.Errorf("trace:\n%s", reported)
 		}
 		return
 	}

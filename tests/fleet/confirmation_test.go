@@ -21,9 +21,9 @@ import (
 
 // The nodes of the test, by who reports their GPU lost.
 const (
-	kernelAlone = "gpu-0"
-	dcgmAlone   = "gpu-1"
-	bothSay     = "gpu-2"
+	kernelAlone   = "gpu-0"
+	dcgmAlone     = "gpu-1"
+	confirmedNode = "gpu-2"
 )
 
 // both has the kernel's XID 79 and DCGM's word wait for each other.
@@ -41,32 +41,32 @@ mutual = true
 func TestASecondSignal(t *testing.T) {
 	testkit.Long(t, "platform-connectors TestAFaultIsActedUponOnceConfirmed, from the socket to the store and the Node's conditions")
 	s := startSignals(t)
-	for _, node := range []string{kernelAlone, bothSay} {
+	for _, node := range []string{kernelAlone, confirmedNode} {
 		if _, err := s.fleet.WriteXID(node, 3, 79); err != nil {
 			t.Fatal(err)
 		}
 	}
 	s.lost(dcgmAlone)
-	for _, node := range []string{kernelAlone, dcgmAlone, bothSay} {
+	for _, node := range []string{kernelAlone, dcgmAlone, confirmedNode} {
 		s.until(func(ctx context.Context) (bool, error) {
 			records, err := s.fleet.Records(ctx, node)
 			return len(records) == 1, err
 		})
 		s.fleet.Service(Connector + "@" + node).Kill()
-		s.tells(node, "PERSIST_ONLY, Unconfirmed", "waiting for a second signal about the same device within 10m0s", "until ")
+		s.waitForWhy(node, "PERSIST_ONLY, Unconfirmed", "waiting for a second signal about the same device within 10m0s", "until ")
 	}
-	s.lost(bothSay)
-	s.fleet.Service(Connector + "@" + bothSay).Kill()
+	s.lost(confirmedNode)
+	s.fleet.Service(Connector + "@" + confirmedNode).Kill()
 	s.until(func(ctx context.Context) (bool, error) {
-		n, err := s.fleet.Reboots(bothSay)
+		n, err := s.fleet.Reboots(confirmedNode)
 		return n == 1, err
 	})
-	s.until(func(ctx context.Context) (bool, error) { return s.inService(ctx, bothSay) })
-	s.tells(bothSay, `by rule "lost-gpu"`, "not processed on its own (Unconfirmed)", "which confirms the fault", "confirmed and processed as record")
+	s.until(func(ctx context.Context) (bool, error) { return s.inService(ctx, confirmedNode) })
+	s.waitForWhy(confirmedNode, `by rule "lost-gpu"`, "not processed on its own (Unconfirmed)", "which confirms the fault", "confirmed and processed as record")
 	s.nothingElse()
 }
 
-// signals is the suite with a rule for second signals. It is the brake's, of whose
+// signals is the suite with a rule for second signals. It is the emergency stop's, of whose
 // helpers it needs some.
 type signals struct{ *braking }
 
@@ -100,7 +100,7 @@ func startSignals(t *testing.T) signals {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Log(f.Logs(bothSay, 30))
+			t.Log(f.Logs(confirmedNode, 30))
 		}
 		if err := f.Stop(); err != nil {
 			t.Error(err)
@@ -129,8 +129,8 @@ func (s signals) lost(node string) {
 	})
 }
 
-// tells waits until nvsentinel why says all of these of a node.
-func (s signals) tells(node string, words ...string) {
+// waitForWhy waits until nvsentinel why reports all of these of a node.
+func (s signals) waitForWhy(node string, words ...string) {
 	s.Helper()
 	var text []byte
 	defer func() {
@@ -153,7 +153,7 @@ func (s signals) tells(node string, words ...string) {
 // nothingElse: one confirmation, one reboot, and two nodes as they were.
 func (s signals) nothingElse() {
 	s.Helper()
-	for node, want := range map[string]int{kernelAlone: 0, dcgmAlone: 0, bothSay: 1} {
+	for node, want := range map[string]int{kernelAlone: 0, dcgmAlone: 0, confirmedNode: 1} {
 		confirmed := 0
 		records, err := s.fleet.Records(s.Context(), node)
 		if err != nil {
@@ -178,7 +178,7 @@ func (s signals) nothingElse() {
 	}
 }
 
-// shownWell says whether a node's conditions name no fault. They follow the records
+// shownWell reports whether a node's conditions name no fault. They follow the records
 // by a loop of their own, which may be behind the release.
 func (s signals) shownWell(ctx context.Context, node string) (bool, error) {
 	object, err := s.fleet.Node(ctx, node)

@@ -17,7 +17,7 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
-// databaseServer is a process of ours that keeps the records.
+// databaseServer is a process of the project that keeps the records.
 type databaseServer interface {
 	Kill() error
 	Restart(ctx context.Context) error
@@ -25,7 +25,7 @@ type databaseServer interface {
 }
 
 // database prepares an empty database. With Lines the services reach its
-// server through a line that can be cut, and that is as long as Distance says.
+// server through a line that can be cut, and that is as long as Distance reports.
 func (f *Fleet) database(ctx context.Context) error {
 	switch f.options.Store {
 	case "", "sqlite":
@@ -113,7 +113,7 @@ const commitMessage = "Q\x00\x00\x00\x0bcommit\x00"
 
 // CutDatabase breaks every connection of the services to the database's server,
 // and the next commit's after the server has it and before the client knows. It
-// says whether there is a line to cut.
+// reports whether there is a line to cut.
 func (f *Fleet) CutDatabase() bool {
 	if f.line == nil {
 		return false

@@ -19,13 +19,13 @@ import (
 )
 
 // TestFaultsOfDCGM: with every service as a process of its own, what DCGM sees goes
-// from the look at it to the released node, and a fault that the kernel log tells
+// from the look at it to the released node, and a fault that the kernel log reports
 // too is repaired once.
 func TestFaultsOfDCGM(t *testing.T) {
 	testkit.Long(t, "gpu-health-monitor's own tests tell each fault and its end, the journeys the rest of the way")
 	b, built := startDCGM(t)
 	t.Run("from the look to the release", func(t *testing.T) { b.T = t; b.recoveryAction("gpu-0", built) })
-	t.Run("seen by the kernel too", func(t *testing.T) { b.T = t; b.seenTwice("gpu-1", built) })
+	t.Run("seen by the kernel too", func(t *testing.T) { b.T = t; b.reportedTwice("gpu-1", built) })
 }
 
 func startDCGM(t *testing.T) (*braking, string) {
@@ -84,8 +84,8 @@ func (b *braking) recoveryAction(node, built string) {
 	b.once(node, "GpuDriverWatch", "DCGM_FR_GPU_RECOVERY_REBOOT", UUID(node, 2))
 }
 
-// seenTwice: an XID 79 is in the kernel log and in DCGM.
-func (b *braking) seenTwice(node, built string) {
+// reportedTwice: an XID 79 is in the kernel log and in DCGM.
+func (b *braking) reportedTwice(node, built string) {
 	engine, err := b.fleet.AddDCGM(node, built)
 	if err != nil {
 		b.Fatal(err)

@@ -24,9 +24,9 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
-// Rooms are the services in the order of an event's walk. Every one but the
+// Services are the services in the order of an event's walk. Every one but the
 // per-node ones runs once.
-func Rooms() []string {
+func Services() []string {
 	return []string{
 		Monitor, Connector, Gateway, "fault-quarantine", "node-drainer", "fault-remediation", "janitor", "csp-plugin-kwok",
 	}
@@ -44,7 +44,7 @@ const (
 	Connector = "platform-connectors"
 )
 
-// Options say what runs.
+// Options report what runs.
 type Options struct {
 	// Nodes is the number of simulated GPU nodes.
 	Nodes int
@@ -54,7 +54,7 @@ type Options struct {
 	StrategyOf func(node string) string
 	// Without is a service that is not started.
 	Without string
-	// Runs narrows further what is started (room name, node or empty); nil
+	// Runs narrows further what is started (service name, node or empty); nil
 	// starts everything. A node with no agent has no machine folder either.
 	Runs func(room, node string) bool
 	// Before is called when cluster and store are up and no service runs yet.
@@ -181,7 +181,7 @@ func (f *Fleet) before(ctx context.Context) error {
 	return f.options.Before(ctx, f)
 }
 
-// runs says whether a service is to be started.
+// runs reports whether a service is to be started.
 func (f *Fleet) runs(room, node string) bool {
 	if f.options.Without == room || f.options.Runs == nil {
 		return f.options.Without != room

@@ -35,7 +35,7 @@ type Gate struct {
 
 // startGate serves the API server of a configuration on a free local port, with
 // that server's own certificate (clients send no token without TLS). The
-// caller's token says who asks.
+// caller's token reports who asks.
 func startGate(target *rest.Config, pki string) (*Gate, error) {
 	to, err := url.Parse(target.Host)
 	if err != nil {

@@ -54,7 +54,7 @@ func gated(t *testing.T) (*Gate, *http.Client) {
 	return g, server.Client()
 }
 
-func ask(t *testing.T, client *http.Client, url string) *http.Response {
+func get(t *testing.T, client *http.Client, url string) *http.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
@@ -72,11 +72,11 @@ func ask(t *testing.T, client *http.Client, url string) *http.Response {
 func TestGateDelaysWatchesOnly(t *testing.T) {
 	g, client := gated(t)
 	g.Delay(time.Hour)
-	body, err := io.ReadAll(ask(t, client, g.url+"/api").Body)
+	body, err := io.ReadAll(get(t, client, g.url+"/api").Body)
 	if err != nil || string(body) != "Bearer me" {
 		t.Errorf("a read got %q, %v", body, err)
 	}
-	answer := ask(t, client, g.url+"/api?watch=true")
+	answer := get(t, client, g.url+"/api?watch=true")
 	heard := make(chan string, 1)
 	go func() {
 		event := make([]byte, len("event"))
@@ -86,7 +86,7 @@ func TestGateDelaysWatchesOnly(t *testing.T) {
 		heard <- string(event)
 	}()
 	// A second read shows that time has passed; the event is an hour away.
-	ask(t, client, g.url+"/api")
+	get(t, client, g.url+"/api")
 	select {
 	case event := <-heard:
 		t.Errorf("the watch got %q at once", event)

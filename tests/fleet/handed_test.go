@@ -50,7 +50,7 @@ spec:
   remediationTemplate: {apiVersion: nvsentinel.dgxc.nvidia.com/v1alpha1, kind: HealthEventRemediationTemplate, name: quarantine}
 `
 
-// spokesman lets node-health-check speak for all nodes, as its page says.
+// spokesman lets node-health-check publish events about all nodes, as its page states.
 const spokesman = `
 [[publishers.agent]]
 name = "node-health-check"
@@ -67,7 +67,7 @@ var betweenWrites = []string{"acted", "claimed", "created", "guarded", "reported
 // one fault, one reboot and one recovery, although node-health-check is killed between
 // every two of its writes.
 func TestHandedToTheQuarantine(t *testing.T) {
-	testkit.Long(t, "node-health-check's internal/bridge TestDeathBetweenTwoWrites and TestTheBridge, on a real API server")
+	testkit.Long(t, "node-health-check's internal/bridge TestCrashBetweenTwoWrites and TestTheBridge, on a real API server")
 	once := t.TempDir()
 	b := startHanded(t, once)
 	b.condition(corev1.ConditionTrue)
@@ -82,7 +82,7 @@ func TestHandedToTheQuarantine(t *testing.T) {
 	if n, err := b.fleet.Reboots(handed); n != 1 || err != nil || b.objects(t.Context(), handed) != 1 {
 		t.Errorf("%d reboots, %v; %d maintenance objects", n, err, b.objects(t.Context(), handed))
 	}
-	b.toldOnce()
+	b.expectOneFault()
 	for _, point := range betweenWrites {
 		_, err := os.Stat(filepath.Join(once, nodeHealthCheck+"_"+point))
 		if point == "created" && errors.Is(err, fs.ErrNotExist) {
@@ -171,24 +171,24 @@ func (b *braking) condition(is corev1.ConditionStatus) {
 	}
 }
 
-// toldOnce: the node has one fault and one recovery, and was in quarantine once. The kernel
+// expectOneFault: the node has one fault and one recovery, and was in quarantine once. The kernel
 // log monitor reports the recovery of its checks too, as soon as it has noticed the reboot.
-func (b *braking) toldOnce() {
+func (b *braking) expectOneFault() {
 	b.Helper()
 	records, err := b.fleet.Records(b.Context(), handed)
 	if err != nil {
 		b.Fatal(err)
 	}
-	var told []string
+	var reported []string
 	for _, r := range records {
 		if r.IsFault() {
-			told = append(told, "fault "+r.Event.Agent+" "+string(r.Status.NodeQuarantined))
+			reported = append(reported, "fault "+r.Event.Agent+" "+string(r.Status.NodeQuarantined))
 		} else if r.Event.Agent == nodeHealthCheck {
-			told = append(told, "recovery "+r.Event.Agent)
+			reported = append(reported, "recovery "+r.Event.Agent)
 		}
 	}
 	want := []string{"fault " + nodeHealthCheck + " " + string(record.Quarantined), "recovery " + nodeHealthCheck}
-	if !slices.Equal(told, want) {
-		b.Errorf("told %q, want %q", told, want)
+	if !slices.Equal(reported, want) {
+		b.Errorf("told %q, want %q", reported, want)
 	}
 }

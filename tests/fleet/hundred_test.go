@@ -35,7 +35,7 @@ const (
 // more often than it had runs (a RebootNode that was taken up before another one's boot
 // needs none), and each validation is of the boot that its own run brought.
 func TestAHundredChains(t *testing.T) {
-	testkit.Long(t, "repair-chain TestKilled, internal/work TestLives; TestAChain for the whole way of a fault")
+	testkit.Long(t, "repair-chain TestKilled, internal/work TestRunHistories; TestAChain for the whole way of a fault")
 	b := startHundred(t)
 	seen := b.watchSlots(batchv1.SchemeGroupVersion.WithResource("jobs"), rebootNodes)
 	for i := range chainedNodes * runsOfEach {
@@ -131,8 +131,8 @@ func (b *braking) succeeded(n int) (runs []v1alpha1.RepairRun) {
 	return runs
 }
 
-// attributed: what the run says of its validation's input is what its own reboot brought,
-// and the Job on the node says so too.
+// attributed: what the run reports about its validation's input is what its own reboot brought,
+// and the Job on the node reports it too.
 func (b *braking) attributed(run *v1alpha1.RepairRun) {
 	b.Helper()
 	steps := map[string]v1alpha1.StepStatus{}

@@ -89,7 +89,7 @@ func (f *Fleet) running() map[string]string {
 }
 
 // rebootAgents plays what a reboot does to a machine: when the power was cycled, its
-// kernel begins anew, and its processes die with SIGKILL and start again.
+// kernel begins again, and its processes die with SIGKILL and start again.
 func (f *Fleet) rebootAgents(ctx context.Context) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -129,7 +129,7 @@ func (f *Fleet) BootID(node string) (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-// pids tell XID lines apart.
+// pids distinguishes XID lines.
 var pids atomic.Int64
 
 // WriteXID has the kernel of a node's machine report an XID, and returns what it wrote.

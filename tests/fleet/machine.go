@@ -102,7 +102,7 @@ func (f *Fleet) Returned(ctx context.Context, was *corev1.Node) error {
 	return f.attended(ctx, was.Name)
 }
 
-// attended says whether the simulated kubelet ended the pods that were taken away
+// attended reports whether the simulated kubelet ended the pods that were taken away
 // before it knew the Node. One whose end it overlooked meanwhile is shown to it
 // again, since it does not look by itself.
 func (f *Fleet) attended(ctx context.Context, name string) error {
@@ -125,8 +125,8 @@ func (f *Fleet) attended(ctx context.Context, name string) error {
 	return errors.Join(problems...)
 }
 
-// Gone deletes a Node object and makes sure that it is gone.
-func (f *Fleet) Gone(ctx context.Context, was *corev1.Node) error {
+// DeleteNode deletes a Node object and makes sure that it is gone.
+func (f *Fleet) DeleteNode(ctx context.Context, was *corev1.Node) error {
 	node, err := f.Node(ctx, was.Name)
 	if apierrors.IsNotFound(err) {
 		return nil

@@ -56,7 +56,7 @@ func TestAReturnedNodeHasAKubelet(t *testing.T) {
 			}
 			return err
 		}
-		insist(func() error { return f.Gone(ctx, was) })
+		insist(func() error { return f.DeleteNode(ctx, was) })
 		if i%2 == 1 {
 			insist(evict)
 		}

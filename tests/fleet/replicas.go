@@ -9,16 +9,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// leases are the Lease objects of the rooms that elect a leader.
+// leases are the Lease objects of the services that elect a leader.
 var leases = map[string]string{
 	"fault-quarantine": "fault-quarantine-events", "node-drainer": "node-drainer-drains",
 	"fault-remediation": "fault-remediation-repairs", "janitor": "janitor-repairs",
 }
 
-// Elects says whether a room runs in several replicas of which one acts.
+// Elects reports whether a service runs in several replicas of which one acts.
 func (f *Fleet) Elects(room string) bool { return f.options.Replicas > 1 && leases[room] != "" }
 
-// Leading is since when the present leader of a room leads; zero while none does.
+// Leading is since when the present leader of a service leads; zero while none does.
 func (f *Fleet) Leading(ctx context.Context, room string) (time.Time, error) {
 	lease, err := f.Cluster.Client().CoordinationV1().Leases("nvsentinel").Get(ctx, leases[room], metav1.GetOptions{})
 	if err != nil {
@@ -30,7 +30,7 @@ func (f *Fleet) Leading(ctx context.Context, room string) (time.Time, error) {
 	return lease.Spec.AcquireTime.Time, nil
 }
 
-// Replicas are the processes of a room that runs once per cluster: "janitor",
+// Replicas are the processes of a service that runs once per cluster: "janitor",
 // "janitor-2" and so on.
 func (f *Fleet) Replicas(room string) []*Service {
 	var out []*Service
@@ -49,7 +49,7 @@ func replica(room string, i int) string {
 	return fmt.Sprintf("%s-%d", room, i+1)
 }
 
-// launchAll starts every replica of a room.
+// launchAll starts every replica of a service.
 func (f *Fleet) launchAll(room string, args ...string) {
 	if f.options.Replicas > 1 {
 		life := f.options.Lease
@@ -69,7 +69,7 @@ func (f *Fleet) launchAll(room string, args ...string) {
 // Controller is the process of all controllers where they run together.
 const Controller = "nvsentinel-controller"
 
-// join adds a room to the process of all; --metrics-address is the process's.
+// join adds a service to the process of all; --metrics-address is the process's.
 func (f *Fleet) join(room string, args []string) {
 	if !f.runs(room, "") {
 		return

@@ -17,7 +17,7 @@ func TestRefused(t *testing.T) {
 	for _, no := range []struct {
 		what string
 		refusal
-		told bool
+		reported bool
 	}{
 		{"granted everywhere", refusal{right{"drainer", "", "", "nodes", "watch"}, "gpu-0", `User "drainer" cannot watch resource "nodes"`}, false},
 		{"granted by name", refusal{right{"drainer", "nvsentinel", "coordination.k8s.io", "leases", "get"}, "ours", `User "drainer" cannot get resource "leases"`}, false},
@@ -27,8 +27,8 @@ func TestRefused(t *testing.T) {
 		{"another verb", refusal{right{"drainer", "", "", "nodes", "delete"}, "gpu-0", `User "drainer" cannot delete resource "nodes"`}, true},
 	} {
 		r.refused = map[refusal]bool{no.refusal: true}
-		if told := slices.ContainsFunc(r.Refused(), func(s string) bool { return strings.Contains(s, no.message) }); told != no.told {
-			t.Errorf("%s: told %v, want %v", no.what, told, no.told)
+		if told := slices.ContainsFunc(r.Refused(), func(s string) bool { return strings.Contains(s, no.message) }); told != no.reported {
+			t.Errorf("%s: told %v, want %v", no.what, told, no.reported)
 		}
 	}
 }

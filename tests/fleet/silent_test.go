@@ -20,14 +20,14 @@ import (
 
 // The nodes of the test.
 const (
-	silent = "gpu-1" // its kubelet is dead until its machine is rebooted
-	brief  = "gpu-0" // its kubelet comes back by itself
+	silent          = "gpu-1" // its kubelet is dead until its machine is rebooted
+	briefOutageNode = "gpu-0" // its kubelet comes back by itself
 )
 
 var repairRuns = schema.GroupVersionResource{Group: "nvsentinel.dgxc.nvidia.com", Version: "v1alpha1", Resource: "repairruns"}
 
 // inSteps tries three chains for a silent node: one whose check fails, one that nobody
-// ever judges, and one that reboots and validates.
+// ever evaluates, and one that reboots and validates.
 const inSteps = `
 apiVersion: nvsentinel.dgxc.nvidia.com/v1alpha1
 kind: RepairChain
@@ -90,7 +90,7 @@ func TestASilentNode(t *testing.T) {
 	left := b.validationOf(silent, "endless")
 	b.endedBy("failing", "StepFailed")
 	b.endedBy("endless", "TimedOutByNHC")
-	b.toldThatItIsGivenUp(left)
+	b.expectAbandoned(left)
 	b.verdict(b.validationOf(silent, "whole"), "True")
 	b.endedBy("whole", "Done")
 	if n, err := b.fleet.Reboots(silent); n != 1 || err != nil {
@@ -99,12 +99,12 @@ func TestASilentNode(t *testing.T) {
 	b.confirm(silent)
 	b.nothingIsLeft()
 
-	b.power(brief, false)
-	b.validationOf(brief, "failing")
-	b.confirm(brief)
-	b.power(brief, true)
+	b.power(briefOutageNode, false)
+	b.validationOf(briefOutageNode, "failing")
+	b.confirm(briefOutageNode)
+	b.power(briefOutageNode, true)
 	b.nothingIsLeft()
-	if n, err := b.fleet.Reboots(brief); n != 0 || err != nil {
+	if n, err := b.fleet.Reboots(briefOutageNode); n != 0 || err != nil {
 		t.Errorf("%d reboots of a node that came back by itself, %v", n, err)
 	}
 	for _, point := range []string{"repair-chain_kept", "repair-chain_created", "repair-chain_held", "node-health-check_claimed", "node-health-check_created", "node-health-check_acted"} {
@@ -130,7 +130,7 @@ func startSilent(t *testing.T, once string) *braking {
 		Runs: func(room, _ string) bool {
 			return room == "janitor" || room == "csp-plugin-kwok" || room == RepairChain
 		},
-		Env: dying(RepairChain, once, "kept:5", "created", "held:2"),
+		Env: crashEnv(RepairChain, once, "kept:5", "created", "held:2"),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -210,7 +210,7 @@ func (b *braking) endedBy(template, reason string) {
 	}
 }
 
-func (b *braking) toldThatItIsGivenUp(validation string) {
+func (b *braking) expectAbandoned(validation string) {
 	b.Helper()
 	o, err := b.fleet.Cluster.Dynamic().Resource(validations).Get(b.Context(), validation, metav1.GetOptions{})
 	if err != nil || o.GetAnnotations()["remediation.medik8s.io/nhc-timed-out"] == "" {

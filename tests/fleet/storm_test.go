@@ -72,7 +72,7 @@ func TestStorm(t *testing.T) {
 }
 
 // storm is the janitor's half of the suite beside node-health-check, with somebody
-// who writes down what a NodeHealthCheck says.
+// who writes down what a NodeHealthCheck reports.
 type storm struct {
 	*testing.T
 	fleet *Fleet
@@ -158,7 +158,7 @@ func (s *storm) watch() {
 	}()
 }
 
-// counts is what a NodeHealthCheck's status says, in a line.
+// counts is what a NodeHealthCheck's status reports, in a line.
 func counts(check *unstructured.Unstructured) string {
 	observed, _, _ := unstructured.NestedInt64(check.Object, "status", "observedNodes")
 	healthy, _, _ := unstructured.NestedInt64(check.Object, "status", "healthyNodes")
@@ -173,7 +173,7 @@ func counts(check *unstructured.Unstructured) string {
 	return fmt.Sprintf("%d observed, %d healthy, %d remediated, storm %t", observed, healthy, remediated, storm)
 }
 
-// until waits until the check's status says so.
+// until waits until the check's status reports it.
 func (s *storm) until(line string) {
 	s.Helper()
 	limit := time.After(5 * time.Minute)
@@ -193,7 +193,7 @@ func (s *storm) until(line string) {
 	}
 }
 
-// silence stops the heartbeats of kubelets and waits until Kubernetes says so.
+// silence stops the heartbeats of kubelets and waits until Kubernetes reports it.
 func (s *storm) silence(nodes []string) {
 	s.Helper()
 	for _, node := range nodes {

@@ -7,8 +7,8 @@ import (
 
 // unsteady is what differs from run to run, and what stands for it.
 var unsteady = []struct {
-	what *regexp.Regexp
-	with string
+	pattern *regexp.Regexp
+	with    string
 }{
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d`), "<time>"},
 	{regexp.MustCompile(`([ \n])(\d\d-\d\d )?\d\d:\d\d:\d\d(\.\d{3})?`), "$1<time>"},
@@ -36,7 +36,7 @@ func timeless(text string) string {
 		return seen[id]
 	})
 	for _, x := range unsteady {
-		text = x.what.ReplaceAllString(text, x.with)
+		text = x.pattern.ReplaceAllString(text, x.with)
 	}
 	return text
 }

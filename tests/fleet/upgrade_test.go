@@ -28,7 +28,7 @@ import (
 // The nodes of TestUpgrade, by the phase that the upgrade finds their repair in.
 const (
 	untouched   = "gpu-0"  // its RebootNode was created, and no janitor has seen it
-	claimedOnly = "gpu-1"  // its RebootNode has claimed it; the emergency brake holds the signal
+	claimedOnly = "gpu-1"  // its RebootNode has claimed it; the emergency stop holds the signal
 	unanswered  = "gpu-2"  // the signal is noted and sent, and nobody has answered
 	rebooting   = "gpu-3"  // the signal is acknowledged, the machine is down
 	recovering  = "gpu-4"  // repaired; its recovery is not reported
@@ -53,8 +53,8 @@ const (
 	gpuLabel   = "nvidia.com/gpu.deploy.dcgm"
 	operators  = "gpu-operator" // the namespace of the GPU services
 
-	// pause is the back-off behind the first failure; the upgrade is within it.
-	pause = time.Minute
+	// firstBackoff is the back-off behind the first failure; the upgrade is within it.
+	firstBackoff = time.Minute
 )
 
 // upgradeActions has a reset done by a chain, which the test lets fail.
@@ -143,7 +143,7 @@ func TestUpgrade(t *testing.T) {
 	u.chainFails()
 	u.check()
 	u.reset()
-	u.heldByTheBrake()
+	u.waitPaused()
 	u.replace()
 	u.goOn()
 	u.eachOnce()
@@ -233,7 +233,7 @@ func (u *upgrade) chainFails() {
 	if _, err := u.fleet.WriteXID(failedOnce, 0, 46); err != nil {
 		u.Fatal(err)
 	}
-	u.judged(failedOnce, 1, "False")
+	u.setVerdict(failedOnce, 1, "False")
 	u.latest(failedOnce, func(s record.Status) bool {
 		return s.Remediation != nil && len(s.Remediation.Attempts) == 1 && s.Remediation.Attempts[0].FinishedAt != nil
 	})
@@ -249,12 +249,12 @@ func (u *upgrade) check() {
 	startNodeHealthCheck(u.T, u.fleet, twoTurns, nil)
 	u.power(firstTurn, false)
 	u.power(secondTurn, false)
-	u.judged(secondTurn, 1, "False")
+	u.setVerdict(secondTurn, 1, "False")
 	u.until(func(ctx context.Context) (bool, error) { return len(u.of(ctx, validations, firstTurn)) == 1, nil })
 	u.acknowledged(rebootNodes, secondTurn)
 }
 
-// reset begins a reset of GPUs by hand, which a pod of the GPU services holds up.
+// reset begins a reset of GPUs manually, which a pod of the GPU services holds up.
 func (u *upgrade) reset() {
 	u.Helper()
 	u.patchNode(servicesOff, `{"metadata":{"labels":{"`+gpuLabel+`":"true"}}}`)
@@ -267,9 +267,9 @@ func (u *upgrade) reset() {
 	u.serviceLabel("false")
 }
 
-// heldByTheBrake has the janitor claim a node and wait at the emergency brake; it does not
+// waitPaused has the janitor claim a node and wait at the emergency stop; it does not
 // see the last RebootNode any more.
-func (u *upgrade) heldByTheBrake() {
+func (u *upgrade) waitPaused() {
 	u.Helper()
 	janitor := u.fleet.Service("janitor")
 	err := janitor.Swap(func() error {
@@ -330,7 +330,7 @@ func (u *upgrade) patchNode(node, patch string) {
 func (u *upgrade) booked(node, effect string) {
 	u.Helper()
 	u.until(func(context.Context) (bool, error) {
-		books, err := u.fleet.Books()
+		books, err := u.fleet.JournalEntries()
 		return slices.ContainsFunc(books, func(e Entry) bool { return e.Node == node && e.Effect == effect }), err
 	})
 }

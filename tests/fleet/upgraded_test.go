@@ -18,20 +18,20 @@ import (
 // goOn: after the upgrade each repair ends as it would have.
 func (u *upgrade) goOn() {
 	u.Helper()
-	u.judged(firstTurn, 1, "False")
+	u.setVerdict(firstTurn, 1, "False")
 	u.resetEnds()
 	for _, node := range []string{untouched, claimedOnly, unanswered, rebooting, secondTurn, firstTurn} {
 		u.rebooted(node)
 	}
 	for _, node := range []string{secondTurn, firstTurn} {
-		u.judged(node, 2, "True")
+		u.setVerdict(node, 2, "True")
 		u.runsEnd(node)
 		u.confirm(node)
 	}
-	u.judged(failedOnce, 2, "True")
+	u.setVerdict(failedOnce, 2, "True")
 	for _, node := range ofSessions {
 		u.until(func(ctx context.Context) (bool, error) { return u.inService(ctx, node) })
-		u.told(node)
+		u.expectRecords(node)
 	}
 	u.waited()
 	u.until(func(ctx context.Context) (bool, error) {
@@ -108,7 +108,7 @@ func (u *upgrade) waited() {
 	if len(a) != 2 || a[0].FinishedAt == nil || a[0].State != string(healthrule.Unhealthy) || a[1].State != string(healthrule.Healthy) {
 		u.Fatalf("the attempts are %+v", a)
 	}
-	if a[1].SubmittedAt.Before(a[0].FinishedAt.Add(pause - time.Second)) { // the API server's times are in whole seconds
+	if a[1].SubmittedAt.Before(a[0].FinishedAt.Add(firstBackoff - time.Second)) { // the API server's times are in whole seconds
 		u.Errorf("the second attempt began at %s, the first one failed at %s", a[1].SubmittedAt, a[0].FinishedAt)
 	}
 }
@@ -120,7 +120,7 @@ func (u *upgrade) eachOnce() {
 	// 6 RebootNodes of sessions, 4 of chains, a TerminateNode, a GPUReset with its Job, 6
 	// RepairRuns with 6 Validations.
 	u.made.once(u.T, 6+4+1+1+1+6+6)
-	books, err := u.fleet.Books()
+	books, err := u.fleet.JournalEntries()
 	if err != nil {
 		u.Fatal(err)
 	}
@@ -166,8 +166,8 @@ func (u *upgrade) of(ctx context.Context, kind schema.GroupVersionResource, node
 	return out
 }
 
-// judged gives the newest validation of a node its verdict, once there are as many.
-func (u *upgrade) judged(node string, n int, good string) {
+// setVerdict gives the newest validation of a node its verdict, once there are as many.
+func (u *upgrade) setVerdict(node string, n int, good string) {
 	u.Helper()
 	u.until(func(ctx context.Context) (bool, error) { return len(u.of(ctx, validations, node)) == n, nil })
 	for _, o := range u.of(u.Context(), validations, node) {

@@ -29,14 +29,14 @@ const (
 	draining       = inMidDrain
 	quarantined    = "gpu-2" // node-drainer has not begun
 	remediating    = "gpu-3" // the maintenance object is there, the signal about to be sent
-	heldBack       = "gpu-4" // its fault is Held by the emergency brake
+	heldNode       = "gpu-4" // its fault is Held by the emergency stop
 
 	enriched = "gpu-5" // its record has fields that nobody knows
 	sealed   = "gpu-6" // its record is for a newer version to change
 	ordinary = "gpu-7"
 )
 
-var inPhases = []string{awaitsRecovery, draining, quarantined, remediating, heldBack}
+var inPhases = []string{awaitsRecovery, draining, quarantined, remediating, heldNode}
 
 // Which services run as the earlier version beside the present one, and the other way
 // round: next to each in a fault's way is one of the other version.
@@ -60,11 +60,11 @@ func TestTwoVersions(t *testing.T) {
 	v := startVersions(t)
 	v.inEveryPhase()
 	v.change(func(room string) string { return v.either(slices.Contains(everySecond, room)) })
-	v.goesOn()
+	v.expectContinued()
 	v.change(func(string) string { return v.current })
 	v.inEveryPhase()
 	v.change(func(room string) string { return v.either(!slices.Contains(everySecond, room)) })
-	v.goesOn()
+	v.expectContinued()
 	v.change(func(string) string { return v.current })
 	v.unknownSurvives()
 	v.newerWaits()
@@ -148,16 +148,16 @@ func (v *versions) inEveryPhase() {
 	v.fault(quarantined)
 	v.latest(quarantined, func(s record.Status) bool { return s.QuarantineFinishTimestamp != nil })
 	v.cli("brake", "on", "--reason", "two versions") // as the earlier command line has it
-	v.says([]*Service{f.Service("fault-quarantine")}, "two versions")
-	v.fault(heldBack)
+	v.waitForLog([]*Service{f.Service("fault-quarantine")}, "two versions")
+	v.fault(heldNode)
 	v.until(func(ctx context.Context) (bool, error) {
-		r, err := v.newest(ctx, heldBack)
+		r, err := v.newest(ctx, heldNode)
 		return err == nil && r.Reason() == record.Held, err
 	})
 }
 
-// goesOn: every session ends as it would have, each with one reboot.
-func (v *versions) goesOn() {
+// expectContinued: every session ends as it would have, each with one reboot.
+func (v *versions) expectContinued() {
 	v.Helper()
 	if err := v.fleet.Cluster.Client().PolicyV1().PodDisruptionBudgets(UserNamespace).Delete(v.Context(), guard, metav1.DeleteOptions{}); err != nil {
 		v.Fatal(err)
@@ -172,13 +172,13 @@ func (v *versions) goesOn() {
 		if n, err := v.fleet.Reboots(node); n != v.waves || err != nil || v.objects(v.Context(), node) != v.waves {
 			v.Errorf("%s: %d reboots and %d maintenance objects after %d faults, %v", node, n, v.objects(v.Context(), node), v.waves, err)
 		}
-		v.told(node)
+		v.expectRecords(node)
 	}
 }
 
-// told: each fault of a node was stored once, opened a session of its own and was ended by
+// expectRecords: each fault of a node was stored once, opened a session of its own and was ended by
 // a recovery of the machine.
-func (v *versions) told(node string) {
+func (v *versions) expectRecords(node string) {
 	v.Helper()
 	records, err := v.fleet.Records(v.Context(), node)
 	if err != nil {
@@ -317,7 +317,7 @@ func (v *versions) unknownSurvives() {
 	}
 }
 
-// newerWaits: a record that only a newer version may change is left alone and said to be;
+// newerWaits: a record that only a newer version may change is left alone and reported to be;
 // the fault of another node goes its way; and it goes on when it may.
 func (v *versions) newerWaits() {
 	v.Helper()

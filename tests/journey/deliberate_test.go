@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/nvidia/nvsentinel/internal/testkit"
+	"github.com/nvidia/nvsentinel/tests/faultinjection"
 	"github.com/nvidia/nvsentinel/tests/fleet"
-	"github.com/nvidia/nvsentinel/tests/sabotage"
 )
 
 // deliberate is a fault of our own, by its name in package sabotage, that the journey
@@ -67,8 +67,8 @@ func alone() []deliberate {
 		{sabotage: "janitor/ignore-session", scenario: TooLate, want: []string{NoStraySignal}, limit: long},
 		{sabotage: "node-drainer/skip-cancel", scenario: Recovered, want: []string{NoEviction, NoMarkLeft}, limit: short},
 		{sabotage: "syslog-health-monitor/forget-boot", scenario: OutboxLost, want: []string{ProvenRecovery}, limit: long},
-		// A spool that has begun still has room in its file: the connector must
-		// start, and be told something, while the disk is full.
+		// A spool that has begun still has space in its file: the connector must
+		// start, and be reported something, while the disk is full.
 		{
 			sabotage: "platform-connectors/acknowledge-anyway", disturb: DiskFull, lasts: 15 * time.Second,
 			scenario: OneFault, want: []string{NothingLost}, limit: 3 * time.Second,
@@ -88,7 +88,7 @@ func alone() []deliberate {
 func ofReplicas() []deliberate {
 	return []deliberate{
 		{sabotage: "platform-connectors/drop-unstored", disturb: DatabaseAway, at: "platform-connectors/appended", scenario: OneFault, want: []string{NothingLost}, limit: short},
-		{sabotage: "fault-quarantine/blind-patch", freeze: "fault-quarantine/stamped", scenario: ByHand, want: []string{NothingAgain}, limit: long},
+		{sabotage: "fault-quarantine/blind-patch", freeze: "fault-quarantine/stamped", scenario: ManualUncordon, want: []string{NothingAgain}, limit: long},
 	}
 }
 
@@ -106,13 +106,13 @@ func TestJourneyCatchesDeliberateFaultsOfReplicas(t *testing.T) {
 
 // TestEveryDeliberateFaultIsCaught here, or by tests of its service.
 func TestEveryDeliberateFaultIsCaught(t *testing.T) {
-	for _, f := range sabotage.Faults() {
+	for _, f := range faultinjection.Faults() {
 		if here := func(d deliberate) bool { return d.sabotage == f.Name }; f.Run == "" && !slices.ContainsFunc(slices.Concat(alone(), ofReplicas()), here) {
-			t.Errorf("nothing must notice %s: %s", f.Name, f.What)
+			t.Errorf("nothing must notice %s: %s", f.Name, f.Description)
 		}
 	}
 	for _, d := range slices.Concat(alone(), ofReplicas()) {
-		if _, err := sabotage.Of(d.sabotage); err != nil {
+		if _, err := faultinjection.Of(d.sabotage); err != nil {
 			t.Error(err)
 		}
 	}
@@ -135,9 +135,9 @@ func catch(t *testing.T, v Variant, faults []deliberate) {
 }
 
 func (d deliberate) catch(t *testing.T, j *Journey, root string) {
-	trip := j.trip(d.scenario, j.Node())
+	trip := j.newRun(d.scenario, j.Node())
 	trip.limit = d.limit
-	fault, err := sabotage.Of(d.sabotage)
+	fault, err := faultinjection.Of(d.sabotage)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,9 +153,9 @@ func (d deliberate) catch(t *testing.T, j *Journey, root string) {
 	default:
 		a.kills = []string{d.kill}
 	}
-	told := make(chan struct{})
+	reported := make(chan struct{})
 	if d.freeze != "" {
-		a.freezes, a.until = []string{d.freeze}, told
+		a.freezes, a.until = []string{d.freeze}, reported
 	}
 	var outages []Disturbance
 	if d.disturb != "" {
@@ -164,7 +164,7 @@ func (d deliberate) catch(t *testing.T, j *Journey, root string) {
 		trip.limit += lasts
 	}
 	err = j.take(t.Context(), trip, a, outages)
-	close(told) // what was frozen goes on
+	close(reported) // what was frozen goes on
 	// Some faults show only when what was away, or frozen, has come back.
 	trip.limit = max(trip.limit, 2*time.Minute) // a slow machine is not there yet
 	var violations []Violation

@@ -20,14 +20,14 @@ const cutEvery = 700 * time.Millisecond
 type begun struct {
 	Disturbance
 	start starter
-	// started is told when it has begun.
+	// started is closed when it has begun.
 	started func()
 	// passed is how often At was passed before.
 	passed int
 }
 
 // prepare makes ready what has to be there before a trip begins.
-func (j *Journey) prepare(t *trip, list []Disturbance) ([]begun, error) {
+func (j *Journey) prepare(t *scenarioRun, list []Disturbance) ([]begun, error) {
 	var out []begun
 	for _, d := range list {
 		start, err := j.starter(t, d)
@@ -48,7 +48,7 @@ func (j *Journey) prepare(t *trip, list []Disturbance) ([]begun, error) {
 type starter = func(context.Context) (func(context.Context) error, error)
 
 // starter is how a disturbance begins; nil for those that need nobody.
-func (j *Journey) starter(t *trip, d Disturbance) (starter, error) {
+func (j *Journey) starter(t *scenarioRun, d Disturbance) (starter, error) {
 	f := j.Fleet
 	switch d.Kind {
 	case APIAway:
@@ -142,13 +142,13 @@ func (j *Journey) cutting(ctx context.Context) func(context.Context) error {
 }
 
 // pestering sends malformed events until it is undone.
-func (j *Journey) pestering(ctx context.Context, t *trip) func(context.Context) error {
+func (j *Journey) pestering(ctx context.Context, t *scenarioRun) func(context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	all := malformed(t.node) // which takes a while
 	go func() {
-		wrong, err := t.disturbDoor(ctx, all)
-		t.wrongAnswers = wrong
+		wrong, err := t.disturbIngest(ctx, all)
+		t.badAnswers = wrong
 		done <- err
 	}()
 	return func(context.Context) error {
@@ -157,11 +157,11 @@ func (j *Journey) pestering(ctx context.Context, t *trip) func(context.Context) 
 	}
 }
 
-// jump makes the clocks of one room, or of all, wrong.
+// jump makes the clocks of one service, or of all, wrong.
 func (j *Journey) jump(d Disturbance) (func(context.Context) error, error) {
 	var files []string
 	for _, s := range j.Fleet.Services() {
-		if d.Of == "" || d.Of == roomOf(s.Name) {
+		if d.Of == "" || d.Of == serviceOf(s.Name) {
 			files = append(files, j.clockFile(s.Name))
 		}
 	}
@@ -184,8 +184,8 @@ func (j *Journey) jump(d Disturbance) (func(context.Context) error, error) {
 	return undo, nil
 }
 
-// roomOf is the room of a process by its name: "janitor-2", "platform-connectors@gpu-1".
-func roomOf(name string) string {
+// serviceOf is the service of a process by its name: "janitor-2", "platform-connectors@gpu-1".
+func serviceOf(name string) string {
 	name, _, _ = strings.Cut(name, "@")
 	if base, number, ok := cutLast(name, "-"); ok {
 		if _, err := strconv.Atoi(number); err == nil {
@@ -249,7 +249,7 @@ func (j *Journey) release(ctx context.Context, marker string) error {
 		return fmt.Errorf("finding the frozen process: %w", err)
 	}
 	j.mu.Lock()
-	hold, until := j.hold, j.until
+	hold, until := j.freezeTime, j.until
 	j.mu.Unlock()
 	pause(ctx, hold)
 	if until != nil {
@@ -258,7 +258,7 @@ func (j *Journey) release(ctx context.Context, marker string) error {
 		case <-ctx.Done():
 		}
 	}
-	limit, cancel := context.WithTimeout(ctx, TripLimit)
+	limit, cancel := context.WithTimeout(ctx, StepTimeout)
 	defer cancel()
 	for j.Fleet.Elects(room) {
 		// The API server may be away; then nobody can take over yet.

@@ -19,11 +19,11 @@ func (r Result) Keep(ctx context.Context, j *Journey, dir string) error {
 		return fmt.Errorf("keeping the evidence: %w", err)
 	}
 	problems := []error{os.WriteFile(filepath.Join(dir, "plan.txt"), []byte(r.String()+"\n"), 0o644)}
-	records, err := r.trip.records(ctx)
+	records, err := r.run.records(ctx)
 	problems = append(problems, err, writeJSON(dir, "records.json", records))
 	node, err := j.Fleet.Node(ctx, r.Node)
 	problems = append(problems, err, writeJSON(dir, "node.json", node))
-	repairs, err := r.trip.objects(ctx)
+	repairs, err := r.run.objects(ctx)
 	problems = append(problems, err, writeJSON(dir, "repairs.json", repairs))
 	problems = append(problems, j.copyLogs(r.Node, dir))
 	if err := errors.Join(problems...); err != nil {

@@ -32,7 +32,7 @@ const (
 	NothingAgain   = "no session comes back after its end"
 	BadInput       = "malformed events are answered and change nothing"
 	ProvenRelease  = "what the store has forgotten puts no broken node into service and reboots no healthy one"
-	NotHeldUp      = "a foreign transaction holds nothing up"
+	NotBlocked     = "a foreign transaction holds nothing up"
 	Explained      = "nvsentinel why names what a stranded node waits for"
 )
 
@@ -40,83 +40,83 @@ const (
 func Invariants() []string {
 	return []string{
 		OneReboot, NoStraySignal, NoMarkLeft, NothingLost, LegalMoves, CleanStart, ItEnds, NothingRepeats, NoEviction,
-		ProvenRecovery, NothingAgain, BadInput, Explained, ProvenRelease, NotHeldUp,
+		ProvenRecovery, NothingAgain, BadInput, Explained, ProvenRelease, NotBlocked,
 	}
 }
 
 // settle waits until what was acknowledged has had time to be stored, and
 // checks.
-func (t *trip) settle(ctx context.Context, j *Journey, checked map[string]int) ([]Violation, error) {
+func (sr *scenarioRun) settle(ctx context.Context, j *Journey, checked map[string]int) ([]Violation, error) {
 	// That it never is stored, is what check finds.
-	_ = t.until(ctx, "the load to be stored", t.loadStored)
-	if t.scenario.forgets() {
-		// A connector may have told the store of a fault again since the story's end.
-		_ = t.until(ctx, "what the store was told of again to be judged", t.over)
+	_ = sr.until(ctx, "the load to be stored", sr.loadStored)
+	if sr.scenario.forgets() {
+		// A connector may have reported a fault to the store again since the story's end.
+		_ = sr.until(ctx, "what the store was told of again to be judged", sr.over)
 	}
 	var found []Violation
-	err := t.insist(ctx, "the facts to be read", func(ctx context.Context) (err error) {
-		found, err = t.check(ctx, j)
+	err := sr.insist(ctx, "the facts to be read", func(ctx context.Context) (err error) {
+		found, err = sr.check(ctx, j)
 		return err
 	})
 	for _, i := range Invariants() {
-		if t.applies(i) {
+		if sr.applies(i) {
 			checked[i]++
 		}
 	}
 	return found, err
 }
 
-// applies says whether the story can break an invariant at all.
-func (t *trip) applies(invariant string) bool {
+// applies reports whether the story can break an invariant at all.
+func (sr *scenarioRun) applies(invariant string) bool {
 	switch invariant {
 	case OneReboot:
-		return t.scenario.reboots() > 0
+		return sr.scenario.reboots() > 0
 	case NoStraySignal:
-		return t.scenario.reboots() == 0
+		return sr.scenario.reboots() == 0
 	case LegalMoves:
-		return !t.scenario.forgets()
+		return !sr.scenario.forgets()
 	case CleanStart:
-		return t.scenario == Replaced
+		return sr.scenario == Replaced
 	case NoMarkLeft:
-		return t.scenario != Replaced
+		return sr.scenario != Replaced
 	case NoEviction:
-		return t.guardMustStay()
+		return sr.guardMustStay()
 	case ProvenRelease:
-		return t.scenario.forgets()
-	case NotHeldUp:
-		return t.beside
+		return sr.scenario.forgets()
+	case NotBlocked:
+		return sr.beside
 	case Explained:
-		return false // counted where a node is stranded
+		return false // counted where a node is stuck
 	case ProvenRecovery:
-		return t.scenario == OutboxLost
+		return sr.scenario == OutboxLost
 	}
 	return true
 }
 
 // check looks at what a trip left behind.
-func (t *trip) check(ctx context.Context, j *Journey) ([]Violation, error) {
+func (sr *scenarioRun) check(ctx context.Context, j *Journey) ([]Violation, error) {
 	var out []Violation
 	add := func(invariant, format string, args ...any) {
-		out = append(out, Violation{invariant, t.node + ": " + fmt.Sprintf(format, args...)})
+		out = append(out, Violation{invariant, sr.node + ": " + fmt.Sprintf(format, args...)})
 	}
-	books, err := t.fleet.Books()
+	books, err := sr.fleet.JournalEntries()
 	if err != nil {
 		return nil, err
 	}
 	reboots, keys := 0, map[string]int{}
 	for _, e := range books {
-		if e.Node == t.node && e.Effect == "rebooted" {
+		if e.Node == sr.node && e.Effect == "rebooted" {
 			reboots++
 			keys[e.Key]++
 		}
 	}
-	for _, moment := range t.unproven {
+	for _, moment := range sr.unproven {
 		add(ProvenRelease, "%s", moment)
 	}
-	if t.heldUp != "" {
-		add(NotHeldUp, "%s", t.heldUp)
+	if sr.blockedBy != "" {
+		add(NotBlocked, "%s", sr.blockedBy)
 	}
-	switch want := t.scenario.reboots(); {
+	switch want := sr.scenario.reboots(); {
 	case want == 0 && reboots > 0:
 		add(NoStraySignal, "rebooted %d times", reboots)
 	case want > 0 && reboots != want:
@@ -127,41 +127,41 @@ func (t *trip) check(ctx context.Context, j *Journey) ([]Violation, error) {
 			add(NothingRepeats, "key %s was executed %d times", key, n)
 		}
 	}
-	left, err := t.marks(ctx)
+	left, err := sr.marks(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, mark := range left {
 		invariant := NoMarkLeft
-		if t.scenario == Replaced {
+		if sr.scenario == Replaced {
 			invariant = CleanStart
 		}
 		add(invariant, "%s", mark)
 	}
-	faults, err := t.faults(ctx)
+	faults, err := sr.faults(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if len(faults) < t.lines-t.lost {
-		add(NothingLost, "%d fault records of %d lines", len(faults), t.lines)
+	if len(faults) < sr.lines-sr.lost {
+		add(NothingLost, "%d fault records of %d lines", len(faults), sr.lines)
 	}
-	if len(faults) > t.lines {
-		add(NothingRepeats, "%d fault records of %d lines", len(faults), t.lines)
+	if len(faults) > sr.lines {
+		add(NothingRepeats, "%d fault records of %d lines", len(faults), sr.lines)
 	}
 	for _, r := range faults {
 		if !record.Finished(r) {
 			add(ItEnds, "record %s is open: verdict %q, drain %q", r.ID, r.Reason(), r.Status.UserPodsEvictionStatus.Status)
 		}
 	}
-	objects, err := t.repairs(ctx)
+	objects, err := sr.repairs(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if len(objects) > 1 {
 		add(NothingRepeats, "%d maintenance objects: %v", len(objects), objects)
 	}
-	if t.scenario == OutboxLost {
-		n, err := t.recoveries(ctx)
+	if sr.scenario == OutboxLost {
+		n, err := sr.recoveries(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -169,44 +169,44 @@ func (t *trip) check(ctx context.Context, j *Journey) ([]Violation, error) {
 			add(ProvenRecovery, "%d recoveries were reported", n)
 		}
 	}
-	if t.guardMustStay() {
-		pod, err := t.fleet.Cluster.Client().CoreV1().Pods(fleet.UserNamespace).Get(ctx, t.guard, metav1.GetOptions{})
+	if sr.guardMustStay() {
+		pod, err := sr.fleet.Cluster.Client().CoreV1().Pods(fleet.UserNamespace).Get(ctx, sr.guard, metav1.GetOptions{})
 		if err != nil || pod.DeletionTimestamp != nil {
-			add(NoEviction, "pod %s is gone: %v", t.guard, err)
+			add(NoEviction, "pod %s is gone: %v", sr.guard, err)
 		}
 	}
-	if !t.scenario.forgets() { // a store that is put back shows what has ended
-		for _, illegal := range j.audit.illegal(t.node) {
+	if !sr.scenario.forgets() { // a store that is put back shows what has ended
+		for _, illegal := range j.audit.illegal(sr.node) {
 			add(LegalMoves, "%s", illegal)
 		}
 	}
-	for _, again := range j.sessions.again(t.node) {
+	for _, again := range j.sessions.again(sr.node) {
 		add(NothingAgain, "%s", again)
 	}
-	more, err := t.checkLoad(ctx)
+	more, err := sr.checkLoad(ctx)
 	return append(out, more...), err
 }
 
 // checkLoad checks what was published beside the faults.
-func (t *trip) checkLoad(ctx context.Context) ([]Violation, error) {
+func (sr *scenarioRun) checkLoad(ctx context.Context) ([]Violation, error) {
 	var out []Violation
-	missing, err := t.load.missing(ctx)
+	missing, err := sr.load.missing(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if len(missing) > 0 {
-		out = append(out, Violation{NothingLost, fmt.Sprintf("%s: %d of %d acknowledged events are not stored: %.200v", t.node, len(missing), t.load.count(), missing)})
+		out = append(out, Violation{NothingLost, fmt.Sprintf("%s: %d of %d acknowledged events are not stored: %.200v", sr.node, len(missing), sr.load.count(), missing)})
 	}
-	misjudged, err := t.misjudged(ctx)
-	for _, bad := range append(misjudged, t.wrongAnswers...) {
-		out = append(out, Violation{BadInput, t.node + ": " + bad})
+	misjudged, err := sr.misjudged(ctx)
+	for _, bad := range append(misjudged, sr.badAnswers...) {
+		out = append(out, Violation{BadInput, sr.node + ": " + bad})
 	}
 	return out, err
 }
 
-// marks lists every mark of ours on the node.
-func (t *trip) marks(ctx context.Context) ([]string, error) {
-	node, err := t.fleet.Node(ctx, t.node)
+// marks lists every mark of the project on the node.
+func (sr *scenarioRun) marks(ctx context.Context) ([]string, error) {
+	node, err := sr.fleet.Node(ctx, sr.node)
 	if err != nil {
 		return nil, err
 	}

@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// killsPerTrip is how many points of a trip kill their service;
+	// killsPerRun is how many points of a trip kill their service;
 	// killsOfElected where each kill waits for a lease to run out.
-	killsPerTrip   = 5
+	killsPerRun    = 5
 	killsOfElected = 3
-	// TripLimit is how long a step of a trip may take although services die, on
+	// StepTimeout is how long a step of a trip may take although services die, on
 	// top of the outages.
-	TripLimit = 2 * time.Minute
+	StepTimeout = 2 * time.Minute
 )
 
 // Options of a journey.
@@ -53,13 +53,13 @@ type Journey struct {
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 
-	mu     sync.Mutex
-	once   []string        // folders of the markers that points leave
-	hold   time.Duration   // how long a frozen process stays so at least
-	until  <-chan struct{} // what a frozen process waits for besides
-	thawed map[string]bool // markers whose process was let go
-	faults map[Kind]int    // injected
-	failed []error         // of background tasks
+	mu         sync.Mutex
+	once       []string        // folders of the markers that points leave
+	freezeTime time.Duration   // how long a frozen process stays so at least
+	until      <-chan struct{} // what a frozen process waits for besides
+	thawed     map[string]bool // markers whose process was released
+	faults     map[Kind]int    // injected
+	failed     []error         // of background tasks
 }
 
 // Here is the round of the stores that can be had on this machine, and why
@@ -118,7 +118,7 @@ func (j *Journey) fail(err error) {
 	j.failed = append(j.failed, err)
 }
 
-// Stop ends everything and says what went wrong in the background.
+// Stop ends everything and reports what went wrong in the background.
 func (j *Journey) Stop() error {
 	j.cancel()
 	j.tasks.Wait()
@@ -150,15 +150,15 @@ func (j *Journey) Node() string {
 	return fmt.Sprintf("gpu-%d", j.next-1)
 }
 
-// arms are what the services are told to do to themselves.
+// arms are what the services are asked to do to themselves.
 type arms struct {
 	kills, freezes []string
 	// instead are programs to run instead of the services', by "service/fault".
 	instead map[string]string
-	// hold is how long a frozen process stays frozen at least, until what it
+	// freezeTime is how long a frozen process stays frozen at least, until what it
 	// waits for besides; nil is nothing.
-	hold  time.Duration
-	until <-chan struct{}
+	freezeTime time.Duration
+	until      <-chan struct{}
 }
 
 // arm restarts services with an environment that kills or freezes them, or as
@@ -169,7 +169,7 @@ func (j *Journey) arm(node string, a arms) error {
 		return err
 	}
 	j.mu.Lock()
-	j.once, j.hold, j.until = append(j.once, once), a.hold, a.until
+	j.once, j.freezeTime, j.until = append(j.once, once), a.freezeTime, a.until
 	j.mu.Unlock()
 	type list struct {
 		kills, freezes []string
@@ -242,21 +242,21 @@ func (j *Journey) disarm(node string, points ...string) error {
 	return nil
 }
 
-// Run takes one trip on a node of its own and says which invariants it broke.
+// Run takes one trip on a node of its own and reports which invariants it broke.
 func (j *Journey) Run(ctx context.Context, p Plan) Result {
 	r := Result{Plan: p, Node: j.Node(), Checked: map[string]int{}}
 	began := time.Now()
-	t := j.trip(p.Scenario, r.Node)
-	t.toldAgain = p.Variant.Store == "postgresql"
+	t := j.newRun(p.Scenario, r.Node)
+	t.replayed = p.Variant.Store == "postgresql"
 	for _, d := range p.Disturbances {
 		t.limit += d.After + d.For
 	}
-	r.trip = t
+	r.run = t
 	r.Err = j.run(ctx, p, t)
 	violations, err := t.settle(ctx, j, r.Checked)
 	r.Violations, r.Err = violations, errors.Join(r.Err, err)
-	if r.stranded() {
-		r.Why = j.ask(ctx, r.Node)
+	if r.blocked() {
+		r.Why = j.explain(ctx, r.Node)
 		r.Checked[Explained]++
 		if r.Why.Vague != "" {
 			r.Violations = append(r.Violations, Violation{Explained, r.Node + ": " + r.Why.Vague})
@@ -266,16 +266,16 @@ func (j *Journey) Run(ctx context.Context, p Plan) Result {
 	return r
 }
 
-func (j *Journey) trip(s Scenario, node string) *trip {
-	return &trip{fleet: j.Fleet, scenario: s, node: node, limit: TripLimit, endLoad: func() error { return nil }, load: &load{fleet: j.Fleet, node: node, acked: map[string]bool{}}}
+func (j *Journey) newRun(s Scenario, node string) *scenarioRun {
+	return &scenarioRun{fleet: j.Fleet, scenario: s, node: node, limit: StepTimeout, endLoad: func() error { return nil }, load: &load{fleet: j.Fleet, node: node, acked: map[string]bool{}}}
 }
 
-// run tells the story of a plan.
-func (j *Journey) run(ctx context.Context, p Plan, t *trip) error {
+// run plays the story of a plan.
+func (j *Journey) run(ctx context.Context, p Plan, t *scenarioRun) error {
 	a := arms{kills: p.Kills}
 	for _, d := range p.Disturbances {
 		if d.Kind == Frozen {
-			a.freezes, a.hold = []string{p.Freeze}, d.For
+			a.freezes, a.freezeTime = []string{p.Freeze}, d.For
 		}
 	}
 	if t.scenario == Replaced || t.scenario == Returned {
@@ -289,7 +289,7 @@ func (j *Journey) run(ctx context.Context, p Plan, t *trip) error {
 
 // take arms the services, has the disturbances happen while the story goes on,
 // and waits for both.
-func (j *Journey) take(ctx context.Context, t *trip, a arms, list []Disturbance) error {
+func (j *Journey) take(ctx context.Context, t *scenarioRun, a arms, list []Disturbance) error {
 	if err := j.arm(t.node, a); err != nil {
 		return err
 	}
@@ -310,7 +310,7 @@ func (j *Journey) take(ctx context.Context, t *trip, a arms, list []Disturbance)
 	}
 	go func() { disturbed <- j.disturb(ctx, ready) }()
 	first.Wait()
-	told := t.run(ctx)
-	// What is away comes back, under load, before anything is judged.
-	return errors.Join(told, <-disturbed, t.endLoad())
+	reported := t.run(ctx)
+	// What is away comes back, under load, before anything is evaluated.
+	return errors.Join(reported, <-disturbed, t.endLoad())
 }

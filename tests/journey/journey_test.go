@@ -97,7 +97,7 @@ func travel(t *testing.T, seeds []span) (rights *fleet.Rights, all bool) {
 	rights = &fleet.Rights{}
 	run := NewRun(RunOptions{
 		Rights: rights,
-		Root:   build(t), Bin: bin, Times: testTimes, Round: round, Evidence: *evidence, Again: "make chaos FIRST=%d SEEDS=1", Say: t.Logf,
+		Root:   build(t), Bin: bin, Times: testTimes, Round: round, Evidence: *evidence, Again: "make chaos FIRST=%d SEEDS=1", Log: t.Logf,
 	})
 	for _, s := range seeds {
 		if err := run.Seeds(t.Context(), s.first, s.n); err != nil {
@@ -167,17 +167,17 @@ func TestASeedIsOnePlan(t *testing.T) {
 			}
 		}
 	}
-	told, stories := map[string]bool{}, map[Scenario]bool{}
+	reported, stories := map[string]bool{}, map[Scenario]bool{}
 	for seed := range uint64(len(round) * BatchSize * len(Scenarios())) {
 		p := PlanOf(round, seed+1, testTimes)
-		told[fmt.Sprint(p.Scenario, p.Variant)], stories[p.Scenario] = true, true
+		reported[fmt.Sprint(p.Scenario, p.Variant)], stories[p.Scenario] = true, true
 	}
-	if want := len(round) * len(stories); len(told) != want {
-		t.Errorf("%d pairs of a story and a set-up are met, want %d", len(told), want)
+	if want := len(round) * len(stories); len(reported) != want {
+		t.Errorf("%d pairs of a story and a set-up are met, want %d", len(reported), want)
 	}
 }
 
-// TestManySeedsMeetEverything: the seeds of make test-all tell every story and
+// TestManySeedsMeetEverything: the seeds of make test-all play every story and
 // meet every kind of fault that there is on PostgreSQL, the store that forgets and
 // somebody else's transaction among them.
 func TestManySeedsMeetEverything(t *testing.T) {

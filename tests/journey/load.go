@@ -21,8 +21,8 @@ import (
 const (
 	loadEvery = 100 * time.Millisecond
 	loadBatch = 3
-	// doorPatience is how long one call may take before it is tried again.
-	doorPatience = 2 * time.Second
+	// ingestTimeout is how long one call may take before it is tried again.
+	ingestTimeout = 2 * time.Second
 )
 
 // load publishes PERSIST_ONLY events at a node's door, as another agent of the
@@ -38,7 +38,7 @@ type load struct {
 // dial connects to a node's door.
 func dial(f *fleet.Fleet, node string) (*grpc.ClientConn, error) {
 	return grpc.NewClient("unix://"+f.Socket(node), grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: doorPatience}))
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: ingestTimeout}))
 }
 
 // run publishes until ctx ends. A batch without an answer is sent again with
@@ -51,7 +51,7 @@ func (l *load) run(ctx context.Context) error {
 	defer conn.Close()
 	door := protos.NewPlatformConnectorClient(conn)
 	for batch := l.batch(); ; {
-		call, cancel := context.WithTimeout(ctx, doorPatience)
+		call, cancel := context.WithTimeout(ctx, ingestTimeout)
 		_, err := door.HealthEventOccurredV1(call, batch)
 		cancel()
 		if err == nil {

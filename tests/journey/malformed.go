@@ -20,7 +20,7 @@ import (
 // foreign is a name that no machine has.
 func foreign(node string) string { return "not-" + node }
 
-// badCheck is the check of every malformed event; none may ever be judged.
+// badCheck is the check of every malformed event; none may ever be evaluated.
 const badCheck = "JourneyMalformed"
 
 // bad is one thing that no publisher should send.
@@ -66,25 +66,25 @@ func malformed(node string) []bad {
 	}
 }
 
-// disturbDoor sends everything malformed, over and over, until ctx ends, and
+// disturbIngest sends everything malformed, over and over, until ctx ends, and
 // returns the answers that are wrong. A door that is away is no answer.
-func (t *trip) disturbDoor(ctx context.Context, all []bad) ([]string, error) {
-	conn, err := dial(t.fleet, t.node)
+func (sr *scenarioRun) disturbIngest(ctx context.Context, all []bad) ([]string, error) {
+	conn, err := dial(sr.fleet, sr.node)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
 	var wrong []string
 	for {
-		t.noise()
+		sr.noise()
 		for _, b := range all {
-			call, cancel := context.WithTimeout(ctx, doorPatience)
+			call, cancel := context.WithTimeout(ctx, ingestTimeout)
 			code := status.Code(b.send(call, conn))
 			cancel()
 			switch {
 			case code == codes.Unavailable, code == codes.Canceled, code == codes.DeadlineExceeded:
 			case b.want == nil && code == codes.OK, slices.Contains(b.want, code):
-				t.answered.Add(1)
+				sr.answered.Add(1)
 			default:
 				wrong = append(wrong, fmt.Sprintf("%s was answered with %s", b.name, code))
 			}
@@ -118,9 +118,9 @@ func (bytesCodec) Unmarshal(b []byte, v any) error {
 // Name is that of the codec it stands for.
 func (bytesCodec) Name() string { return "proto" }
 
-// noise opens the door's socket, says something that is no HTTP/2, and goes.
-func (t *trip) noise() {
-	conn, err := net.Dial("unix", t.fleet.Socket(t.node))
+// noise opens the door's socket, reports something that is no HTTP/2, and goes.
+func (sr *scenarioRun) noise() {
+	conn, err := net.Dial("unix", sr.fleet.Socket(sr.node))
 	if err != nil {
 		return
 	}
@@ -129,15 +129,15 @@ func (t *trip) noise() {
 }
 
 // misjudged lists malformed events that were taken for more than noise.
-func (t *trip) misjudged(ctx context.Context) ([]string, error) {
+func (sr *scenarioRun) misjudged(ctx context.Context) ([]string, error) {
 	var out []string
-	for _, node := range []string{t.node, foreign(t.node)} {
-		records, err := t.fleet.Store.List(ctx, store.Query{Selector: record.Selector{Node: node, Agent: "journey"}})
+	for _, node := range []string{sr.node, foreign(sr.node)} {
+		records, err := sr.fleet.Store.List(ctx, store.Query{Selector: record.Selector{Node: node, Agent: "journey"}})
 		if err != nil {
 			return nil, fmt.Errorf("reading malformed events: %w", err)
 		}
 		for _, r := range records {
-			if node != t.node || r.Event.CheckName == badCheck && (r.Event.ProcessingStrategy != record.PersistOnly || r.Reason() != "") {
+			if node != sr.node || r.Event.CheckName == badCheck && (r.Event.ProcessingStrategy != record.PersistOnly || r.Reason() != "") {
 				out = append(out, fmt.Sprintf("record %s of node %s: strategy %s, verdict %q", r.ID, node, r.Event.ProcessingStrategy, r.Reason()))
 			}
 		}

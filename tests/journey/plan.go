@@ -75,7 +75,7 @@ const (
 	// in a log already.
 	ColdStart Kind = "all started at once"
 	// ForeignTransaction: somebody else's writing transaction is open on the
-	// PostgreSQL server until the fault is judged.
+	// PostgreSQL server until the fault is evaluated.
 	ForeignTransaction Kind = "foreign transaction"
 	// NodeDeleted: the Node object goes in mid-flow, and comes back as the same
 	// machine or another.
@@ -87,7 +87,7 @@ const (
 // kinds are what a seed of a variant and a story can draw.
 func kinds(v Variant, s Scenario) []Kind {
 	if s.forgets() {
-		// The store is put back by the story, and only the clocks tell the end of
+		// The store is put back by the story, and only the clocks report the end of
 		// a fault from its beginning.
 		return []Kind{APIAway, Frozen, StaleWatch}
 	}
@@ -146,8 +146,8 @@ func (t Times) outage(rng *rand.Rand) time.Duration {
 	return (from + time.Duration(rng.Int64N(int64(to-from)+1))).Round(time.Millisecond)
 }
 
-// disturbancesPerTrip is how many faults a seed draws beside its kills.
-const disturbancesPerTrip = 2
+// disturbancesPerRun is how many faults a seed draws beside its kills.
+const disturbancesPerRun = 2
 
 // Plan is what a seed makes of a trip: a function of the seed and the times.
 type Plan struct {
@@ -178,12 +178,12 @@ func PlanOf(round Round, seed uint64, times Times) Plan {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	turn := int(seed - 1)
 	p := Plan{Seed: seed, Variant: round.Of(Batch(seed)), Scenario: Scenarios()[turn%len(Scenarios())]}
-	kills := killsPerTrip
+	kills := killsPerRun
 	if p.Variant.Replicas > 1 {
 		kills = killsOfElected // each costs a lease's life
 	}
 	p.Kills = choose(rng, turn, p.Scenario, kills)
-	for _, kind := range deal(kinds(p.Variant, p.Scenario), turn, disturbancesPerTrip) {
+	for _, kind := range deal(kinds(p.Variant, p.Scenario), turn, disturbancesPerRun) {
 		d := Disturbance{Kind: kind, After: time.Duration(rng.IntN(1500)) * time.Millisecond, For: times.outage(rng)}
 		switch kind {
 		case Frozen:
@@ -222,7 +222,7 @@ func jump(rng *rand.Rand) time.Duration {
 	return by
 }
 
-// clockOf names one room whose clock jumps, or all.
+// clockOf names one service whose clock jumps, or all.
 func clockOf(rng *rand.Rand) string {
 	rooms := []string{"", "", "syslog-health-monitor", "platform-connectors", "fault-quarantine", "node-drainer", "fault-remediation", "janitor"}
 	return rooms[rng.IntN(len(rooms))]

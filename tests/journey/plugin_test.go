@@ -28,7 +28,7 @@ const (
 
 // TestPluginJourney: faults the whole way, with a plugin that verifies who calls
 // it. A janitor under the wrong service account is denied: nothing is rebooted,
-// and object, Events and record say why. With the right one, a plugin that is
+// and object, Events and record report why. With the right one, a plugin that is
 // down at the fault and comes back makes one reboot, and no object fails.
 func TestPluginJourney(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
@@ -51,13 +51,13 @@ func TestPluginJourney(t *testing.T) {
 		}
 	})
 	t.Run("wrong service account", func(t *testing.T) {
-		denied(t, &trip{fleet: f, scenario: OneFault, node: "gpu-0", limit: TripLimit})
+		denied(t, &scenarioRun{fleet: f, scenario: OneFault, node: "gpu-0", limit: StepTimeout})
 	})
 	if err := writeToken(t.Context(), f, token, "janitor"); err != nil {
 		t.Fatal(err)
 	}
 	t.Run("down at the fault", func(t *testing.T) {
-		downAtTheFault(t, &trip{fleet: f, scenario: OneFault, node: "gpu-1", limit: TripLimit})
+		downAtTheFault(t, &scenarioRun{fleet: f, scenario: OneFault, node: "gpu-1", limit: StepTimeout})
 	})
 	if t.Failed() {
 		t.Log(f.Logs("", 15))
@@ -84,7 +84,7 @@ func writeToken(ctx context.Context, f *fleet.Fleet, file, account string) error
 	return os.Rename(file+".new", file)
 }
 
-func denied(t *testing.T, trip *trip) {
+func denied(t *testing.T, trip *scenarioRun) {
 	const why = `"system:serviceaccount:nvsentinel:stranger" is not an allowed identity`
 	if err := trip.fault(3, 79); err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func denied(t *testing.T, trip *trip) {
 		}
 		object = list[0]
 		records, err := trip.faults(ctx)
-		return completed(object) && slices.ContainsFunc(records, func(r record.Record) bool { return tells(r, why) }), err
+		return completed(object) && slices.ContainsFunc(records, func(r record.Record) bool { return neverSent(r, why) }), err
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func denied(t *testing.T, trip *trip) {
 	if err != nil {
 		t.Error(err)
 	}
-	books, err := trip.fleet.Books()
+	books, err := trip.fleet.JournalEntries()
 	if err != nil || len(books) > 0 {
 		t.Errorf("the plugin's books are %v, %v; want nothing in them", books, err)
 	}
@@ -122,14 +122,14 @@ func denied(t *testing.T, trip *trip) {
 	t.Logf("denied: %s", why)
 }
 
-// tells says whether an attempt of a record was never sent, for a reason.
-func tells(r record.Record, why string) bool {
+// neverSent reports whether an attempt of a record was never sent, for a reason.
+func neverSent(r record.Record, why string) bool {
 	return r.Status.Remediation != nil && slices.ContainsFunc(r.Status.Remediation.Attempts, func(a record.Attempt) bool {
 		return !a.SignalSent && strings.Contains(a.Message, why)
 	})
 }
 
-func downAtTheFault(t *testing.T, trip *trip) {
+func downAtTheFault(t *testing.T, trip *scenarioRun) {
 	err := trip.fleet.Service("csp-plugin-kwok").Swap(func() error { // none runs meanwhile
 		if err := trip.fault(3, 79); err != nil {
 			return err
@@ -175,13 +175,13 @@ func condition(object unstructured.Unstructured, kind string) (status, message s
 	return "", ""
 }
 
-// completed says whether an object is over.
+// completed reports whether an object is over.
 func completed(object unstructured.Unstructured) bool {
 	at, _, _ := unstructured.NestedString(object.Object, "status", "completionTime")
 	return at != ""
 }
 
-// noted says whether there is an Event about an object.
+// noted reports whether there is an Event about an object.
 func noted(ctx context.Context, f *fleet.Fleet, object unstructured.Unstructured, reason string) (bool, error) {
 	list, err := f.Cluster.Client().CoreV1().Events("default").List(ctx, metav1.ListOptions{
 		FieldSelector: "involvedObject.uid=" + string(object.GetUID()) + ",reason=" + reason,

@@ -1,5 +1,5 @@
 // Package journey kills services of a running fleet with SIGKILL at named
-// points between observe, decide, do and stamp, and checks what must hold for
+// points between observe, decide, act and status update, and checks what must hold for
 // every fault whatever dies when.
 package journey
 

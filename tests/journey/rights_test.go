@@ -7,25 +7,25 @@ import (
 )
 
 const (
-	listed   = "a watch begins with a list where the API server streams none (before Kubernetes 1.34)"
-	repeated = "an Event that is there already: internal/eventrecorder, tests/access"
-	replaced = "a machine is replaced: fault-remediation's and janitor's own tests, tests/stories 16_replaced"
-	braked   = "the emergency brake is switched: internal/brake, tests/fleet TestTheBrake"
-	leased   = "nodes of NodeHealthChecks: fault-remediation/internal/reconciler, tests/access TestLeasesOfNodes"
-	watched  = "a machine may be in mid-boot although its Node says Ready: fault-remediation/internal/reconciler, tests/access"
-	chained  = "a chain repairs: tests/fleet TestAChain, tests/access"
-	token    = "tokens of publishers and callers: tests/objects, TestPluginJourney"
+	listed       = "a watch begins with a list where the API server streams none (before Kubernetes 1.34)"
+	repeated     = "an Event that is there already: internal/eventrecorder, tests/access"
+	replaced     = "a machine is replaced: fault-remediation's and janitor's own tests, tests/stories 16_replaced"
+	pausedTested = "the emergency brake is switched: internal/pause, tests/fleet TestPause"
+	leased       = "nodes of NodeHealthChecks: fault-remediation/internal/reconciler, tests/access TestLeasesOfNodes"
+	watched      = "a machine may be in mid-boot although its Node says Ready: fault-remediation/internal/reconciler, tests/access"
+	chained      = "a chain repairs: tests/fleet TestAChain, tests/access"
+	token        = "tokens of publishers and callers: tests/objects, TestPluginJourney"
 )
 
 // unneeded are the rights that no journey needs, and what does.
 var unneeded = map[string]string{
 	"csp-plugin-kwok: create tokenreviews.authentication.k8s.io":          token,
-	"fault-quarantine: create events nvsentinel":                          braked,
+	"fault-quarantine: create events nvsentinel":                          pausedTested,
 	"fault-quarantine: create events default":                             "a budget is used up, or a person released a node: fault-quarantine's own tests",
 	"fault-quarantine: list configmaps nvsentinel":                        listed,
 	"fault-quarantine: list nodes":                                        listed,
 	"fault-quarantine: patch events default":                              repeated,
-	"fault-remediation: create events nvsentinel":                         braked,
+	"fault-remediation: create events nvsentinel":                         pausedTested,
 	"fault-remediation: create events default":                            "a person is called: fault-remediation's own tests",
 	"fault-remediation: create leases.coordination.k8s.io medik8s-leases": leased,
 	"fault-remediation: get leases.coordination.k8s.io medik8s-leases":    leased,
@@ -44,7 +44,7 @@ var unneeded = map[string]string{
 	"fault-remediation: list rebootnodes.janitor.dgxc.nvidia.com":         listed,
 	"fault-remediation: list terminatenodes.janitor.dgxc.nvidia.com":      listed,
 	"fault-remediation: patch events default":                             repeated,
-	"janitor: create events nvsentinel":                                   braked,
+	"janitor: create events nvsentinel":                                   pausedTested,
 	"janitor: delete nodes":                                               replaced,
 	"janitor: delete rebootnodes.janitor.dgxc.nvidia.com":                 "objects are removed after days: janitor's own tests",
 	"janitor: delete terminatenodes.janitor.dgxc.nvidia.com":              "objects are removed after days: janitor's own tests",
@@ -56,7 +56,7 @@ var unneeded = map[string]string{
 	"janitor: list terminatenodes.janitor.dgxc.nvidia.com":                listed,
 	"janitor: patch terminatenodes.janitor.dgxc.nvidia.com":               replaced,
 	"janitor: update terminatenodes/status.janitor.dgxc.nvidia.com":       replaced,
-	"node-drainer: create events nvsentinel":                              braked,
+	"node-drainer: create events nvsentinel":                              pausedTested,
 	"node-drainer: create events default":                                 "a drain is held up for long: node-drainer's own tests",
 	"node-drainer: delete pods":                                           "a deadline has passed (DeleteAfterTimeout): node-drainer's own tests",
 	"node-drainer: list configmaps nvsentinel":                            listed,

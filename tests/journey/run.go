@@ -12,7 +12,7 @@ import (
 	"github.com/nvidia/nvsentinel/tests/fleet"
 )
 
-// RunOptions say how seeds are gone through.
+// RunOptions report how seeds are gone through.
 type RunOptions struct {
 	// Root is the repository, Bin the folder of binaries built with crash points.
 	Root, Bin string
@@ -21,8 +21,8 @@ type RunOptions struct {
 	Round Round
 	// Evidence is the directory for the artifacts of failed runs.
 	Evidence string
-	// Say tells the progress, one line or more at a time.
-	Say func(format string, args ...any)
+	// Log reports the progress, one line or more at a time.
+	Log func(format string, args ...any)
 	// Again is how to run one seed again, with %d for the seed.
 	Again string
 	// Until is when no further trip begins; zero is never.
@@ -31,7 +31,7 @@ type RunOptions struct {
 	Rights *fleet.Rights
 }
 
-// over says whether no further trip is to begin.
+// over reports whether no further trip is to begin.
 func (r *Run) over(ctx context.Context) bool {
 	return ctx.Err() != nil || !r.Until.IsZero() && time.Now().After(r.Until)
 }
@@ -40,8 +40,8 @@ func (r *Run) over(ctx context.Context) bool {
 // the given one, until the time is up: in two lanes beside each other, each
 // through every store.
 func (r *Run) Soak(ctx context.Context, batch uint64) error {
-	for _, p := range Kept() {
-		if err := r.trips(ctx, []Plan{p}); err != nil {
+	for _, p := range RegressionPlans() {
+		if err := r.runPlans(ctx, []Plan{p}); err != nil {
 			return err
 		}
 	}
@@ -75,10 +75,10 @@ func (r *Run) Seeds(ctx context.Context, first uint64, n int) error {
 	for i := range n {
 		plans = append(plans, PlanOf(r.Round, first+uint64(i), r.Times))
 	}
-	return r.trips(ctx, plans)
+	return r.runPlans(ctx, plans)
 }
 
-func (r *Run) trips(ctx context.Context, plans []Plan) error {
+func (r *Run) runPlans(ctx context.Context, plans []Plan) error {
 	for len(plans) > 0 && !r.over(ctx) {
 		done, err := r.some(ctx, plans)
 		if err != nil {
@@ -93,7 +93,7 @@ func (r *Run) trips(ctx context.Context, plans []Plan) error {
 func (r *Run) some(ctx context.Context, plans []Plan) (done int, err error) {
 	variant := plans[0].Variant
 	j, err := Start(ctx, Options{
-		Variant: variant, Nodes: len(plans), Root: r.Root, Bin: r.Bin, Lease: r.Times.Lease, Progress: progress(r.Say), Audit: r.Rights != nil,
+		Variant: variant, Nodes: len(plans), Root: r.Root, Bin: r.Bin, Lease: r.Times.Lease, Progress: progress(r.Log), Audit: r.Rights != nil,
 	})
 	if err != nil {
 		return 0, fmt.Errorf("starting a fleet (%s): %w", variant, err)
@@ -115,7 +115,7 @@ func (r *Run) some(ctx context.Context, plans []Plan) (done int, err error) {
 		}
 		result := j.Run(ctx, plans[done])
 		if ctx.Err() != nil {
-			break // cut short, so it says nothing
+			break // cut short, so it reports nothing
 		}
 		results = append(results, result)
 		r.note(ctx, j, result)
@@ -133,12 +133,12 @@ func (r *Run) again(ctx context.Context, j *Journey, results []Result) {
 	for _, result := range results {
 		late := result
 		late.Checked, late.Err = map[string]int{}, nil
-		late.Violations, late.Err = result.trip.settle(ctx, j, late.Checked)
+		late.Violations, late.Err = result.run.settle(ctx, j, late.Checked)
 		if ctx.Err() != nil {
 			return
 		}
 		if late.Failed() {
-			r.Say("at the end: %s", late)
+			r.Log("at the end: %s", late)
 			r.keep(ctx, j, late, "-at-the-end")
 		}
 		r.mu.Lock()
@@ -154,26 +154,26 @@ func (r Result) count(t *Tally) {
 }
 
 func (r *Run) note(ctx context.Context, j *Journey, result Result) {
-	r.Say("%s", result)
+	r.Log("%s", result)
 	r.mu.Lock()
 	r.tally.Add(result)
 	r.mu.Unlock()
 	if result.Failed() {
-		r.Say("  again: "+r.Again, result.Plan.Seed)
+		r.Log("  again: "+r.Again, result.Plan.Seed)
 		r.keep(ctx, j, result, "")
 	}
 }
 
 func (r *Run) keep(ctx context.Context, j *Journey, result Result, suffix string) {
 	if r.Evidence == "" {
-		r.Say("%s", j.Fleet.Logs(result.Node, 15))
+		r.Log("%s", j.Fleet.Logs(result.Node, 15))
 		return
 	}
 	dir := filepath.Join(r.Evidence, fmt.Sprintf("seed-%d%s", result.Plan.Seed, suffix))
 	if err := result.Keep(ctx, j, dir); err != nil {
-		r.Say("%v", err)
+		r.Log("%v", err)
 	}
-	r.Say("  evidence: %s", dir)
+	r.Log("  evidence: %s", dir)
 }
 
 // Tally is the account of the run so far.
@@ -185,7 +185,7 @@ func NewRun(o RunOptions) *Run { return &Run{RunOptions: o, tally: NewTally()} }
 // sayer is a writer of whole lines.
 type sayer func(format string, args ...any)
 
-// Write tells one line.
+// Write reports one line.
 func (s sayer) Write(b []byte) (int, error) {
 	s("%s", trimLine(b))
 	return len(b), nil

@@ -9,40 +9,40 @@ import (
 	"time"
 )
 
-// whyLimit is how long the command line may take to say why a node is stranded.
+// whyLimit is how long the command line may take to report why a node is stuck.
 const whyLimit = time.Minute
 
-// strand is a trip that did not end, and what the command line says of it.
-type strand struct {
+// blockedRun is a trip that did not end, and what the command line reports about it.
+type blockedRun struct {
 	// Text is the answer for people.
 	Text string
 	// Vague is why the answer explains nothing, or empty.
 	Vague string
 }
 
-// stranded says whether a trip did not end.
-func (r Result) stranded() bool {
+// blocked reports whether a trip did not end.
+func (r Result) blocked() bool {
 	return r.Err != nil || slices.ContainsFunc(r.Violations, func(v Violation) bool { return v.Invariant == ItEnds || v.Invariant == NoMarkLeft })
 }
 
-// ask has nvsentinel why tell about a stranded node.
-func (j *Journey) ask(ctx context.Context, node string) strand {
+// explain runs nvsentinel why for a stuck node.
+func (j *Journey) explain(ctx context.Context, node string) blockedRun {
 	ctx, cancel := context.WithTimeout(ctx, whyLimit)
 	defer cancel()
 	text, err := j.Fleet.Why(ctx, node)
 	if err != nil {
-		return strand{Text: string(text), Vague: err.Error()}
+		return blockedRun{Text: string(text), Vague: err.Error()}
 	}
 	answer, err := j.Fleet.Why(ctx, node, "-o", "json")
 	if err != nil {
-		return strand{Text: string(text), Vague: err.Error()}
+		return blockedRun{Text: string(text), Vague: err.Error()}
 	}
-	return strand{Text: string(text), Vague: vague(answer)}
+	return blockedRun{Text: string(text), Vague: vague(answer)}
 }
 
-// told are the phases in which a node waits for something, and what the answer
-// says no more than.
-var told = struct{ phases, nothing []string }{
+// expectedPhases are the phases in which a node waits for something, and what the answer
+// reports no more than.
+var expectedPhases = struct{ phases, nothing []string }{
 	phases: []string{"manual-intervention", "node-deleted", "remediating", "draining", "quarantined", "recovering", "releasing", "held", "pending-evaluation"},
 	nothing: []string{
 		"waiting for node-drainer", "waiting for the evaluation by fault-quarantine", "waiting for fault-quarantine to set the node marks",
@@ -50,8 +50,8 @@ var told = struct{ phases, nothing []string }{
 	},
 }
 
-// vague says what is missing in an answer of nvsentinel why -o json: a phase in
-// which a node waits, with a reason that says for what. That the next service
+// vague reports what is missing in an answer of nvsentinel why -o json: a phase in
+// which a node waits, with a reason that reports for what. That the next service
 // has to do something is none, nor is a reserved name.
 func vague(answer []byte) string {
 	var story struct {
@@ -62,9 +62,9 @@ func vague(answer []byte) string {
 	}
 	s := story.Standing
 	switch {
-	case !slices.Contains(told.phases, s.Phase):
+	case !slices.Contains(expectedPhases.phases, s.Phase):
 		return fmt.Sprintf("it calls the node %q", s.Phase)
-	case s.Reason == "", slices.Contains(told.nothing, s.Reason), strings.HasSuffix(s.Reason, ": Reserved"):
+	case s.Reason == "", slices.Contains(expectedPhases.nothing, s.Reason), strings.HasSuffix(s.Reason, ": Reserved"):
 		return fmt.Sprintf("it says %s: %q and not what for", s.Phase, s.Reason)
 	}
 	return ""

@@ -33,7 +33,7 @@ const (
 	limit     = 3 * time.Minute // of one step; it takes seconds
 )
 
-// publishers lets the monitor speak for all nodes, as its page says.
+// publishers lets the monitor publish events about all nodes, as its page states.
 const publishers = `
 [[publishers.agent]]
 name = "csp-health-monitor"
@@ -65,7 +65,7 @@ type site struct {
 func TestJourney(t *testing.T) {
 	testkit.Long(t, "csp-health-monitor's lives as scripts, and internal/reconciler TestKilledAtEveryPoint")
 	s := start(t)
-	t.Run("announced, begun, ended", func(t *testing.T) { s.life(t, "m1", s.targets[0]) })
+	t.Run("announced, begun, ended", func(t *testing.T) { s.checkLifecycle(t, "m1", s.targets[0]) })
 	t.Run("the monitor is killed at every point", s.killed)
 	t.Run("nobody else was touched", func(t *testing.T) {
 		for _, node := range s.targets[1:] {
@@ -182,20 +182,20 @@ func (s *site) machine(t *testing.T, node string) string {
 	return id[strings.LastIndex(id, "/")+1:]
 }
 
-func (s *site) life(t *testing.T, id, node string) {
+func (s *site) checkLifecycle(t *testing.T, id, node string) {
 	n := notice{ID: id, Machine: s.machine(t, node), Code: "REBOOT", State: "Scheduled", Begin: new(time.Now().Add(10 * time.Minute))}
-	told := s.events(t, node)
+	reported := s.events(t, node)
 	s.post(t, n)
 	s.monitor.Restart() // it reads at its start
-	s.expect(t, node, append(told, "fault "+id)...)
+	s.expect(t, node, append(reported, "fault "+id)...)
 	n.State = "Completed"
 	s.post(t, n)
 	s.monitor.Restart()
-	s.expect(t, node, append(told, "fault "+id, "recovery "+id)...)
+	s.expect(t, node, append(reported, "fault "+id, "recovery "+id)...)
 }
 
 // points are where the monitor can be killed, in the order of a reading, a decision
-// and a telling.
+// and a report.
 var points = []string{"read", "saved", "decided", "written", "published", "acknowledged", "stamped", "removed"}
 
 func (s *site) killed(t *testing.T) {
@@ -205,7 +205,7 @@ func (s *site) killed(t *testing.T) {
 		crash = append(crash, agent+"/"+p)
 	}
 	s.monitor.SetEnv([]string{"NVSENTINEL_CRASH=" + strings.Join(crash, ","), "NVSENTINEL_CRASH_ONCE=" + once})
-	s.life(t, "m2", s.targets[0])
+	s.checkLifecycle(t, "m2", s.targets[0])
 	died, err := filepath.Glob(filepath.Join(once, "*"))
 	if err != nil || len(died) != len(points) {
 		t.Errorf("it died at %d of %d points: %s, %v", len(died), len(points), died, err)
@@ -219,34 +219,34 @@ func (s *site) expect(t *testing.T, node string, events ...string) {
 	t.Helper()
 	faulty := len(events) > 0 && strings.HasPrefix(events[len(events)-1], "fault")
 	await(t, fmt.Sprintf("%q on %s", events, node), func() (bool, string) {
-		told := s.events(t, node)
-		if len(told) > len(events) {
-			t.Fatalf("%q on %s, want %q", told, node, events)
+		reported := s.events(t, node)
+		if len(reported) > len(events) {
+			t.Fatalf("%q on %s, want %q", reported, node, events)
 		}
 		object, err := s.fleet.Node(t.Context(), node)
 		if err != nil {
 			return false, err.Error()
 		}
 		drained := s.drained(t, node)
-		ok := slices.Equal(told, events) && object.Spec.Unschedulable == faulty && (!faulty || drained)
-		return ok, fmt.Sprintf("events %q, cordoned %v, drained %v", told, object.Spec.Unschedulable, drained)
+		ok := slices.Equal(reported, events) && object.Spec.Unschedulable == faulty && (!faulty || drained)
+		return ok, fmt.Sprintf("events %q, cordoned %v, drained %v", reported, object.Spec.Unschedulable, drained)
 	})
 }
 
 // events are the stored events of maintenances of a node, in append order.
-func (s *site) events(t *testing.T, node string) (told []string) {
+func (s *site) events(t *testing.T, node string) (reported []string) {
 	t.Helper()
 	for _, r := range s.records(t, node) {
 		kind := "fault"
 		if r.Event.IsHealthy {
 			kind = "recovery"
 		}
-		told = append(told, kind+" "+r.Event.Metadata["maintenanceEventId"])
+		reported = append(reported, kind+" "+r.Event.Metadata["maintenanceEventId"])
 	}
-	return told
+	return reported
 }
 
-// drained says whether the newest fault's node was drained.
+// drained reports whether the newest fault's node was drained.
 func (s *site) drained(t *testing.T, node string) bool {
 	t.Helper()
 	all := s.records(t, node)

@@ -31,7 +31,7 @@ func (p *program) each(b bindings, do func(bindings) error) error {
 	if !ok {
 		return err
 	}
-	ways := p.ways(asked.object)
+	ways := p.bindingsOf(asked.object)
 	if len(ways) == 0 {
 		return err
 	}
@@ -48,7 +48,7 @@ func (p *program) each(b bindings, do func(bindings) error) error {
 	return nil
 }
 
-func (p *program) ways(o types.Object) []bindings {
+func (p *program) bindingsOf(o types.Object) []bindings {
 	var out []bindings
 	if f, ok := p.owners[o]; ok {
 		for _, call := range p.calls[f.callee] {

@@ -136,7 +136,7 @@ func (p *program) constants(desc *ast.CallExpr) string {
 // function in which the constructor stands, on one way to it.
 func (p *program) wrapped(site *ast.CallExpr, b bindings) ([]string, error) {
 	for _, r := range p.registerers {
-		if site.Pos() < r.from || site.Pos() > r.to || b[r.object] == nil && len(p.ways(r.object)) == 0 {
+		if site.Pos() < r.from || site.Pos() > r.to || b[r.object] == nil && len(p.bindingsOf(r.object)) == 0 {
 			continue
 		}
 		is, err := p.lookup(r.object, b)

@@ -44,8 +44,8 @@ func TestHelpTexts(t *testing.T) {
 
 var helpForm = regexp.MustCompile(`^[A-Z0-9][^;]*\.$`)
 
-// TestPagesNameMetricsThatExist: what a page, a chart or an example says is a metric
-// of ours is one. Two words of a name say that something is meant to be one.
+// TestPagesNameMetricsThatExist: what a page, a chart or an example states is a metric
+// of the project is one. Two words of a name report that something is meant to be one.
 func TestPagesNameMetricsThatExist(t *testing.T) {
 	all, err := programs()
 	if err != nil {
@@ -79,7 +79,7 @@ func TestPagesNameMetricsThatExist(t *testing.T) {
 			continue // taken away and not committed
 		}
 		for line := range strings.Lines(string(text)) {
-			for _, name := range word.FindAllString(ours(file, line), -1) {
+			for _, name := range word.FindAllString(withoutPredecessor(file, line), -1) {
 				if begins[first(name)] {
 					named++
 				}
@@ -94,8 +94,8 @@ func TestPagesNameMetricsThatExist(t *testing.T) {
 	}
 }
 
-// ours leaves out what the earlier NVSentinel had and this one calls otherwise.
-func ours(file, line string) string {
+// withoutPredecessor leaves out what the earlier NVSentinel had and this one calls otherwise.
+func withoutPredecessor(file, line string) string {
 	there, here, row := strings.Cut(strings.TrimPrefix(line, "| "), " | ")
 	if file != "docs/reference/predecessor-names.md" || !row {
 		return line

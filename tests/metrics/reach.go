@@ -84,7 +84,7 @@ func (p *program) visit(o types.Object) {
 	}
 }
 
-// note keeps what a node says, and visits what it names.
+// note keeps what a node reports, and visits what it names.
 func (p *program) note(n ast.Node) {
 	switch n := n.(type) {
 	case *ast.Ident:
@@ -180,7 +180,7 @@ func (p *program) own(callee types.Object, f *ast.FuncType) {
 	}
 }
 
-// object is what an expression names, nil if it names nothing of ours.
+// object is what an expression names, nil if it names nothing of the project.
 func (p *program) object(e ast.Expr) types.Object {
 	switch e := e.(type) {
 	case *ast.Ident:

@@ -24,7 +24,7 @@ const module = "github.com/nvidia/nvsentinel/"
 var apart = []string{"bin", "hack", "tests", "testdata", "examples", "docs", "distros"}
 
 // source is all packages of the repository. Others are empty to it: what it knows of
-// types is what the repository's own code says.
+// types is what the repository's own code reports.
 type source struct {
 	root string
 	set  *token.FileSet

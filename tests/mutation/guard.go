@@ -18,7 +18,7 @@ import (
 	"github.com/nvidia/nvsentinel/tests/overlay"
 )
 
-// turn tells a guarded package the number of the change that happens.
+// turn gives a guarded package the number of the change that happens.
 const turn = "NVSENTINEL_MUTANT"
 
 // guards is a file that a guarded package gets beside its own: what stands at the places
@@ -157,28 +157,28 @@ func (o Options) newBench(ctx context.Context, dir, folder string, changes []Cha
 		if err != nil {
 			return nil, err
 		}
-		said, err := b.compile(ctx, "build", "-gcflags=-e", "-overlay="+overlay, "-o="+os.DevNull, "./"+folder)
+		output, err := b.compile(ctx, "build", "-gcflags=-e", "-overlay="+overlay, "-o="+os.DevNull, "./"+folder)
 		if err == nil {
 			args := []string{"test", "-c", "-vet=off", "-overlay=" + overlay, "-o=" + dir + "/"}
 			for _, f := range b.folders {
 				args = append(args, "./"+f)
 			}
-			said, err = b.compile(ctx, args...)
+			output, err = b.compile(ctx, args...)
 		}
 		if err == nil {
 			return b, nil
 		}
-		if !b.leaveOut(said, changes) {
-			return nil, fmt.Errorf("compiling the tests of %s with all changes: %w\n%s", folder, err, said)
+		if !b.leaveOut(output, changes) {
+			return nil, fmt.Errorf("compiling the tests of %s with all changes: %w\n%s", folder, err, output)
 		}
 	}
 }
 
-// leaveOut takes the guards away about whose lines the compiler complains, and says
+// leaveOut takes the guards away about whose lines the compiler complains, and reports
 // whether there were any.
-func (b *bench) leaveOut(said []byte, changes []Change) bool {
+func (b *bench) leaveOut(output []byte, changes []Change) bool {
 	any := false
-	for _, m := range place.FindAllSubmatch(said, -1) {
+	for _, m := range place.FindAllSubmatch(output, -1) {
 		line, _ := strconv.Atoi(string(m[2]))
 		for i, c := range changes {
 			if b.guarded[i] && c.File == string(m[1]) && c.first <= line && line <= c.last {

@@ -60,12 +60,12 @@ func Run(ctx context.Context, folder string, o Options) (Outcome, error) {
 	if err != nil {
 		return out, err
 	}
-	switch told, err := o.trial(folder).Run(ctx); {
+	switch reported, err := o.trial(folder).Run(ctx); {
 	case err != nil:
 		return out, err
-	case len(told.Failed) > 0 || told.Unbuilt != "":
-		return out, fmt.Errorf("the tests of %s fail without any change: %s %s", folder, strings.Join(told.Failed, " "), told.Unbuilt)
-	case told.Ran == 0:
+	case len(reported.Failed) > 0 || reported.Unbuilt != "":
+		return out, fmt.Errorf("the tests of %s fail without any change: %s %s", folder, strings.Join(reported.Failed, " "), reported.Unbuilt)
+	case reported.Ran == 0:
 		return out, fmt.Errorf("%s has no tests: name the package that has them among the tellers", folder)
 	}
 	if len(changes) == 0 {
@@ -229,13 +229,13 @@ func (o Options) alone(ctx context.Context, folder string, c Change) (verdict, e
 		return untried, err
 	}
 	t.Texts = map[string]string{path: c.apply(text)}
-	told, err := t.Run(ctx)
+	reported, err := t.Run(ctx)
 	switch {
 	case err != nil:
 		return untried, err
-	case len(told.Failed) > 0:
+	case len(reported.Failed) > 0:
 		return noticed, nil
-	case told.Unbuilt != "":
+	case reported.Unbuilt != "":
 		return unbuilt, nil
 	}
 	return survived, nil

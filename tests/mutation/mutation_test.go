@@ -110,7 +110,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestExplanations: each is of a change that the source has, and says why.
+// TestExplanations: each is of a change that the source has, and reports why.
 func TestExplanations(t *testing.T) {
 	explained, err := mutation.Explained("explained.txt")
 	if err != nil {

@@ -147,7 +147,7 @@ func (s *site) restart(env []string) {
 	}
 }
 
-// storeAway: what the store does not have, the monitor keeps, whoever dies.
+// storeAway: what the store does not have, the monitor keeps, regardless of who dies.
 func (s *site) storeAway(t *testing.T) {
 	node := s.targets[0]
 	// What is stored may not be acknowledged yet, and would wait for the store as well.
@@ -162,8 +162,8 @@ func (s *site) storeAway(t *testing.T) {
 	for _, c := range s.fleet.NodeNames() {
 		s.fleet.Service(fleet.Connector + "@" + c).Kill()
 	}
-	if told := s.events(t, node, "Broken"); len(told) > 0 {
-		t.Errorf("the store has %s while it is away", told)
+	if reported := s.events(t, node, "Broken"); len(reported) > 0 {
+		t.Errorf("the store has %s while it is away", reported)
 	}
 	s.awaitWaiting(t, 1)
 	if err := back(t.Context()); err != nil {
@@ -239,12 +239,12 @@ func (s *site) rights(t *testing.T) {
 }
 
 const (
-	alone     = "one replica runs here, without a lease; internal/lease"
-	listed    = "a watch begins with a list where the API server streams none (before Kubernetes 1.34)"
-	printed   = "kubernetes-object-monitor rbac prints get beside list and watch"
-	uncovered = "coverage is off here: platform-connectors TestAnUncoveredNodeIsReported"
-	again     = "an Event that says the same once more, which nothing does here: internal/eventrecorder, fault-quarantine/internal/reconciler"
-	told      = "faults that are not fatal: platform-connectors' own tests, tests/access TestTheClustersConnectorTellsAboutAnyNode"
+	alone             = "one replica runs here, without a lease; internal/lease"
+	listed            = "a watch begins with a list where the API server streams none (before Kubernetes 1.34)"
+	printed           = "kubernetes-object-monitor rbac prints get beside list and watch"
+	uncovered         = "coverage is off here: platform-connectors TestAnUncoveredNodeIsReported"
+	again             = "an Event that says the same once more, which nothing does here: internal/eventrecorder, fault-quarantine/internal/reconciler"
+	reportedElsewhere = "faults that are not fatal: platform-connectors' own tests, tests/access TestClusterConnectorPublishesAboutAnyNode"
 )
 
 // unneeded are the rights that this journey does not need, and what does.
@@ -255,9 +255,9 @@ var unneeded = map[string]string{
 	"platform-connectors-cluster: list nodes":                                   listed,
 	"platform-connectors-cluster: list pods nvsentinel":                         uncovered,
 	"platform-connectors-cluster: watch pods nvsentinel":                        uncovered,
-	"platform-connectors-cluster: create events default":                        told,
-	"platform-connectors-cluster: get events default":                           told,
-	"platform-connectors-cluster: patch events default":                         told,
+	"platform-connectors-cluster: create events default":                        reportedElsewhere,
+	"platform-connectors-cluster: get events default":                           reportedElsewhere,
+	"platform-connectors-cluster: patch events default":                         reportedElsewhere,
 	"kubernetes-object-monitor: patch events nvsentinel":                        again,
 	"kubernetes-object-monitor: get events.events.k8s.io":                       printed,
 	"kubernetes-object-monitor: get nodes":                                      printed,

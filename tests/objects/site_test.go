@@ -30,7 +30,7 @@ const (
 	limit     = 3 * time.Minute // of one step; it takes seconds
 )
 
-// publishers lets the monitor speak for all nodes, as its page says.
+// publishers lets the monitor publish events about all nodes, as its page states.
 const publishers = `
 [[publishers.agent]]
 name = "kubernetes-object-monitor"
@@ -215,7 +215,7 @@ func (s *site) jump(t *testing.T, by time.Duration) {
 }
 
 // expect waits until the store has these events of a check about a node, no
-// others, and the node is cordoned and its condition says so, or neither.
+// others, and the node is cordoned and its condition reports it, or neither.
 func (s *site) expect(t *testing.T, node, check string, events ...string) {
 	t.Helper()
 	s.expectNode(t, node, check, events[len(events)-1] == "fault", events)
@@ -230,9 +230,9 @@ func (s *site) expectStored(t *testing.T, node, check string, events ...string) 
 func (s *site) expectNode(t *testing.T, node, check string, faulty bool, events []string) {
 	t.Helper()
 	await(t, fmt.Sprintf("%s of %s on %s", strings.Join(events, ", "), check, node), func() (bool, string) {
-		told := s.events(t, node, check)
-		if len(told) > len(events) {
-			t.Fatalf("%s of %s on %s, want %s", told, check, node, events)
+		reported := s.events(t, node, check)
+		if len(reported) > len(events) {
+			t.Fatalf("%s of %s on %s, want %s", reported, check, node, events)
 		}
 		object, err := s.fleet.Node(t.Context(), node)
 		if err != nil {
@@ -241,8 +241,8 @@ func (s *site) expectNode(t *testing.T, node, check string, faulty bool, events 
 		session := object.Annotations[nodemark.SessionAnnotation] != ""
 		at := slices.IndexFunc(object.Status.Conditions, func(c corev1.NodeCondition) bool { return string(c.Type) == check })
 		shown := at >= 0 && object.Status.Conditions[at].Status == corev1.ConditionTrue
-		ok := slices.Equal(told, events) && object.Spec.Unschedulable == faulty && session == faulty && shown == faulty
-		return ok, fmt.Sprintf("events %s, cordoned %v, session %v, condition %v", told, object.Spec.Unschedulable, session, shown)
+		ok := slices.Equal(reported, events) && object.Spec.Unschedulable == faulty && session == faulty && shown == faulty
+		return ok, fmt.Sprintf("events %s, cordoned %v, session %v, condition %v", reported, object.Spec.Unschedulable, session, shown)
 	})
 }
 
@@ -252,17 +252,17 @@ func (s *site) events(t *testing.T, node, check string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var told []string
+	var reported []string
 	for _, r := range records {
 		switch {
 		case r.Event.CheckName != check:
 		case r.Event.IsHealthy:
-			told = append(told, "recovery")
+			reported = append(reported, "recovery")
 		default:
-			told = append(told, "fault")
+			reported = append(reported, "fault")
 		}
 	}
-	return told
+	return reported
 }
 
 // label switches the policy Broken on a node.

@@ -17,7 +17,7 @@ import (
 	"strings"
 )
 
-// Env tells tests that read the source, and not what is compiled of it, which overlay
+// Env names, for tests that read the source and not the compiled code, which overlay
 // they are to look through.
 const Env = "NVSENTINEL_OVERLAY"
 
@@ -36,7 +36,7 @@ func Root(ctx context.Context) (string, error) {
 	return filepath.Dir(strings.TrimSpace(string(out))), nil
 }
 
-// Line is where the edit's place begins. An error says that the source has no such
+// Line is where the edit's place begins. An error reports that the source has no such
 // place, or several.
 func (e Edit) Line(root string) (int, error) {
 	text, err := os.ReadFile(filepath.Join(root, e.File))
@@ -73,7 +73,7 @@ func Texts(root string, edits []Edit) (map[string]string, error) {
 	return out, nil
 }
 
-// Write puts texts into folders below dir, which is made, and returns the file that tells the
+// Write puts texts into folders below dir, which is made, and returns the file that reports the
 // go command's -overlay of them.
 func Write(dir string, texts map[string]string) (file string, err error) {
 	replace := map[string]string{}

@@ -26,8 +26,8 @@ type Trial struct {
 	Env []string
 }
 
-// Told is what a trial's tests told.
-type Told struct {
+// TestResult is what a trial's tests reported.
+type TestResult struct {
 	// Ran are how many tests ran.
 	Ran int
 	// Failed are the tests that failed, parents of others left out, or the package if it
@@ -40,12 +40,12 @@ type Told struct {
 // Notice runs the tests twice: on the source as it is, where they must pass, and on
 // the changed one. It names those that fail then; that none does is an error.
 func (t Trial) Notice(ctx context.Context) (failed []string, err error) {
-	switch told, err := (Trial{Root: t.Root, Args: t.Args}).Run(ctx); {
+	switch reported, err := (Trial{Root: t.Root, Args: t.Args}).Run(ctx); {
 	case err != nil:
 		return nil, err
-	case len(told.Failed) > 0 || told.Unbuilt != "":
-		return nil, fmt.Errorf("as the source is, %s fails already: %s", strings.Join(told.Failed, " "), told.Unbuilt)
-	case told.Ran == 0:
+	case len(reported.Failed) > 0 || reported.Unbuilt != "":
+		return nil, fmt.Errorf("as the source is, %s fails already: %s", strings.Join(reported.Failed, " "), reported.Unbuilt)
+	case reported.Ran == 0:
 		return nil, fmt.Errorf("%s finds no test", strings.Join(t.Args, " "))
 	}
 	told, err := t.Run(ctx)
@@ -61,17 +61,17 @@ func (t Trial) Notice(ctx context.Context) (failed []string, err error) {
 }
 
 // Run runs the tests. Tests that fail or do not compile are no error.
-func (t Trial) Run(ctx context.Context) (Told, error) {
+func (t Trial) Run(ctx context.Context) (TestResult, error) {
 	args, env := append([]string{"test", "-json", "-vet=off"}, t.Args...), os.Environ()
 	if len(t.Texts) > 0 {
 		dir, err := os.MkdirTemp("", "nvsentinel-overlay-")
 		if err != nil {
-			return Told{}, err
+			return TestResult{}, err
 		}
 		defer os.RemoveAll(dir)
 		file, err := Write(dir, t.Texts)
 		if err != nil {
-			return Told{}, err
+			return TestResult{}, err
 		}
 		args = slices.Insert(args, 1, "-overlay="+file, "-count=1")
 		env = append(append(env, t.Env...), Env+"="+file)
@@ -81,16 +81,16 @@ func (t Trial) Run(ctx context.Context) (Told, error) {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	stdout, err := cmd.Output()
-	told := tell(stdout)
-	if err != nil && (ctx.Err() != nil || len(told.Failed) == 0 && told.Unbuilt == "") {
-		return told, fmt.Errorf("go %s: %w", strings.Join(args, " "), errors.Join(err, ctx.Err(), errors.New(stderr.String())))
+	reported := parseResult(stdout)
+	if err != nil && (ctx.Err() != nil || len(reported.Failed) == 0 && reported.Unbuilt == "") {
+		return reported, fmt.Errorf("go %s: %w", strings.Join(args, " "), errors.Join(err, ctx.Err(), errors.New(stderr.String())))
 	}
-	return told, nil
+	return reported, nil
 }
 
-// tell reads what go test -json wrote.
-func tell(stdout []byte) Told {
-	var out Told
+// parseResult reads what go test -json wrote.
+func parseResult(stdout []byte) TestResult {
+	var out TestResult
 	for dec := json.NewDecoder(bytes.NewReader(stdout)); ; {
 		var e struct{ Action, Package, Test, Output, FailedBuild string }
 		if dec.Decode(&e) != nil {

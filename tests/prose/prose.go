@@ -28,17 +28,17 @@ type Figures struct {
 }
 
 var (
-	front     = regexp.MustCompile(`(?s)\A---\n.*?\n---\n`)
-	block     = regexp.MustCompile("(?ms)^ *```(\\w*).*?^ *```[^\n]*$")
-	inline    = regexp.MustCompile("`[^`\n]*`")
-	target    = regexp.MustCompile(`\]\([^)]*\)`)
-	marker    = regexp.MustCompile(`(?m)^\s*(?:[-*]|\d+\.)\s+`)
-	paragraph = regexp.MustCompile(`\n\s*\n`)
-	word      = regexp.MustCompile(`[A-Za-z][A-Za-z'-]*`)
-	you       = regexp.MustCompile(`(?i)\b(?:you|your|yours)\b`)
-	tell      = regexp.MustCompile(`(?i)\b(?:tell|tells|told|telling|say|says|said|saying)\b`)
-	clause    = regexp.MustCompile(`(?im)(?:^|[.;:,(]\s+|^\s*[-*] )(?:who|what|whoever|whatever|whose) [a-z]+[^.?!\n]*[.!;\n]`)
-	sentence  = regexp.MustCompile(`[.!?](?:\s|$)`)
+	frontMatter = regexp.MustCompile(`(?s)\A---\n.*?\n---\n`)
+	block       = regexp.MustCompile("(?ms)^ *```(\\w*).*?^ *```[^\n]*$")
+	inline      = regexp.MustCompile("`[^`\n]*`")
+	target      = regexp.MustCompile(`\]\([^)]*\)`)
+	marker      = regexp.MustCompile(`(?m)^\s*(?:[-*]|\d+\.)\s+`)
+	paragraph   = regexp.MustCompile(`\n\s*\n`)
+	word        = regexp.MustCompile(`[A-Za-z][A-Za-z'-]*`)
+	you         = regexp.MustCompile(`(?i)\b(?:you|your|yours)\b`)
+	tell        = regexp.MustCompile(`(?i)\b(?:tell|tells|told|telling|say|says|said|saying)\b`)
+	clause      = regexp.MustCompile(`(?im)(?:^|[.;:,(]\s+|^\s*[-*] )(?:who|what|whoever|whatever|whose) [a-z]+[^.?!\n]*[.!;\n]`)
+	sentence    = regexp.MustCompile(`[.!?](?:\s|$)`)
 )
 
 // Count counts one page of Markdown.
@@ -51,7 +51,7 @@ func Count(page string) Figures {
 		}
 	}
 	var kept strings.Builder
-	for line := range strings.SplitSeq(block.ReplaceAllString(front.ReplaceAllString(page, ""), ""), "\n") {
+	for line := range strings.SplitSeq(block.ReplaceAllString(frontMatter.ReplaceAllString(page, ""), ""), "\n") {
 		switch text := strings.TrimSpace(line); {
 		case strings.HasPrefix(text, "|"):
 			f.TableLines++

@@ -1,4 +1,4 @@
-// Package repeats holds what two rooms promise together: the analyzer finds in what
+// Package repeats holds what two services promise together: the analyzer finds in what
 // the connectors count what it would have found in every single event.
 package repeats
 
@@ -92,7 +92,7 @@ func (a *analysis) take(now time.Time, records ...record.Record) {
 		if !changed {
 			continue
 		}
-		for _, f := range a.window.Judge(from, now) {
+		for _, f := range a.window.Evaluate(from, now) {
 			if f.Reason != decision.Matched {
 				continue
 			}
@@ -105,7 +105,7 @@ func (a *analysis) take(now time.Time, records ...record.Record) {
 }
 
 // story is a node's events; each is taken by an analysis at once, and by another as
-// the connector counts them. It says how many records that had.
+// the connector counts them. It reports how many records that had.
 func story(events []record.Record) (each, counted *analysis, rows int) {
 	each, counted = newAnalysis(), newAnalysis()
 	c := pipeline.NewRepeats(pipeline.MaxWindow)

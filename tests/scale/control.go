@@ -61,7 +61,7 @@ func (u *suite) measureControl(ctx context.Context) ([]figure, error) {
 			return nil, err
 		}
 	}
-	figures, err := u.rest(ctx)
+	figures, err := u.measureIdle(ctx)
 	if err = errors.Join(err, u.profile(ctx, "rest")); err != nil {
 		return figures, err
 	}
@@ -106,18 +106,18 @@ func (u *suite) fail(ctx context.Context) ([]figure, error) {
 	return out, nil
 }
 
-// The bounds of growth of a service, and what is too little to tell.
+// The bounds of growth of a service, and what is too little to report.
 const (
 	processorGrowth, processorTrifle = 1.25, 20 // millicores
 	startGrowth, startTrifle         = 1.5, 3   // seconds
 )
 
-// rest looks at the services while nothing but heartbeats comes.
-func (u *suite) rest(ctx context.Context) ([]figure, error) {
+// measureIdle looks at the services while nothing but heartbeats comes.
+func (u *suite) measureIdle(ctx context.Context) ([]figure, error) {
 	if err := u.settle(ctx); err != nil {
 		return nil, err
 	}
-	u.o.say("looking at all services for %s", u.o.Sizes.Idle)
+	u.o.log("looking at all services for %s", u.o.Sizes.Idle)
 	before, err := u.used()
 	if err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ func (u *suite) settle(ctx context.Context) error {
 			return nil
 		}
 		before = written
-		u.o.say("all services run, %.0f labels are written; waiting for %s without another one", written, u.o.Sizes.Settle)
+		u.o.log("all services run, %.0f labels are written; waiting for %s without another one", written, u.o.Sizes.Settle)
 		if err := u.pause(ctx, u.o.Sizes.Settle); err != nil {
 			return err
 		}

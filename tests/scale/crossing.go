@@ -24,17 +24,17 @@ const (
 	reportersAtOnce = 64
 	// evenly is how many times an even share of the connections a gateway may have.
 	evenly = 1.25
-	// asGateway is how the gateways' sessions are told from others at the store.
+	// asGateway is how the gateways' sessions are distinguished from others at the store.
 	asGateway = "scale-gateway"
 )
 
 // crossing is the way of the events of all nodes through the gateways into the store.
 type crossing struct {
 	*suite
-	pen   *pen
-	gates *service
-	crowd []*process
-	look  *pgx.Conn // at the store, our own
+	pen       *pen
+	gates     *service
+	crowd     []*process
+	storeConn *pgx.Conn // at the store, our own
 }
 
 // gateways measures the way between the connectors of a number of nodes and the store.
@@ -60,10 +60,10 @@ func gateways(ctx context.Context, o Options, nodes int) (figures []figure, err 
 }
 
 func (c *crossing) measure(ctx context.Context) (figures []figure, err error) {
-	if c.look, err = c.database.Connect(ctx, "postgres"); err != nil {
+	if c.storeConn, err = c.database.Connect(ctx, "postgres"); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, c.look.Close(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, c.storeConn.Close(context.WithoutCancel(ctx))) }()
 	c.gates = c.gateways()
 	c.gates.args = append(c.gates.args, "--store="+c.dsn()+"&application_name="+url.QueryEscape(asGateway))
 	c.services = []*service{c.gates}
@@ -74,10 +74,10 @@ func (c *crossing) measure(ctx context.Context) (figures []figure, err error) {
 		name    string
 		measure func(context.Context) ([]figure, error)
 	}{
-		{"starting all connectors", c.start}, {"looking at the gateways at rest", c.rest}, {"an outage of the gateways", c.gatewayOutage},
+		{"starting all connectors", c.start}, {"looking at the gateways at rest", c.measureIdle}, {"an outage of the gateways", c.gatewayOutage},
 		{"an outage of the store", c.storeOutage}, {"events while gateways are killed", c.flow},
 	} {
-		c.o.say("%s", step.name)
+		c.o.log("%s", step.name)
 		found, err := step.measure(ctx)
 		figures = append(figures, found...)
 		if err != nil {
@@ -97,9 +97,9 @@ func (c *crossing) start(ctx context.Context) ([]figure, error) {
 			return nil, err
 		}
 		c.crowd = append(c.crowd, p)
-		c.o.say("connectors of %d nodes after %s", min(first+connectorsEach, c.nodes), time.Since(began).Round(time.Second))
+		c.o.log("connectors of %d nodes after %s", min(first+connectorsEach, c.nodes), time.Since(began).Round(time.Second))
 	}
-	if err := c.tellAll(ctx); err != nil { // whoever has nothing to send has no connection
+	if err := c.sendAll(ctx); err != nil { // anyone who has nothing to send has no connection
 		return nil, err
 	}
 	if err := c.allStored(ctx); err != nil {
@@ -112,7 +112,7 @@ func (c *crossing) start(ctx context.Context) ([]figure, error) {
 	return []figure{c.share("gateways: connections of the one with the most", each)}, nil
 }
 
-// connected waits until every connector has its connection, and says how many each
+// connected waits until every connector has its connection, and reports how many each
 // gateway has.
 func (c *crossing) connected(ctx context.Context) (each []float64, err error) {
 	err = c.until(ctx, fmt.Sprintf("%d connections at the gateways", c.nodes), func(ctx context.Context) (bool, error) {
@@ -145,15 +145,15 @@ func sum(values []float64) (out float64) {
 // share is how evenly connections are spread over the gateways.
 func (c *crossing) share(name string, each []float64) figure {
 	return figure{
-		nodes: c.nodes, name: name, value: number(slices.Max(each)), floor: number(sum(each) / float64(len(each))), target: within(evenly),
+		nodes: c.nodes, name: name, value: number(slices.Max(each)), baseline: number(sum(each) / float64(len(each))), target: within(evenly),
 		note: fmt.Sprintf("connections of each: %.0f; floor: an even share", each),
 	}
 }
 
-// rest looks at gateways, store and connectors while nobody reports; what each node
-// has told a moment before has its connector ask now and then whether the store is
+// measureIdle looks at gateways, store and connectors while nobody reports; what each node
+// has reported a moment before has its connector ask now and then whether the store is
 // the same.
-func (c *crossing) rest(ctx context.Context) ([]figure, error) {
+func (c *crossing) measureIdle(ctx context.Context) ([]figure, error) {
 	before, err := c.used()
 	if err != nil {
 		return nil, err
@@ -167,7 +167,7 @@ func (c *crossing) rest(ctx context.Context) ([]figure, error) {
 	}
 	out := c.ofService(c.gates, before, after)
 	var sessions int
-	if err := c.look.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", asGateway).Scan(&sessions); err != nil {
+	if err := c.storeConn.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", asGateway).Scan(&sessions); err != nil {
 		return out, err
 	}
 	database, err := c.ofDatabase()
@@ -201,9 +201,9 @@ func (c *crossing) perConnector() (int64, error) {
 	return all / int64(c.nodes), nil
 }
 
-// tell reports an event of a node through its connector's door and returns when it is
+// send reports an event of a node through its connector's door and returns when it is
 // acknowledged.
-func (c *crossing) tell(ctx context.Context, node string, e *protos.HealthEvent) error {
+func (c *crossing) send(ctx context.Context, node string, e *protos.HealthEvent) error {
 	conn, err := report.Dial(c.socket(node), "")
 	if err != nil {
 		return err
@@ -216,13 +216,13 @@ func (c *crossing) tell(ctx context.Context, node string, e *protos.HealthEvent)
 	return nil
 }
 
-// tellAll has every node report one event, as a pen of this round writes it.
-func (c *crossing) tellAll(ctx context.Context) error {
+// sendAll has every node report one event, as a pen of this round writes it.
+func (c *crossing) sendAll(ctx context.Context) error {
 	c.pen = newPen()
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(reportersAtOnce)
 	for i := range c.nodes {
-		group.Go(func() error { return c.tell(ctx, nodeName(i), c.pen.murmur(nodeName(i), i)) })
+		group.Go(func() error { return c.send(ctx, nodeName(i), c.pen.murmur(nodeName(i), i)) })
 	}
 	return group.Wait()
 }
@@ -237,6 +237,6 @@ func (c *crossing) allStored(ctx context.Context) error {
 
 // stored is how many events of the round are in the store.
 func (c *crossing) stored(ctx context.Context) (n int, err error) {
-	err = c.look.QueryRow(ctx, "SELECT count(*) FROM health_events WHERE seq_epoch = $1", c.pen.epoch).Scan(&n)
+	err = c.storeConn.QueryRow(ctx, "SELECT count(*) FROM health_events WHERE seq_epoch = $1", c.pen.epoch).Scan(&n)
 	return n, err
 }

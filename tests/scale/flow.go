@@ -108,7 +108,7 @@ func (c *crossing) shout(ctx context.Context, silence <-chan struct{}, node stri
 func (c *crossing) flowFigures(ctx context.Context, t *tally, took, behind time.Duration) ([]figure, error) {
 	var stored, different int
 	var median, slow, slowest float64
-	err := c.look.QueryRow(ctx, `SELECT count(*), count(DISTINCT seq), coalesce(percentile_disc(0.5) WITHIN GROUP (ORDER BY lag), 0),
+	err := c.storeConn.QueryRow(ctx, `SELECT count(*), count(DISTINCT seq), coalesce(percentile_disc(0.5) WITHIN GROUP (ORDER BY lag), 0),
 		coalesce(percentile_disc(0.99) WITHIN GROUP (ORDER BY lag), 0), coalesce(max(lag), 0)
 		FROM (SELECT seq, extract(epoch FROM stored_at - created_at)::float8 AS lag FROM health_events WHERE seq_epoch = $1) AS events`,
 		c.pen.epoch).Scan(&stored, &different, &median, &slow, &slowest)

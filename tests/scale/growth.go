@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// far is the size that no machine of ours holds: what the sizes show is drawn out
+	// far is the size that no machine of the project holds: what the sizes show is drawn out
 	// to it.
 	far = 100_000
 	// farTarget is what the control plane may take there, in bytes.
@@ -28,42 +28,42 @@ type figure struct {
 	// growth bounds value by what the smaller sizes let one expect: the straight line
 	// through them, or what one alone makes in proportion. 0 does not bound it.
 	growth float64
-	// level says that nothing but the value of the smallest size is to be expected.
+	// level reports that nothing but the value of the smallest size is to be expected.
 	level bool
-	// trifle is the number below which growth says nothing.
+	// trifle is the number below which growth reports nothing.
 	trifle float64
-	// target bounds it where growth does not, beside a floor that is given.
-	target bench.Target
-	floor  bench.Quantity
-	// part says that it is memory of the control plane, and counts in total.
+	// target bounds it where growth does not, beside a baseline that is given.
+	target   bench.Target
+	baseline bench.Quantity
+	// part reports that it is memory of the control plane, and counts in total.
 	part bool
 	note string
 }
 
 func seconds(d time.Duration) bench.Quantity {
-	return bench.Quantity{Value: d.Seconds(), Unit: bench.Seconds, Given: true}
+	return bench.Quantity{Value: d.Seconds(), Unit: bench.Seconds, Valid: true}
 }
 
 func bytesOf(n int64) bench.Quantity {
-	return bench.Quantity{Value: float64(n), Unit: bench.Bytes, Given: true}
+	return bench.Quantity{Value: float64(n), Unit: bench.Bytes, Valid: true}
 }
 
 func number(n float64) bench.Quantity {
-	return bench.Quantity{Value: n, Unit: bench.Times, Given: true}
+	return bench.Quantity{Value: n, Unit: bench.Times, Valid: true}
 }
 
 func perSecond(n float64) bench.Quantity {
-	return bench.Quantity{Value: n, Unit: bench.PerSecond, Given: true}
+	return bench.Quantity{Value: n, Unit: bench.PerSecond, Valid: true}
 }
 
-// within bounds a figure by its floor, none has it be 0.
+// within bounds a figure by its baseline, none has it be 0.
 func within(times float64) bench.Target { return bench.Target{Within: times} }
 
 func none() bench.Target { return bench.Target{Under: number(1)} }
 
 // millicores is processor time over a while.
 func millicores(used, over time.Duration) bench.Quantity {
-	return bench.Quantity{Value: 1000 * used.Seconds() / over.Seconds(), Unit: bench.Millicores, Given: true}
+	return bench.Quantity{Value: 1000 * used.Seconds() / over.Seconds(), Unit: bench.Millicores, Valid: true}
 }
 
 // quantile is the smallest value that a share q of all values do not exceed.
@@ -78,9 +78,9 @@ func table(figures []figure) bench.Table {
 	figures = slices.Concat(figures, sums(figures))
 	var t bench.Table
 	for _, f := range figures {
-		row := bench.Row{Figure: fmt.Sprintf("%d nodes: %s", f.nodes, f.name), Ours: f.value, Floor: f.floor, Target: f.target, Note: f.note}
+		row := bench.Row{Figure: fmt.Sprintf("%d nodes: %s", f.nodes, f.name), Measured: f.value, Baseline: f.baseline, Target: f.target, Note: f.note}
 		if floor, ok := expected(figures, f); ok {
-			row.Floor, row.Target = floor, bench.Target{Within: f.growth}
+			row.Baseline, row.Target = floor, bench.Target{Within: f.growth}
 		}
 		t = append(t, row)
 	}
@@ -131,7 +131,7 @@ func sums(figures []figure) []figure {
 			continue
 		}
 		out = append(out, figure{
-			nodes: n, name: total, value: bench.Quantity{Value: bytes[n], Unit: bench.Bytes, Given: true}, growth: bendAllowed, note: fmt.Sprintf("%d services, all replicas", parts[n]),
+			nodes: n, name: total, value: bench.Quantity{Value: bytes[n], Unit: bench.Bytes, Valid: true}, growth: bendAllowed, note: fmt.Sprintf("%d services, all replicas", parts[n]),
 		})
 	}
 	return out
@@ -140,7 +140,7 @@ func sums(figures []figure) []figure {
 // bendAllowed is by how much memory may be above the straight line.
 const bendAllowed = 1.1
 
-// outlook is the total's line, and what it says of a size that was not measured.
+// outlook is the total's line, and what it reports about a size that was not measured.
 func outlook(figures []figure) bench.Table {
 	var points []point
 	for _, f := range figures {
@@ -153,13 +153,13 @@ func outlook(figures []figure) bench.Table {
 	}
 	l := through(points)
 	q := func(bytes float64) bench.Quantity {
-		return bench.Quantity{Value: bytes, Unit: bench.Bytes, Given: true}
+		return bench.Quantity{Value: bytes, Unit: bench.Bytes, Valid: true}
 	}
 	note := fmt.Sprintf("the straight line through %d sizes", len(points))
 	return bench.Table{
-		{Figure: "control plane: memory for each 1,000 nodes", Ours: q(1000 * l.slope), Note: note},
-		{Figure: "control plane: memory without nodes", Ours: q(l.constant), Note: note},
-		{Figure: fmt.Sprintf("control plane: memory at %d nodes, not measured", far), Ours: q(l.at(far)), Target: bench.Target{Under: q(farTarget)}, Note: note},
+		{Figure: "control plane: memory for each 1,000 nodes", Measured: q(1000 * l.slope), Note: note},
+		{Figure: "control plane: memory without nodes", Measured: q(l.constant), Note: note},
+		{Figure: fmt.Sprintf("control plane: memory at %d nodes, not measured", far), Measured: q(l.at(far)), Target: bench.Target{Under: q(farTarget)}, Note: note},
 	}
 }
 

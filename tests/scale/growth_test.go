@@ -37,8 +37,8 @@ func TestGrowthIsMarked(t *testing.T) {
 	}
 }
 
-// TestTriflesAreNotJudged: below a number no growth means anything.
-func TestTriflesAreNotJudged(t *testing.T) {
+// TestTriflesAreIgnored: below a number no growth means anything.
+func TestTriflesAreIgnored(t *testing.T) {
 	rows := table([]figure{{nodes: 1000, name: "x", value: number(1), growth: 1.1, trifle: 20}, {nodes: 3000, name: "x", value: number(19), growth: 1.1, trifle: 20}})
 	if got := rows[1].Verdict(); got != "-" {
 		t.Errorf("verdict %s", got)
@@ -56,7 +56,7 @@ func TestOutlook(t *testing.T) {
 	}
 	got := map[string]string{}
 	for _, row := range table(figures) {
-		got[row.Figure] = row.Ours.String() + " " + row.Verdict()
+		got[row.Figure] = row.Measured.String() + " " + row.Verdict()
 	}
 	for figure, want := range map[string]string{
 		"1000 nodes: control plane: memory": "1100.0 MB -", "10000 nodes: control plane: memory": "2000.0 MB met",

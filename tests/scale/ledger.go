@@ -74,7 +74,7 @@ func (l *ledger) at(node string) entry {
 
 // await waits until nodes are in quarantine, or all out of it.
 func (l *ledger) await(ctx context.Context, limit time.Duration, quarantined bool, nodes []string) error {
-	err := wait.PollUntilContextTimeout(ctx, look, limit, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, limit, true, func(context.Context) (bool, error) {
 		for len(nodes) > 0 && l.at(nodes[0]).quarantined == quarantined {
 			nodes = nodes[1:]
 		}

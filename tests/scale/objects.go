@@ -61,7 +61,7 @@ func realNode(i int) *corev1.Node {
 	}
 }
 
-// booted is since when every node is healthy. A heartbeat leaves it as it is: whoever
+// booted is since when every node is healthy. A heartbeat leaves it as it is: anyone who
 // waits for a change of conditions sees none.
 var booted = metav1.NewTime(time.Now().Add(-time.Hour))
 

@@ -24,7 +24,7 @@ const (
 	stampede = 4
 )
 
-// pulse is what all gateways together say at a moment.
+// pulse is what all gateways together report at a moment.
 type pulse struct {
 	at                 time.Time
 	connections, calls float64
@@ -49,7 +49,7 @@ func (c *crossing) gatewayOutage(ctx context.Context) ([]figure, error) {
 	even := perSecond(float64(c.nodes) / longestBackoff.Seconds())
 	return []figure{
 		{
-			nodes: c.nodes, name: "gateways back: connections in the busiest second", value: perSecond(busiest(pulses, func(p pulse) float64 { return p.connections })), floor: even, target: within(stampede),
+			nodes: c.nodes, name: "gateways back: connections in the busiest second", value: perSecond(busiest(pulses, func(p pulse) float64 { return p.connections })), baseline: even, target: within(stampede),
 			note: fmt.Sprintf("each node has an event that waits; floor: all nodes evenly over %s, their longest backoff", longestBackoff),
 		},
 		{
@@ -68,7 +68,7 @@ func (c *crossing) storeOutage(ctx context.Context) ([]figure, error) {
 		if err := c.database.Restart(ctx); err != nil {
 			return err
 		}
-		c.look, err = c.database.Connect(ctx, "postgres")
+		c.storeConn, err = c.database.Connect(ctx, "postgres")
 		return err
 	})
 	if err != nil {
@@ -77,7 +77,7 @@ func (c *crossing) storeOutage(ctx context.Context) ([]figure, error) {
 	return []figure{
 		{
 			nodes: c.nodes, name: "store back: calls of connectors in the busiest second", value: perSecond(busiest(pulses, func(p pulse) float64 { return p.calls })),
-			floor: perSecond(float64(c.nodes) / longestPause.Seconds()), target: within(stampede),
+			baseline: perSecond(float64(c.nodes) / longestPause.Seconds()), target: within(stampede),
 			note: fmt.Sprintf("each node has an event that waits; floor: all nodes evenly over %s, the longest pause between two tries", longestPause),
 		},
 		{
@@ -90,10 +90,10 @@ func (c *crossing) storeOutage(ctx context.Context) ([]figure, error) {
 // long enough, and takes the gateways' pulses until every event is stored.
 func (c *crossing) returning(ctx context.Context, back func(context.Context) error) ([]pulse, time.Duration, error) {
 	began := time.Now()
-	if err := c.tellAll(ctx); err != nil {
+	if err := c.sendAll(ctx); err != nil {
 		return nil, 0, err
 	}
-	c.o.say("all nodes have reported after %s", time.Since(began).Round(time.Second))
+	c.o.log("all nodes have reported after %s", time.Since(began).Round(time.Second))
 	if err := c.pause(ctx, c.o.Sizes.Outage-time.Since(began)); err != nil {
 		return nil, 0, err
 	}

@@ -20,10 +20,10 @@ type process struct {
 	name, path, log string
 	args            []string
 
-	mu    sync.Mutex
-	cmd   *exec.Cmd
-	over  chan struct{} // closed when the present run has ended
-	asked bool          // its end is wanted
+	mu            sync.Mutex
+	cmd           *exec.Cmd
+	over          chan struct{} // closed when the present run has ended
+	stopRequested bool          // its end is wanted
 }
 
 // start runs the program; its output is added to the log.
@@ -41,7 +41,7 @@ func (p *process) start() error {
 	}
 	over := make(chan struct{})
 	p.mu.Lock()
-	p.cmd, p.over, p.asked = cmd, over, false
+	p.cmd, p.over, p.stopRequested = cmd, over, false
 	p.mu.Unlock()
 	go func() {
 		_ = cmd.Wait() // how it ended is of no use, that it did is
@@ -63,7 +63,7 @@ func (p *process) alive() error {
 	defer p.mu.Unlock()
 	select {
 	case <-p.over:
-		if !p.asked {
+		if !p.stopRequested {
 			return fmt.Errorf("%s ended unasked: %s", p.name, tail(p.log, 5))
 		}
 	default:
@@ -83,7 +83,7 @@ func (p *process) end(ctx context.Context, by syscall.Signal) {
 		p.mu.Unlock()
 		return
 	}
-	p.asked = true
+	p.stopRequested = true
 	pid, over := p.cmd.Process.Pid, p.over
 	p.mu.Unlock()
 	_ = syscall.Kill(-pid, by) // it may have ended

@@ -34,7 +34,7 @@ func Profiling(root, dir string) (flag string, err error) {
 }
 
 // profile writes heap and log of every service to the folder of profiles, if there is
-// one; when says after what.
+// one; when reports after what.
 func (u *suite) profile(ctx context.Context, when string) error {
 	if u.o.Profiles == "" {
 		return nil

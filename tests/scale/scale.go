@@ -47,7 +47,7 @@ type Options struct {
 	Progress io.Writer
 }
 
-// Sizes say how much is measured at each number of nodes.
+// Sizes report how much is measured at each number of nodes.
 type Sizes struct {
 	// PodsPerNode are written to the API server for each node.
 	PodsPerNode int
@@ -112,7 +112,7 @@ func (o Options) wants(figure string) bool {
 	return len(o.Only) == 0 || slices.Contains(o.Only, figure)
 }
 
-func (o Options) say(format string, args ...any) {
+func (o Options) log(format string, args ...any) {
 	fmt.Fprintf(o.Progress, "scale: "+format+"\n", args...)
 }
 
@@ -138,7 +138,7 @@ func Run(ctx context.Context, o Options) (bench.Table, error) {
 			if err != nil {
 				problems = append(problems, fmt.Errorf("measuring %s with %d nodes: %w", step.name, n, err))
 			}
-			o.say("%s with %d nodes took %s", step.name, n, time.Since(began).Round(time.Second))
+			o.log("%s with %d nodes took %s", step.name, n, time.Since(began).Round(time.Second))
 		}
 	}
 	return table(found), errors.Join(append(problems, ctx.Err())...)

@@ -53,7 +53,7 @@ func TestEveryFigureIsMeasured(t *testing.T) {
 	} {
 		row := find(table, want)
 		calm := strings.Contains(want, "in the busiest second") // of six nodes, perhaps none calls in a second that is seen
-		if row == nil || row.Ours.Value <= 0 && row.Ours.Unit != bench.Millicores && !calm {
+		if row == nil || row.Measured.Value <= 0 && row.Measured.Unit != bench.Millicores && !calm {
 			t.Errorf("%q is %v", want, row)
 		}
 	}
@@ -71,7 +71,7 @@ func find(t bench.Table, figure string) *bench.Row {
 	return nil
 }
 
-func TestCheckNamesWhatIsWrong(t *testing.T) {
+func TestCheckNamesProblems(t *testing.T) {
 	good := scale.Options{Nodes: []int{1000, 3000}, Sizes: scale.Full()}
 	if err := good.Check(); err != nil {
 		t.Error(err)

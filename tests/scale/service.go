@@ -32,7 +32,7 @@ type service struct {
 
 // raise starts the replicas, each when the one before is ready: the first one leads.
 func (s *site) raise(ctx context.Context, v *service) error {
-	kubeconfig, err := s.cluster.ServiceAccountKubeconfig(ctx, namespace, v.name, tokenLife)
+	kubeconfig, err := s.cluster.ServiceAccountKubeconfig(ctx, namespace, v.name, tokenLifetime)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (s *site) raise(ctx context.Context, v *service) error {
 }
 
 // awaitReady returns since when a program is ready and, if it has to, leads. One that
-// has just been elected says that it stands by until it begins to fill its caches: what
+// has just been elected reports that it stands by until it begins to fill its caches: what
 // counts is to be ready for a while.
 func (s *site) awaitReady(ctx context.Context, p *process, leads bool) (since time.Time, err error) {
 	err = s.until(ctx, p.name+" to be ready", func(ctx context.Context) (bool, error) {
@@ -79,7 +79,7 @@ func (s *site) awaitReady(ctx context.Context, p *process, leads bool) (since ti
 }
 
 // address is where the program serves probes and metrics, as the log of its present
-// run says; empty before.
+// run reports; empty before.
 func (p *process) address() string {
 	text, err := os.ReadFile(p.log)
 	if err != nil {
@@ -87,9 +87,9 @@ func (p *process) address() string {
 	}
 	address := ""
 	for line := range bytes.Lines(text) {
-		var said struct{ Msg, Address string }
-		if bytes.Contains(line, []byte("probe and metrics server started")) && json.Unmarshal(line, &said) == nil {
-			address = said.Address
+		var output struct{ Msg, Address string }
+		if bytes.Contains(line, []byte("probe and metrics server started")) && json.Unmarshal(line, &output) == nil {
+			address = output.Address
 		}
 	}
 	return address

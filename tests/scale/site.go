@@ -25,10 +25,10 @@ import (
 const (
 	// namespace is that of the suite.
 	namespace = "nvsentinel"
-	// tokenLife is longer than any run.
-	tokenLife = 24 * time.Hour
-	// look is how often a condition is looked at.
-	look = 20 * time.Millisecond
+	// tokenLifetime is longer than any run.
+	tokenLifetime = 24 * time.Hour
+	// pollInterval is how often a condition is looked at.
+	pollInterval = 20 * time.Millisecond
 )
 
 // ofCluster is the environment of etcd and the API server: etcd holds 100,000 pods and
@@ -165,7 +165,7 @@ func (s *site) file(name, text string) (string, error) {
 // until waits for a condition; a program that ends meanwhile is an error.
 func (s *site) until(ctx context.Context, what string, cond func(context.Context) (bool, error)) error {
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, look, s.o.Sizes.Limit, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, s.o.Sizes.Limit, true, func(ctx context.Context) (bool, error) {
 		if err := allAlive(s.running); err != nil {
 			return false, err
 		}

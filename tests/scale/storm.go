@@ -21,9 +21,9 @@ import (
 // storm is many nodes that fail at the same moment, again and again.
 type storm struct {
 	*suite
-	ledger *ledger
-	pen    *pen
-	doors  map[string]protos.PlatformConnectorClient
+	ledger  *ledger
+	pen     *pen
+	clients map[string]protos.PlatformConnectorClient
 	// waits are from a fault to its cordon, by the way the fault took.
 	reported, observed, stored []time.Duration
 }
@@ -31,14 +31,14 @@ type storm struct {
 // storms measures the cordons of all rounds. The nodes of the first Reporters have
 // connectors.
 func (u *suite) storms(ctx context.Context, l *ledger) (_ []figure, err error) {
-	t := &storm{suite: u, ledger: l, pen: newPen(), doors: map[string]protos.PlatformConnectorClient{}}
+	t := &storm{suite: u, ledger: l, pen: newPen(), clients: map[string]protos.PlatformConnectorClient{}}
 	for i := range u.o.Sizes.Reporters {
 		conn, err := report.Dial(u.socket(nodeName(i)), "")
 		if err != nil {
 			return nil, err
 		}
 		defer conn.Close()
-		t.doors[nodeName(i)] = protos.NewPlatformConnectorClient(conn)
+		t.clients[nodeName(i)] = protos.NewPlatformConnectorClient(conn)
 	}
 	for r := range u.o.Sizes.Rounds {
 		if err := t.round(ctx, r); err != nil {
@@ -102,7 +102,7 @@ func (t *storm) strike(ctx context.Context, reporters, observed []string, others
 	})
 	for _, node := range reporters {
 		group.Go(func() error {
-			_, err := t.doors[node].HealthEventOccurredV1(ctx, &protos.HealthEvents{Version: 1, Events: []*protos.HealthEvent{write(node)}}, grpc.WaitForReady(true))
+			_, err := t.clients[node].HealthEventOccurredV1(ctx, &protos.HealthEvents{Version: 1, Events: []*protos.HealthEvent{write(node)}}, grpc.WaitForReady(true))
 			return err
 		})
 	}
@@ -112,7 +112,7 @@ func (t *storm) strike(ctx context.Context, reporters, observed []string, others
 	return group.Wait()
 }
 
-// label breaks or mends a node in the eyes of the object monitor.
+// label breaks or fixes a node in the eyes of the object monitor.
 func (t *storm) label(ctx context.Context, node string, broken bool) error {
 	var value any
 	if broken {

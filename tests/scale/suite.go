@@ -21,13 +21,13 @@ const (
 // suite is the control plane of the suite on a site.
 type suite struct {
 	*site
-	services []*service
-	gates    []string // addresses of the gateways
-	agents   string   // file of who may send what
-	doors    string   // folder of the connectors
+	services  []*service
+	gates     []string // addresses of the gateways
+	agents    string   // file of who may send what
+	socketDir string   // folder of the connectors
 }
 
-// publishersFile is what the chart tells connectors and gateways of publishers.
+// publishersFile is what the chart passes to connectors and gateways about publishers.
 const publishersFile = `
 [[publishers.agent]]
 name = "syslog-health-monitor"
@@ -91,7 +91,7 @@ message = "broken by label"
 recommendedAction = "CONTACT_SUPPORT"
 `
 
-// roomyBudgets count as the built-in ones do, and have room for all nodes.
+// roomyBudgets count as the built-in ones do, and have capacity for all nodes.
 const roomyBudgets = `
 [circuitBreaker]
 percentage = 100
@@ -115,7 +115,7 @@ mode = "Immediate"
 
 // newSuite prepares the services of a site.
 func newSuite(ctx context.Context, s *site) (*suite, error) {
-	u := &suite{site: s, doors: filepath.Join(s.dir, "n")}
+	u := &suite{site: s, socketDir: filepath.Join(s.dir, "n")}
 	var err error
 	if u.agents, err = s.file("connector.toml", publishersFile); err != nil {
 		return nil, err
@@ -127,7 +127,7 @@ func newSuite(ctx context.Context, s *site) (*suite, error) {
 		}
 		u.gates = append(u.gates, fmt.Sprintf("127.0.0.1:%d", port))
 	}
-	return u, os.MkdirAll(u.doors, 0o755)
+	return u, os.MkdirAll(u.socketDir, 0o755)
 }
 
 // gateways are the workload between the connectors of nodes and the store.
@@ -146,7 +146,7 @@ func (u *suite) gateways() *service {
 // connectors starts those of some nodes, in one process, and waits for their doors.
 func (u *suite) connectors(ctx context.Context, first, nodes int, more ...string) (*process, error) {
 	p, err := u.launch(fmt.Sprintf("connectors-%d", first), u.o.Connectors, append([]string{
-		fmt.Sprintf("--nodes=%d", nodes), fmt.Sprintf("--first=%d", first), "--dir=" + u.doors, "--kubeconfig=" + u.cluster.AdminKubeconfig(), "--identify",
+		fmt.Sprintf("--nodes=%d", nodes), fmt.Sprintf("--first=%d", first), "--dir=" + u.socketDir, "--kubeconfig=" + u.cluster.AdminKubeconfig(), "--identify",
 		"--gateway=" + strings.Join(u.gates, ","), "--gateway-ca-file=" + u.cert, "--", "--config=" + u.agents,
 	}, more...)...)
 	if err != nil {
@@ -163,7 +163,7 @@ func (u *suite) connectors(ctx context.Context, first, nodes int, more ...string
 }
 
 // socket is the door of a node's connector.
-func (u *suite) socket(node string) string { return filepath.Join(u.doors, node+".sock") }
+func (u *suite) socket(node string) string { return filepath.Join(u.socketDir, node+".sock") }
 
 // control are the services of the control plane, in the order in which they start.
 func (u *suite) control(ctx context.Context) ([]*service, error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-events-analyzer/rule"
 )
 
-// analyze has health-events-analyzer judge the newest event by its built-in rule that
+// analyze has health-events-analyzer evaluate the newest event by its built-in rule that
 // counts the repairs of a node.
 func (w *world) analyze() {
 	rules := slices.DeleteFunc(rule.Default(), func(r rule.Rule) bool { return r.Name != "MultipleRemediations" })
@@ -20,8 +20,8 @@ func (w *world) analyze() {
 	for _, r := range w.list(record.Selector{}) {
 		newest, _ = window.Add(analyzer.NewFact(r))
 	}
-	for _, f := range window.Judge(newest, w.now) {
+	for _, f := range window.Evaluate(newest, w.now) {
 		e := f.Event(record.Process)
-		w.say("analyzer", "%s: %s %s", f.Reason, e.CheckName, e.Metadata["sources"])
+		w.log("analyzer", "%s: %s %s", f.Reason, e.CheckName, e.Metadata["sources"])
 	}
 }

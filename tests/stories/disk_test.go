@@ -10,7 +10,7 @@ import (
 )
 
 // disk is the node's, with the outbox of its monitor, which numbers the events of
-// a story that says so: with a monitor in it.
+// a story that reports it: with a monitor in it.
 type disk struct {
 	dir    string
 	outbox *report.Outbox

@@ -15,9 +15,9 @@ import (
 
 // What gpu-reset writes into /dev/kmsg is, as the kernel gives it back, what the
 // syslog monitor clears a GPU's faults for, or reports its failure.
-func TestTheMonitorReadsWhatAResetWrites(t *testing.T) {
+func TestMonitorReadsResetOutcome(t *testing.T) {
 	var log strings.Builder
-	tool := gputool.Tool{Kernel: &log, Say: t.Logf, SMI: func(_ context.Context, args ...string) (string, error) {
+	tool := gputool.Tool{Kernel: &log, Log: t.Logf, SMI: func(_ context.Context, args ...string) (string, error) {
 		if slices.Contains(args, otherGPU.UUID) {
 			return "", errors.New("in use")
 		}

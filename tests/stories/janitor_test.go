@@ -31,13 +31,13 @@ func (w *world) janitor() {
 
 // rebootStep carries out one decision; goOn asks for the next.
 func (w *world) rebootStep(o *object) (goOn bool) {
-	v := janitor.View{Object: o.Object, Plugin: janitor.SaysReady}
+	v := janitor.View{Object: o.Object, Plugin: janitor.ReportsReady}
 	next := janitor.Reboot
 	if o.group == terminations {
 		next = janitor.Termination
 	}
-	if w.gone {
-		v.Plugin = janitor.SaysGone
+	if w.machineDeleted {
+		v.Plugin = janitor.ReportsDeleted
 	}
 	if n := w.node; n != nil {
 		v.Node = janitor.Node{
@@ -47,12 +47,12 @@ func (w *world) rebootStep(o *object) (goOn bool) {
 	}
 	d := next(v, rebootPolicy, w.now)
 	switch d.Step {
-	case janitor.Wait, janitor.Done, janitor.AskPlugin, janitor.Expire:
+	case janitor.Wait, janitor.Done, janitor.QueryPlugin, janitor.Expire:
 		return false
 	case janitor.DeleteNode:
 		w.write()
 		w.node, w.pods = nil, nil
-		w.say("janitor", "%s: %s", d.Step, d.Reason)
+		w.log("janitor", "%s: %s", d.Step, d.Reason)
 	case janitor.Begin:
 		w.write()
 		w.begin(o)
@@ -99,7 +99,7 @@ func (w *world) send(o *object) {
 	if o.group == terminations {
 		verb = "termination"
 	}
-	w.say("janitor", "%s signal %s for %s", verb, o.Key, nodeName)
+	w.log("janitor", "%s signal %s for %s", verb, o.Key, nodeName)
 	if w.silent {
 		return
 	}
@@ -120,7 +120,7 @@ func (w *world) complete(o *object, d janitor.Verdict) {
 	case o.Signals == 0:
 		o.unsent, o.over = true, d.Step == janitor.SessionOver
 	}
-	w.say("janitor", "%s: %s", d.Step, d.Reason)
+	w.log("janitor", "%s: %s", d.Step, d.Reason)
 }
 
 func (w *world) unclaim(o *object) {

@@ -13,10 +13,10 @@ import (
 	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	quarantine "github.com/nvidia/nvsentinel/fault-quarantine/decision"
-	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
+	"github.com/nvidia/nvsentinel/fault-quarantine/rulematch"
 	analysis "github.com/nvidia/nvsentinel/health-events-analyzer/decision"
 	"github.com/nvidia/nvsentinel/health-events-analyzer/rule"
-	"github.com/nvidia/nvsentinel/health-monitors/sighting"
+	"github.com/nvidia/nvsentinel/health-monitors/location"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/recovery"
 	"github.com/nvidia/nvsentinel/health-monitors/xid"
 	"github.com/nvidia/nvsentinel/platform-connectors/admission"
@@ -34,8 +34,8 @@ type kernel struct {
 }
 
 var (
-	thisGPU  = sighting.Device{PCI: "0000:81:00", UUID: "GPU-11111111-1111-1111-1111-111111111111", Index: "1", Listed: true}
-	otherGPU = sighting.Device{PCI: "0000:82:00", UUID: "GPU-22222222-2222-2222-2222-222222222222", Index: "2", Listed: true}
+	thisGPU  = location.Device{PCI: "0000:81:00", UUID: "GPU-11111111-1111-1111-1111-111111111111", Index: "1", Listed: true}
+	otherGPU = location.Device{PCI: "0000:82:00", UUID: "GPU-22222222-2222-2222-2222-222222222222", Index: "2", Listed: true}
 	machine  = record.NodeIdentity{ProviderID: "m1", UID: "u1", BootID: "b1"}
 )
 
@@ -43,11 +43,11 @@ func newKernel(t *testing.T) *kernel {
 	return &kernel{t: t, boot: time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC), strategy: record.Process}
 }
 
-func (k *kernel) sighting() sighting.Sighting {
-	return sighting.Sighting{Node: nodeName, Boot: machine.BootID, Strategy: k.strategy, At: k.boot.Add(k.at)}
+func (k *kernel) sighting() location.Sighting {
+	return location.Sighting{Node: nodeName, Boot: machine.BootID, Strategy: k.strategy, At: k.boot.Add(k.at)}
 }
 
-// xid stores what a line about thisGPU or otherGPU tells.
+// xid stores what a line about thisGPU or otherGPU reports.
 func (k *kernel) xid(line string) record.Record {
 	k.t.Helper()
 	f, ok := xid.Parse(line)
@@ -58,7 +58,7 @@ func (k *kernel) xid(line string) record.Record {
 	if f.PCI != d.PCI {
 		d = otherGPU
 	}
-	j := xid.Builtin.Judge(f, "")
+	j := xid.Builtin.Evaluate(f, "")
 	k.memory.Add(recovery.Report{
 		Device: f.PCI, Code: f.ErrorCode(), Strategy: k.strategy, Fatal: j.Fatal, RebootCures: j.RebootCures, ResetCures: j.ResetCures(),
 	})
@@ -66,7 +66,7 @@ func (k *kernel) xid(line string) record.Record {
 }
 
 // reset stores the recovery that a reset of a GPU brings.
-func (k *kernel) reset(d sighting.Device) record.Record {
+func (k *kernel) reset(d location.Device) record.Record {
 	k.t.Helper()
 	codes := k.memory.AfterReset(d.PCI, append(xid.Builtin.ResetCodes(), recovery.CodeResetFailure))
 	return k.store(recovery.ResetSucceeded(xid.Check, d, k.sighting(), codes))
@@ -114,7 +114,7 @@ func analyse(t *testing.T, records []record.Record) []string {
 		if !changed {
 			continue
 		}
-		for _, f := range w.Judge(from, r.CreatedAt) {
+		for _, f := range w.Evaluate(from, r.CreatedAt) {
 			if f.Reason != analysis.Matched {
 				continue
 			}
@@ -196,17 +196,17 @@ func TestLinesReachTheAnalyzersRules(t *testing.T) {
 	}
 }
 
-// judge has fault-quarantine judge records of a Node, with a rule set that
+// evaluate has fault-quarantine evaluate records of a Node, with a rule set that
 // takes every fault.
-func judge(node quarantine.Node, open, pending []record.Record, now time.Time) []record.Record {
-	every := func(record.Event) ruling.Ruling {
-		return ruling.Ruling{Names: []string{"every fault"}, Effects: record.Effects{Cordon: true}}
+func evaluate(node quarantine.Node, open, pending []record.Record, now time.Time) []record.Record {
+	every := func(record.Event) rulematch.Ruling {
+		return rulematch.Ruling{Names: []string{"every fault"}, Effects: record.Effects{Cordon: true}}
 	}
-	return quarantine.Judge(quarantine.View{Node: &node, Open: open, Pending: pending}, quarantine.Policy{Match: every, Retention: time.Hour}, now).Open
+	return quarantine.Evaluate(quarantine.View{Node: &node, Open: open, Pending: pending}, quarantine.Policy{Match: every, Retention: time.Hour}, now).Open
 }
 
-// TestDetailsKeepNoRecoveryAway: whatever ends an XID whose line says little
-// ends the one whose line says all, and nothing else does.
+// TestDetailsKeepNoRecoveryAway: whatever ends an XID whose line reports little
+// ends the one whose line reports all, and nothing else does.
 func TestDetailsKeepNoRecoveryAway(t *testing.T) {
 	lines := map[string][]string{ // each without and with details
 		"13": {xid13 + "an SM", xid13 + "(GPC 3, TPC 1, SM 0): Out Of Range Address"},
@@ -236,7 +236,7 @@ func TestDetailsKeepNoRecoveryAway(t *testing.T) {
 				k := newKernel(t)
 				now := k.boot.Add(time.Hour)
 				node := quarantine.Node{Identity: machine, Created: k.boot}
-				open := judge(node, nil, []record.Record{k.xid(line)}, now)
+				open := evaluate(node, nil, []record.Record{k.xid(line)}, now)
 				if len(open) != 1 {
 					t.Fatalf("XID %s opens %d faults", code, len(open))
 				}
@@ -248,7 +248,7 @@ func TestDetailsKeepNoRecoveryAway(t *testing.T) {
 				if tt.recovery != nil {
 					pending = append(pending, tt.recovery(k))
 				}
-				if ended := len(judge(node, open, pending, now)) == 0; ended != slices.Contains(tt.ends, code) {
+				if ended := len(evaluate(node, open, pending, now)) == 0; ended != slices.Contains(tt.ends, code) {
 					t.Errorf("%s, XID %s, with details %t: ended %t", name, code, i == 1, ended)
 				}
 			}
@@ -266,7 +266,7 @@ func TestChangingRegistersAreOneFault(t *testing.T) {
 		storm = append(storm, k.xid(fmt.Sprintf("%slink %d(0x%x, 0x%x, 0x0, 0x0, 0x0, 0x0, 0x0)", xid74, i%links, i, 1<<(i%32))))
 	}
 	node, now := quarantine.Node{Identity: machine, Created: k.boot}, k.boot.Add(time.Hour)
-	open := judge(node, nil, storm, now)
+	open := evaluate(node, nil, storm, now)
 	keys := map[string]bool{}
 	for _, r := range open {
 		for _, f := range r.Status.Faults {
@@ -278,7 +278,7 @@ func TestChangingRegistersAreOneFault(t *testing.T) {
 	}
 	node.Session = quarantine.Session(open)
 	well := k.store(xid.Cancellation(thisGPU, k.sighting(), "162", []string{"74"}))
-	if left := judge(node, open, []record.Record{well}, now); len(left) > 0 {
+	if left := evaluate(node, open, []record.Record{well}, now); len(left) > 0 {
 		t.Errorf("%d records stay open", len(left))
 	}
 }

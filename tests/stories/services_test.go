@@ -12,7 +12,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	quarantine "github.com/nvidia/nvsentinel/fault-quarantine/decision"
 	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
-	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
+	"github.com/nvidia/nvsentinel/fault-quarantine/rulematch"
 	repair "github.com/nvidia/nvsentinel/fault-remediation/decision"
 	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/internal/healthrule"
@@ -33,20 +33,20 @@ func (w *world) quarantine() {
 	if w.node != nil {
 		view.Node = &quarantine.Node{
 			Identity: kube.NodeIdentity(w.node), Created: w.node.CreationTimestamp.Time, OptedOut: nodemark.OptedOut(w.node.Labels),
-			Session: nodemark.Session(w.node), Released: nodemark.Read(w.node).Released != nodemark.ByNobody, LetGo: nodemark.Read(w.node).LetGo,
-			Active: marks.Active(w.node), Doubted: nodemark.Read(w.node).Unknown, Unschedulable: w.node.Spec.Unschedulable,
+			Session: nodemark.Session(w.node), Released: nodemark.Read(w.node).Released != nodemark.NotReleased, LetGo: nodemark.Read(w.node).LetGo,
+			Active: marks.Active(w.node), Unconfirmed: nodemark.Read(w.node).Unknown, Unschedulable: w.node.Spec.Unschedulable,
 			Checks: w.checks,
 		}
 		view.Named = w.named(view.Node)
 	}
-	match := func(e record.Event) ruling.Ruling { return w.rules.Decide(e, map[string]any{}) }
-	j := quarantine.Judge(view, quarantine.Policy{Match: match, DryRun: w.dryRun, Hold: w.hold, Retention: 24 * hour}, w.now)
+	match := func(e record.Event) rulematch.Ruling { return w.rules.Decide(e, map[string]any{}) }
+	j := quarantine.Evaluate(view, quarantine.Policy{Match: match, DryRun: w.dryRun, HoldReason: w.holdReason, Retention: 24 * hour}, w.now)
 	if len(j.Changed) > 0 {
 		w.write()
 	}
 	for _, r := range j.Changed {
 		w.update(record.FaultQuarantine, r.ID, r.Revision, r.Status, r.ExpireAt)
-		w.say("fault-quarantine", "%s: %s %s%s", r.ID, r.Reason(), r.Status.NodeQuarantined, cleared(r))
+		w.log("fault-quarantine", "%s: %s %s%s", r.ID, r.Reason(), r.Status.NodeQuarantined, cleared(r))
 	}
 	if w.node == nil {
 		return
@@ -65,7 +65,7 @@ func (w *world) quarantine() {
 // named are the settled records that the Node names.
 func (w *world) named(n *quarantine.Node) (out []record.Record) {
 	for _, r := range w.list(record.Selector{}) {
-		settled := r.Judged() && r.Reason() != record.Held && !record.Open(r)
+		settled := r.Evaluated() && r.Reason() != record.Held && !record.Open(r)
 		if n.Session != "" && settled && (slices.ContainsFunc(n.Active, func(a record.Record) bool { return a.ID == r.ID }) || r.Status.Session == n.Session) {
 			out = append(out, r)
 		}
@@ -73,7 +73,7 @@ func (w *world) named(n *quarantine.Node) (out []record.Record) {
 	return out
 }
 
-// finish stamps that the Node bears the marks of its open records.
+// finish records that the Node bears the marks of its open records.
 func (w *world) finish() {
 	for _, r := range w.list(record.OpenOfNode(nodeName)) {
 		if r.Status.QuarantineFinishTimestamp == nil {
@@ -86,7 +86,7 @@ func (w *world) finish() {
 }
 
 func (w *world) mark(want marks.Desired) {
-	if want.Session == "" && !nodemark.Bears(w.node) {
+	if want.Session == "" && !nodemark.HasMarks(w.node) {
 		return
 	}
 	after := w.node.DeepCopy()
@@ -98,10 +98,10 @@ func (w *world) mark(want marks.Desired) {
 	before, restored := nodemark.Session(w.node), nodemark.Read(w.node).Restored.Count
 	w.node = after
 	if r := nodemark.Read(after).Restored; r.Count > restored {
-		w.say("fault-quarantine", "node: %s by %q is no release, restored (%d)", r.Mark, r.By, r.Count)
+		w.log("fault-quarantine", "node: %s by %q is no release, restored (%d)", r.Mark, r.By, r.Count)
 	}
 	if session := nodemark.Session(after); session != before {
-		w.say("fault-quarantine", "node: session %s -> %s, unschedulable %t", orNone(before), orNone(session), after.Spec.Unschedulable)
+		w.log("fault-quarantine", "node: session %s -> %s, unschedulable %t", orNone(before), orNone(session), after.Spec.Unschedulable)
 	}
 }
 
@@ -149,7 +149,7 @@ func (w *world) updateDrain(s drain.Step) {
 		r := w.records[update.ID]
 		w.update(record.NodeDrainer, r.ID, r.Revision, update.On(r.Status, w.now), r.ExpireAt)
 	}
-	w.say("node-drainer", "%s: %s, %d left", s.Kind, s.Why, s.Left)
+	w.log("node-drainer", "%s: %s, %d left", s.Kind, s.Why, s.Left)
 }
 
 func (w *world) evict(pods []*corev1.Pod) {
@@ -170,7 +170,7 @@ func (w *world) label(state nodemark.State) {
 	w.node.Labels[nodemark.StateLabel] = string(state)
 }
 
-// remediate is fault-remediation: stamps and objects, one thing at a time.
+// remediate is fault-remediation: status updates and objects, one thing at a time.
 func (w *world) remediate() {
 	for range 20 {
 		s := repair.Next(w.repairView(), w.repairs, repair.Policy{RecoveryWithin: repair.DefaultRecoveryWithin, UnrepairedAfter: repair.DefaultUnrepairedAfter}, w.now)
@@ -182,7 +182,7 @@ func (w *world) remediate() {
 			return
 		}
 		w.write()
-		w.say("fault-remediation", "%s: %s", s.Reason, s.Message)
+		w.log("fault-remediation", "%s: %s", s.Reason, s.Message)
 		for _, x := range s.Writes {
 			w.update(record.FaultRemediation, x.ID, x.Revision, x.Status, x.ExpireAt)
 		}
@@ -207,7 +207,7 @@ func (w *world) sweep() {
 	}
 	for range w.claims.Orphans(claimed, exists, w.now, repair.DefaultOrphanedAfter) {
 		w.write()
-		w.say("fault-remediation", "ClaimOrphaned: %s", claimed[nodeName])
+		w.log("fault-remediation", "ClaimOrphaned: %s", claimed[nodeName])
 		delete(w.node.Annotations, nodemark.RepairAnnotation)
 	}
 }
@@ -232,7 +232,7 @@ func (w *world) repairView() repair.View {
 			Name: n.Name, Presence: repair.Present, Identity: kube.NodeIdentity(n), Session: n.Annotations[nodemark.SessionAnnotation],
 			Unknown: n.Annotations[nodemark.UnknownAnnotation] != "",
 			Claim:   n.Annotations[nodemark.RepairAnnotation], Marked: n.Spec.Unschedulable, Ready: kube.NodeReady(n), ReadySince: kube.NodeReadySince(n),
-			Kubelet: kubelet.Life{State: w.kubelet},
+			Kubelet: kubelet.Liveness{State: w.kubelet},
 		}
 	}
 	for _, due := range eviction.Pending(w.pods, w.eviction, w.now) {

@@ -59,20 +59,20 @@ func TestStories(t *testing.T) {
 // crashAnywhere plays a story again for every write in it, with the writer dead
 // right before that write: it must end the same way, with no reboot more. (One
 // less is right: a signal that was about to be sent counts as perhaps sent.)
-func crashAnywhere(t *testing.T, script []string, told *world) {
-	for at := 1; at <= told.writes; at++ {
+func crashAnywhere(t *testing.T, script []string, reported *world) {
+	for at := 1; at <= reported.writes; at++ {
 		w := newWorld(t, at)
 		for _, lines := range script {
 			w.happen(lines)
 		}
-		if got, want := w.end(), told.end(); got != want {
-			t.Fatalf("after a crash before write %d of %d:\n%s\nwithout a crash:\n%s", at, told.writes, got, want)
+		if got, want := w.end(), reported.end(); got != want {
+			t.Fatalf("after a crash before write %d of %d:\n%s\nwithout a crash:\n%s", at, reported.writes, got, want)
 		}
-		if len(w.signals) > len(told.signals) {
-			t.Fatalf("after a crash before write %d of %d: signals %v, without a crash %v", at, told.writes, w.signals, told.signals)
+		if len(w.signals) > len(reported.signals) {
+			t.Fatalf("after a crash before write %d of %d: signals %v, without a crash %v", at, reported.writes, w.signals, reported.signals)
 		}
 	}
-	if told.writes == 0 {
+	if reported.writes == 0 {
 		t.Fatal("nobody wrote anything")
 	}
 }
@@ -94,7 +94,7 @@ func (w *world) happen(lines string) string {
 		w.one(words[0], name, options)
 	}
 	w.settle()
-	w.say("", "%s", w.look())
+	w.log("", "%s", w.snapshot())
 	return w.out.String()
 }
 
@@ -137,7 +137,7 @@ func (w *world) one(what, name string, options map[string]string) {
 	case "dry-run":
 		w.dryRun = name == "on"
 	case "budget":
-		w.hold = map[string]string{"full": "no room", "free": ""}[name]
+		w.holdReason = map[string]string{"full": "no room", "free": ""}[name]
 	case "monitor":
 		w.disk.start(w.t)
 	case "disk":
@@ -145,10 +145,10 @@ func (w *world) one(what, name string, options map[string]string) {
 	case "deliver":
 		w.append(w.late[name])
 	case "machine-gone":
-		w.gone = true
+		w.machineDeleted = true
 	case "store":
 		w.store(name)
-	case "check": // faulty or healthy, says the node's connector
+	case "check": // faulty or healthy, reports the node's connector
 		w.checks = map[string]quarantine.Check{"SysLogsXIDError": {Faulty: name == "faulty", Since: w.now}}
 	case "provider":
 		w.silent = name == "silent"
@@ -175,7 +175,7 @@ func (w *world) store(what string) {
 
 func (w *world) appear(options map[string]string) {
 	w.uids++
-	w.gone = false
+	w.machineDeleted = false
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: nodeName, UID: types.UID("uid-" + strconv.Itoa(w.uids)), CreationTimestamp: metav1.NewTime(w.now),
 		Labels: map[string]string{}, Annotations: map[string]string{},
@@ -245,8 +245,8 @@ func (w *world) append(r record.Record) {
 	w.records[r.ID] = r
 }
 
-// look is what `kubectl get node` and the store say.
-func (w *world) look() string {
+// snapshot is what `kubectl get node` and the store report.
+func (w *world) snapshot() string {
 	if w.node == nil {
 		return "no node; open: " + w.open()
 	}
@@ -277,7 +277,7 @@ func (w *world) open() string {
 // end is everything that must not depend on who died when.
 func (w *world) end() string {
 	var b strings.Builder
-	b.WriteString(w.look() + "\n")
+	b.WriteString(w.snapshot() + "\n")
 	for _, r := range w.list(record.Selector{}) {
 		s := r.Status
 		fmt.Fprintf(&b, "%s: %s %s drain=%s remediated=%s%s", r.ID, r.Reason(), s.NodeQuarantined, s.UserPodsEvictionStatus.Status, record.Remediated(s), cleared(r))

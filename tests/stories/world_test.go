@@ -1,4 +1,4 @@
-// Package stories tells what becomes of a node as scripts, with the decisions
+// Package stories reports what becomes of a node as scripts, with the decisions
 // of all services and none of their effects: the ledger, the marks, the drain's
 // and the repair's plan and the reboot's decisions work on one Node, its pods,
 // its records and its maintenance objects, all in memory.
@@ -17,7 +17,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	quarantine "github.com/nvidia/nvsentinel/fault-quarantine/decision"
-	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
+	"github.com/nvidia/nvsentinel/fault-quarantine/rulematch"
 	"github.com/nvidia/nvsentinel/fault-remediation/action"
 	repair "github.com/nvidia/nvsentinel/fault-remediation/decision"
 	"github.com/nvidia/nvsentinel/internal/eviction"
@@ -34,15 +34,15 @@ type world struct {
 	now   time.Time
 	start time.Time
 
-	rules    *ruling.Rules
-	repairs  action.Policy
-	eviction eviction.Policy
-	dryRun   bool
-	anyone   bool   // releaseOnAnyUncordon
-	hold     string // why the budget allows no new session, or empty
+	rules      *rulematch.Rules
+	repairs    action.Policy
+	eviction   eviction.Policy
+	dryRun     bool
+	anyone     bool   // releaseOnAnyUncordon
+	holdReason string // why the budget allows no new session, or empty
 
 	node *corev1.Node // nil: certainly absent
-	// kubelet is what watching it shows, whatever the Node's condition says.
+	// kubelet is what watching it shows, whatever the Node's condition reports.
 	kubelet kubelet.State
 	uids    int
 	pods    []*corev1.Pod
@@ -57,14 +57,14 @@ type world struct {
 	objects map[string]*object
 	// signals are what the provider was asked for, by idempotency key.
 	signals []string
-	// gone: the provider has no machine of the node's name any more.
-	gone bool
+	// machineDeleted: the provider has no machine of the node's name any more.
+	machineDeleted bool
 	// claims are the claims that were seen without their object.
 	claims repair.Claims
 	// silent makes the provider's answers get lost.
 	silent bool
 
-	// writes counts stamps and effects; the service that makes the one numbered
+	// writes counts status updates and effects; the service that makes the one numbered
 	// crashAt dies right before it.
 	writes, crashAt int
 	out             strings.Builder
@@ -85,9 +85,9 @@ type object struct {
 
 func newWorld(t *testing.T, crashAt int) *world {
 	t.Helper()
-	rules, err := ruling.Compile([]ruling.Set{{
-		Enabled: true, Version: "1", Name: "every fatal event", Cordon: ruling.Cordon{ShouldCordon: true},
-		Match: ruling.Match{All: []ruling.Rule{{Kind: "HealthEvent", Expression: "event.isFatal"}}},
+	rules, err := rulematch.Compile([]rulematch.Set{{
+		Enabled: true, Version: "1", Name: "every fatal event", Cordon: rulematch.Cordon{ShouldCordon: true},
+		Match: rulematch.Match{All: []rulematch.Rule{{Kind: "HealthEvent", Expression: "event.isFatal"}}},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +112,7 @@ func newWorld(t *testing.T, crashAt int) *world {
 // crash is thrown where a process dies; whatever it did before stays done.
 type crash struct{}
 
-// write is the point before a stamp or an effect.
+// write is the point before a status update or an effect.
 func (w *world) write() {
 	w.writes++
 	if w.writes == w.crashAt {
@@ -120,8 +120,8 @@ func (w *world) write() {
 	}
 }
 
-// say prints a line of the story.
-func (w *world) say(service, format string, args ...any) {
+// log prints a line of the story.
+func (w *world) log(service, format string, args ...any) {
 	fmt.Fprintf(&w.out, "%-18s %s\n", service, fmt.Sprintf(format, args...))
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 )
 
-// publishers lets the analyzer speak for all nodes, as its page says: the ids of
+// publishers lets the analyzer publish events about all nodes, as its page states: the ids of
 // what it derives are not random.
 const publishers = `
 [[publishers.agent]]

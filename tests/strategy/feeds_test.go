@@ -8,7 +8,7 @@ import (
 )
 
 // source reads a file of the repository, or the copy without a filter that
-// make mutate-strategy has the tests judge.
+// make mutate-strategy has the tests evaluate.
 func source(t *testing.T, file string) string {
 	t.Helper()
 	root, err := overlay.Root(t.Context())
@@ -25,10 +25,10 @@ func source(t *testing.T, file string) string {
 // TestEveryServiceReadsItsNamedFeed: the seed names the selector of each service
 // that acts. What the selector lets through is tested where it is defined; that
 // it is the one a service asks for is read from the service's source, because a
-// feed is only a doorbell: a wrong one would act on nothing and show nowhere.
+// feed is only a notification: a wrong one would act on nothing and show nowhere.
 func TestEveryServiceReadsItsNamedFeed(t *testing.T) {
 	for file, selector := range map[string]string{
-		"fault-quarantine/internal/reconciler/service.go":     "Store: fatal.Rest(), Selector: record.ProcessableHealthEventInserts(),",
+		"fault-quarantine/internal/reconciler/service.go":     "Store: fatal.WithoutDeadLetters(), Selector: record.ProcessableHealthEventInserts(),",
 		"node-drainer/internal/reconciler/service.go":         "Store: rc.records, Selector: record.NodeQuarantineStatus(),",
 		"fault-remediation/internal/reconciler/reconciler.go": "Store: r.Records, Selector: record.QuarantinedAndDrainedNodes(),",
 		"health-events-analyzer/healtheventsanalyzer.go":      "Store: records, Selector: record.ProcessableNonFatalUnhealthyInserts(),",
@@ -41,13 +41,13 @@ func TestEveryServiceReadsItsNamedFeed(t *testing.T) {
 	}
 }
 
-// TestEveryServiceThatActsIsGivenPROCESSOnly: what such a service opens goes through
+// TestActingServicesReceiveProcessOnly: what such a service opens goes through
 // store.Acting before anything else gets it, so that no selector of its own can
-// forget the strategy. fault-quarantine alone is also given what its publishers said
-// last, to tell of orphaned faults.
-func TestEveryServiceThatActsIsGivenPROCESSOnly(t *testing.T) {
+// forget the strategy. fault-quarantine alone is also given what its publishers reported
+// last, to report orphaned faults.
+func TestActingServicesReceiveProcessOnly(t *testing.T) {
 	for file, uses := range map[string][]string{
-		"fault-quarantine/faultquarantine.go":   {"opened, err := storeopen.Open(", "opened.Close()", "records := store.Acting(opened)", "Said: opened,"},
+		"fault-quarantine/faultquarantine.go":   {"opened, err := storeopen.Open(", "opened.Close()", "records := store.Acting(opened)", "Reported: opened,"},
 		"node-drainer/nodedrainer.go":           {"opened, err := storeopen.Open(", "opened.Close()", "records := store.Acting(opened)"},
 		"fault-remediation/faultremediation.go": {"opened, err := storeopen.Open(", "opened.Close()", "records := store.Acting(opened)"},
 	} {

@@ -9,8 +9,8 @@ import "strings"
 // Filter is one place that keeps PERSIST_ONLY records from acting, or that gives
 // an event its strategy, and how it is taken away.
 type Filter struct {
-	// Floor is the room, What the filter in words.
-	Floor, What string
+	// Layer is the service, Description the filter in words.
+	Layer, Description string
 	// File is relative to the repository; Old occurs in it once, and New in its
 	// place is the file without the filter.
 	File, Old, New string
@@ -22,7 +22,7 @@ type Filter struct {
 // row here and is not excused.
 func Filters() []Filter {
 	var out []Filter
-	for _, rows := range [][]Filter{monitors(), connector(), uncovered(), recordFilters(), selectors(), stores(), quarantine(), drain(), repair(), analyzer(), exporter(), stranded()} {
+	for _, rows := range [][]Filter{monitors(), connector(), uncovered(), recordFilters(), selectors(), stores(), quarantine(), drain(), repair(), analyzer(), exporter(), orphanedFilters()} {
 		out = append(out, rows...)
 	}
 	return out
@@ -49,7 +49,7 @@ func monitors() []Filter {
 	const clouds, gpus, nics = "health-monitors/csp-health-monitor/", "health-monitors/gpu-health-monitor/", "health-monitors/nic-health-monitor/"
 	return []Filter{
 		{
-			"syslog-health-monitor", "every check's event carries the flag's strategy", "health-monitors/sighting/sighting.go",
+			"syslog-health-monitor", "every check's event carries the flag's strategy", "health-monitors/location/sighting.go",
 			"ProcessingStrategy: record.StrategyNumber(s.Strategy),", "",
 			"./" + syslog + "internal/watch", "TestEveryCheckReportsWithTheStrategyAndRecoversAfterAReboot",
 		},
@@ -99,19 +99,19 @@ func monitors() []Filter {
 			"./" + gpus + "check", "Test",
 		},
 		{
-			"nic-health-monitor", "every event carries its strategy", nics + "judge/fabric.go",
-			", ProcessingStrategy: record.StrategyNumber(t.Strategy),", ",",
-			"./" + nics + "judge", "Test",
+			"nic-health-monitor", "every event carries its strategy", nics + "evaluation/fabric.go",
+			", ProcessingStrategy: record.StrategyNumber(r.Strategy),", ",",
+			"./" + nics + "evaluation", "Test",
 		},
 		{
-			"nic-health-monitor", "a fault that was acted on stays PROCESS, whatever the flag says by now", nics + "judge/judge.go",
+			"nic-health-monitor", "a fault that was acted on stays PROCESS, whatever the flag says by now", nics + "evaluation/evaluation.go",
 			"	if open && before.Strategy == record.Process {", "	if open && before.Strategy == \"\" {",
-			"./" + nics + "judge", "Test",
+			"./" + nics + "evaluation", "Test",
 		},
 		{
-			"csp-health-monitor", "every event carries its strategy", clouds + "lifecycle/telling.go",
+			"csp-health-monitor", "every event carries its strategy", clouds + "lifecycle/report.go",
 			"ProcessingStrategy: s, ", "",
-			"./" + clouds + "lifecycle", "TestLives",
+			"./" + clouds + "lifecycle", "TestLifecycles",
 		},
 		{
 			"csp-health-monitor", "a provider that cannot be read is for the record only", clouds + "lifecycle/decide.go",
@@ -140,24 +140,24 @@ func connector() []Filter {
 			"./" + room + "internal/cluster", "PROCESS",
 		},
 		{
-			"platform-connectors", "beyond its node's quota an observation is counted, and makes no fault a repeat", room + "passage/stored.go",
+			"platform-connectors", "beyond its node's quota an observation is counted, and makes no fault a repeat", room + "forwardpolicy/stored.go",
 			"	case !r.Acts():\n		return r, Observed\n", "",
-			"./platform-connectors/passage", "TestDecide",
+			"./platform-connectors/forwardpolicy", "TestDecide",
 		},
 		{
 			"platform-connectors", "an observed fault that waits is no fatal fault", room + "internal/forwarder/forwarder.go",
 			"return x.Acts() && x.IsFault()", "return x.IsFault()",
-			"./platform-connectors/internal/forwarder", "TestWhatWaitsIsKnown",
+			"./platform-connectors/internal/forwarder", "TestBacklogIsReported",
 		},
 		{
 			"platform-connectors", "what its publisher observes waits for nothing and confirms nothing", room + "pipeline/confirmation.go",
 			"e.ProcessingStrategy != record.Process || e.Confirms()", "e.Confirms()",
-			"./" + room + "pipeline", "TestWhoWaits",
+			"./" + room + "pipeline", "TestWaitingFaults",
 		},
 		{
 			"platform-connectors", "a fault that waits to be confirmed is observed", room + "pipeline/confirmation.go",
 			"	e.ProcessingStrategy = record.PersistOnly\n", "",
-			"./" + room + "pipeline", "TestWhoWaits",
+			"./" + room + "pipeline", "TestWaitingFaults",
 		},
 		{
 			"platform-connectors", "a recovery that is observed ends no wait", room + "pipeline/signals.go",
@@ -177,12 +177,12 @@ func connector() []Filter {
 		{
 			"platform-connectors", "an observed record expires", room + "internal/forwarder/sender.go",
 			"out[i].Expire(c.Clock.Now().UTC())", "_ = out[i]",
-			"./" + room + "internal/forwarder", "TestWhatTheForwarderSets",
+			"./" + room + "internal/forwarder", "TestFieldsSetByForwarder",
 		},
 		{
 			"platform-connectors", "an observed fault makes no Event about a Node", room + "internal/cluster/conditions.go",
 			"if !r.Acts() || !r.IsFault()", "if !r.IsFault()",
-			"./" + room + "internal/cluster", "TestNewsAreFaultsThatAct",
+			"./" + room + "internal/cluster", "TestPendingEventsAreProcessFaults",
 		},
 		{
 			"platform-connectors", "an observed fault is cleared by nobody", room + "internal/cluster/clearing.go",
@@ -217,10 +217,10 @@ func uncovered() []Filter {
 func recordFilters() []Filter {
 	const file, pkg = "data-models/record/record.go", "./data-models/record"
 	return []Filter{
-		{"data-models", "an open record acts", file, "return r.Acts() && r.IsFault()", "return r.IsFault()", pkg, "TestLifeOfARecord"},
-		{"data-models", "a record that is owed a verdict acts", file, "return r.Acts() && (!r.Judged()", "return (!r.Judged()", pkg, "TestLifeOfARecord"},
-		{"data-models", "a record that acts never expires by itself", file, "	if !r.Acts() {\n		r.ExpireAt", "	if !r.IsFault() || r.IsFault() {\n		r.ExpireAt", "./platform-connectors/internal/forwarder", "TestWhatTheForwarderSets"},
-		{"data-models", "an observed record is finished", file, "	case !r.Acts():\n		return true\n", "", pkg, "TestLifeOfARecord"},
+		{"data-models", "an open record acts", file, "return r.Acts() && r.IsFault()", "return r.IsFault()", pkg, "TestRecordLifecycle"},
+		{"data-models", "a record that is owed a verdict acts", file, "return r.Acts() && (!r.Evaluated()", "return (!r.Evaluated()", pkg, "TestRecordLifecycle"},
+		{"data-models", "a record that acts never expires by itself", file, "	if !r.Acts() {\n		r.ExpireAt", "	if !r.IsFault() || r.IsFault() {\n		r.ExpireAt", "./platform-connectors/internal/forwarder", "TestFieldsSetByForwarder"},
+		{"data-models", "an observed record is finished", file, "	case !r.Acts():\n		return true\n", "", pkg, "TestRecordLifecycle"},
 		{
 			"data-models", "the filter that every floor passes its records through", file,
 			"	if !slices.ContainsFunc(records, func(r Record) bool { return !r.Acts() }) {\n", "	if len(records) >= 0 {\n", pkg, "TestActing",
@@ -283,18 +283,18 @@ func stores() []Filter {
 
 // acting is a service that acts: it is given a store without what is only observed.
 func acting(service string) Filter {
-	return Filter{service, "its store has PROCESS records only", service + "/" + strings.ReplaceAll(service, "-", "") + ".go", "store.Acting(opened)", "opened", "./tests/strategy", "TestEveryServiceThatActsIsGivenPROCESSOnly"}
+	return Filter{service, "its store has PROCESS records only", service + "/" + strings.ReplaceAll(service, "-", "") + ".go", "store.Acting(opened)", "opened", "./tests/strategy", "TestActingServicesReceiveProcessOnly"}
 }
 
 func quarantine() []Filter {
-	const room, judge, run = "fault-quarantine/", "fault-quarantine/decision/judge.go", "TestPersistOnlyInAnyNumberChangesNoJudgement"
+	const room, judge, run = "fault-quarantine/", "fault-quarantine/decision/evaluate.go", "TestPersistOnlyRecordsChangeNoEvaluation"
 	return []Filter{
 		{"fault-quarantine", "the feed is the named one", room + "internal/reconciler/service.go", "record.ProcessableHealthEventInserts()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
 		acting("fault-quarantine"),
 		{"fault-quarantine", "observed faults are not judged, observed recoveries lift nothing", judge, "record.Acting(v.Pending)", "v.Pending", "./fault-quarantine/decision", run},
 		{"fault-quarantine", "observed faults keep no node", judge, "record.Acting(v.Open)", "v.Open", "./fault-quarantine/decision", run},
 		{"fault-quarantine", "observed recoveries supersede nothing", judge, "record.Acting(v.Past)", "v.Past", "./fault-quarantine/decision", run},
-		{"fault-quarantine", "observed recoveries are none to a record in brief", "fault-quarantine/decision/brief.go", "record.Acting(pending)", "pending", "./fault-quarantine/decision", "TestRecoveriesAct"},
+		{"fault-quarantine", "observed recoveries are none to a record in brief", "fault-quarantine/decision/condense.go", "record.Acting(pending)", "pending", "./fault-quarantine/decision", "TestRecoveriesAct"},
 		{"fault-quarantine", "the past of a node", room + "internal/reconciler/past.go", `Name: "Past", Node: name, Strategy: record.Process, `, `Name: "Past", Node: name, `, "./fault-quarantine/internal/reconciler", "PROCESSRecordsOnly"},
 	}
 }
@@ -324,15 +324,15 @@ func analyzer() []Filter {
 		{"health-events-analyzer", "the feed is the named one", room + "healtheventsanalyzer.go", "record.ProcessableNonFatalUnhealthyInserts()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
 		{"health-events-analyzer", "an observed event triggers no rule", room + "internal/matching/matching.go", "	if !r.Acts() {\n		return \"\"\n	}\n", "", "./health-events-analyzer/internal/matching", "TestPersistOnly"},
 		{"health-events-analyzer", "an observed event is in no window", room + "decision/window.go", "	if !f.Record.Acts() && !f.isDerived() {\n		return time.Time{}, false\n	}\n", "", "./health-events-analyzer/decision", "Test"},
-		{"health-events-analyzer", "an observed recovery ends no fault that acts", room + "decision/fact.go", "f.Record.Acts() && !recovery.Record.Acts() || ", "", "./health-events-analyzer/decision", "TestAnObserved"},
-		{"health-events-analyzer", "an observed event asks no rule", room + "decision/fact.go", "f.asks() && f.Record.Acts()", "f.asks()", "./health-events-analyzer/decision", "TestAnObserved"},
-		{"health-events-analyzer", "an observed source is none", room + "internal/matching/publish.go", "	case !r.Acts():\n		w.Gone(id)\n", "", "./health-events-analyzer/internal/matching", "TestPersistOnly"},
+		{"health-events-analyzer", "an observed recovery ends no fault that acts", room + "decision/fact.go", "f.Record.Acts() && !recovery.Record.Acts() || ", "", "./health-events-analyzer/decision", "TestPersistOnlyRecoveryEndsNoProcessFault|TestPersistOnlyFaultTriggersNoEvaluation"},
+		{"health-events-analyzer", "an observed event asks no rule", room + "decision/fact.go", "f.triggers() && f.Record.Acts()", "f.triggers()", "./health-events-analyzer/decision", "TestPersistOnlyRecoveryEndsNoProcessFault|TestPersistOnlyFaultTriggersNoEvaluation"},
+		{"health-events-analyzer", "an observed source is none", room + "internal/matching/publish.go", "	case !r.Acts():\n		w.Expire(id)\n", "", "./health-events-analyzer/internal/matching", "TestPersistOnly"},
 		{"health-events-analyzer", "an observed recovery is no cause", "data-models/record/selector.go", "{Strategy: Process, Healthy: Yes()}", "{Healthy: Yes()}", "./data-models/record", "TestEveryNamedSelectorFiltersPersistOnly"},
 		{"health-events-analyzer", "a verdict on an observed fault is no cause", "data-models/record/selector.go", "{Strategy: Process, Verdicts:", "{Verdicts:", "./data-models/record", "TestEveryNamedSelectorFiltersPersistOnly"},
 	}
 }
 
-// exporter has no filter, and none may come: everything is exported, and says
+// exporter has no filter, and none may come: everything is exported, and reports
 // its strategy.
 func exporter() []Filter {
 	const intake, feed = "event-exporter/internal/delivery/delivery.go", "Store: ex.Records, Selector: record."
@@ -344,8 +344,8 @@ func exporter() []Filter {
 	}
 }
 
-func stranded() []Filter {
-	const file, pkg, run = "store-client/store/stranded.go", "./store-client/store", "TestOf"
+func orphanedFilters() []Filter {
+	const file, pkg, run = "store-client/store/orphaned.go", "./store-client/store", "TestOf"
 	return []Filter{
 		{"orphaned faults", "an open fault that acts", file, "range record.Acting(open) {", "range open {", pkg, run},
 		{"orphaned faults", "... whose publisher says PERSIST_ONLY by now", file, "known && !waits && !now.Acts() && now", "known && !waits && now", pkg, run},

@@ -18,7 +18,7 @@ func TestEveryFilterHasARow(t *testing.T) {
 	}
 	for _, f := range Filters() {
 		if _, err := (overlay.Edit{File: f.File, Old: f.Old, New: f.New}).Line(root); err != nil {
-			t.Errorf("%s, %s: %v", f.Floor, f.What, err)
+			t.Errorf("%s, %s: %v", f.Layer, f.Description, err)
 		}
 	}
 }

@@ -23,7 +23,7 @@ func Mutate(ctx context.Context, root string, only *regexp.Regexp, out io.Writer
 	problems := []error{unlisted(root)}
 	rows := 0
 	for _, f := range Filters() {
-		if !only.MatchString(f.Floor + " " + f.What) {
+		if !only.MatchString(f.Layer + " " + f.Description) {
 			continue
 		}
 		rows++
@@ -31,9 +31,9 @@ func Mutate(ctx context.Context, root string, only *regexp.Regexp, out io.Writer
 		verdict := strings.Join(failed, " ")
 		if err != nil {
 			verdict = "SURVIVES: " + err.Error()
-			problems = append(problems, fmt.Errorf("%s, %s: %w", f.Floor, f.What, err))
+			problems = append(problems, fmt.Errorf("%s, %s: %w", f.Layer, f.Description, err))
 		}
-		fmt.Fprintf(out, "| %d | %s | %s | %s:%d | %s |\n", rows, f.Floor, f.What, f.File, line, verdict)
+		fmt.Fprintf(out, "| %d | %s | %s | %s:%d | %s |\n", rows, f.Layer, f.Description, f.File, line, verdict)
 	}
 	return errors.Join(problems...)
 }
@@ -52,8 +52,8 @@ func without(ctx context.Context, root string, f Filter) (failed []string, line 
 	return failed, line, err
 }
 
-// looks is what a filter looks like in the source.
-var looks = regexp.MustCompile(`\.Acts\(\)|(record|store)\.Acting\(|\bStrategy:\s+(record\.)?Process\b`)
+// filterPattern is what a filter looks like in the source.
+var filterPattern = regexp.MustCompile(`\.Acts\(\)|(record|store)\.Acting\(|\bStrategy:\s+(record\.)?Process\b`)
 
 // unlisted finds filters without a row.
 func unlisted(root string) error {
@@ -76,7 +76,7 @@ func unlisted(root string) error {
 		}
 		for n, line := range strings.Split(string(text), "\n") {
 			place := file + ": " + strings.TrimSpace(line)
-			if looks.MatchString(line) && !strings.HasPrefix(strings.TrimSpace(line), "//") && !covered(rows, file, line) && !isExcused(excused, place) {
+			if filterPattern.MatchString(line) && !strings.HasPrefix(strings.TrimSpace(line), "//") && !covered(rows, file, line) && !isExcused(excused, place) {
 				problems = append(problems, fmt.Errorf("%s:%d has a filter and no row: %s", file, n+1, strings.TrimSpace(line)))
 			}
 		}
@@ -88,7 +88,7 @@ func unlisted(root string) error {
 func covered(rows []Filter, file, line string) bool {
 	return slices.ContainsFunc(rows, func(f Filter) bool {
 		return f.File == file && slices.ContainsFunc(strings.Split(strings.Trim(f.Old, "\n"), "\n"), func(part string) bool {
-			return looks.MatchString(part) && strings.Contains(line, strings.TrimSpace(part))
+			return filterPattern.MatchString(part) && strings.Contains(line, strings.TrimSpace(part))
 		})
 	})
 }

@@ -18,11 +18,11 @@ import (
 type state map[string]string
 
 // passing are the kinds that are left out: a lease is renewed by its holder,
-// Endpoints are told by their slices, and a ComponentStatus is not an object.
+// Endpoints are reported by their slices, and a ComponentStatus is not an object.
 var passing = map[string]bool{"leases": true, "endpoints": true, "componentstatuses": true}
 
-// look reads every object that the API server serves.
-func (w *world) look(ctx context.Context) (state, error) {
+// snapshot reads every object that the API server serves.
+func (w *world) snapshot(ctx context.Context) (state, error) {
 	lists, err := w.fleet.Cluster.Client().Discovery().ServerPreferredResources()
 	if err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func (w *world) look(ctx context.Context) (state, error) {
 // Node what its kubelet and the node controller write. Empty is an Event that a
 // part of Kubernetes itself wrote.
 func plain(o unstructured.Unstructured) (string, error) {
-	if o.GetKind() == "Event" && theirs(o) {
+	if o.GetKind() == "Event" && foreignEvent(o) {
 		return "", nil
 	}
 	o.SetResourceVersion("")
@@ -69,16 +69,16 @@ func plain(o unstructured.Unstructured) (string, error) {
 		delete(o.Object, "status")
 	} else {
 		o.SetGeneration(0)
-		keep(o, isOurCondition, "status", "conditions")
+		keep(o, isManagedCondition, "status", "conditions")
 		keep(o, isLastingTaint, "spec", "taints")
 	}
 	text, err := json.Marshal(o.Object)
 	return string(text), err
 }
 
-// theirs says whether an Event is of Kubernetes: the scheduler's, the kubelet's
-// or a controller's. None of ours is called so.
-func theirs(o unstructured.Unstructured) bool {
+// foreignEvent reports whether an Event is of Kubernetes: the scheduler's, the kubelet's
+// or a controller's. None of the project is called so.
+func foreignEvent(o unstructured.Unstructured) bool {
 	for _, path := range [][]string{{"source", "component"}, {"deprecatedSource", "component"}, {"reportingComponent"}, {"reportingController"}} {
 		name, _, _ := unstructured.NestedString(o.Object, path...)
 		if name == "kubelet" || name == "default-scheduler" || name == "kwok" || strings.HasSuffix(name, "-controller") {
@@ -102,8 +102,8 @@ func keep(o unstructured.Unstructured, pass func(map[string]any) bool, path ...s
 	_ = unstructured.SetNestedSlice(o.Object, list, path...) // the Node is an object, and has the path
 }
 
-// isOurCondition passes what neither the kubelet nor a fence has written.
-func isOurCondition(c map[string]any) bool {
+// isManagedCondition passes what neither the kubelet nor a fence has written.
+func isManagedCondition(c map[string]any) bool {
 	kind, _ := c["type"].(string)
 	kubelets := []string{"Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"}
 	return !slices.Contains(kubelets, kind) && !strings.HasPrefix(kind, fence)
@@ -123,7 +123,7 @@ func (w *world) calm() state {
 	var last state
 	same := 0
 	w.until("the cluster to be calm", func(ctx context.Context) error {
-		now, err := w.look(ctx)
+		now, err := w.snapshot(ctx)
 		if err != nil {
 			return err
 		}

@@ -43,7 +43,7 @@ var stories = []story{
 }
 
 // TestPersistOnlyEvents writes the same faults into the kernel logs of two
-// clusters with every service as a process of its own. The monitors of one say
+// clusters with every service as a process of its own. The monitors of one report
 // PROCESS, those of the other PERSIST_ONLY. The second cluster must be, object
 // by object, what it was before, and its store must hold what the first's does.
 func TestPersistOnlyEvents(t *testing.T) {
@@ -102,15 +102,15 @@ func (w *world) repaired() {
 		if !slices.ContainsFunc(records, func(r record.Record) bool { return record.Remediated(r.Status) == "true" }) {
 			return errors.Join(err, errors.New("no record says so"))
 		}
-		if i := slices.IndexFunc(records, func(r record.Record) bool { return !r.Judged() }); i >= 0 {
+		if i := slices.IndexFunc(records, func(r record.Record) bool { return !r.Evaluated() }); i >= 0 {
 			return fmt.Errorf("record %s is not judged", records[i].ID)
 		}
 		return nil
 	})
 }
 
-// said is what an event says, without the strategy and what is new each time.
-func said(records []record.Record) []string {
+// eventTexts is what an event reports, without the strategy and what is new each time.
+func eventTexts(records []record.Record) []string {
 	var out []string
 	for _, r := range records {
 		e := r.Event
@@ -121,7 +121,7 @@ func said(records []record.Record) []string {
 }
 
 func stored(t *testing.T, acting, observing *world) {
-	if diff := cmp.Diff(said(acting.records), said(observing.records)); diff != "" {
+	if diff := cmp.Diff(eventTexts(acting.records), eventTexts(observing.records)); diff != "" {
 		t.Errorf("records (-PROCESS +PERSIST_ONLY):\n%s", diff)
 	}
 	for _, r := range observing.records {
@@ -133,8 +133,8 @@ func stored(t *testing.T, acting, observing *world) {
 		}
 	}
 	for _, r := range acting.records {
-		if r.Event.ProcessingStrategy != record.Process || !r.Judged() {
-			t.Errorf("record %s: strategy %s, judged %v", r.ID, r.Event.ProcessingStrategy, r.Judged())
+		if r.Event.ProcessingStrategy != record.Process || !r.Evaluated() {
+			t.Errorf("record %s: strategy %s, judged %v", r.ID, r.Event.ProcessingStrategy, r.Evaluated())
 		}
 	}
 }
@@ -193,14 +193,14 @@ func (w *world) node(t *testing.T) *corev1.Node {
 }
 
 func noEvent(t *testing.T, acting, observing *world) {
-	acting.until("the Event of a fault that is not fatal", acting.tells)
-	if observing.tells(t.Context()) == nil {
+	acting.until("the Event of a fault that is not fatal", acting.hasEvent)
+	if observing.hasEvent(t.Context()) == nil {
 		t.Error("PERSIST_ONLY cluster: has an Event of a fault")
 	}
 }
 
-// tells says whether there is the Event of the fault that is not fatal.
-func (w *world) tells(ctx context.Context) error {
+// hasEvent reports whether there is the Event of the fault that is not fatal.
+func (w *world) hasEvent(ctx context.Context) error {
 	list, err := w.fleet.Cluster.Client().CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "reason=SysLogsXIDErrorIsNotHealthy"})
 	if err == nil && len(list.Items) == 0 {
 		err = errors.New("no Event")
@@ -264,12 +264,12 @@ func noRepair(t *testing.T, acting, observing *world) {
 }
 
 // noPattern: two observed XID 31 are no pattern, neither alone nor with a PROCESS
-// one that comes after them and is judged.
+// one that comes after them and is evaluated.
 func noPattern(t *testing.T, acting, observing *world) {
 	const pattern, alone = "RepeatedXID31OnDifferentGPU", "XIDErrorSoloNoBurst"
 	acting.until("the pattern to be found", func(ctx context.Context) error { return acting.derived(ctx, pattern) })
 	if list, err := observing.fleet.Store.List(t.Context(), store.Query{Selector: record.Selector{Agent: record.AnalyzerAgent}}); err != nil || len(list) > 0 {
-		t.Errorf("PERSIST_ONLY cluster: derived %v, %v", said(list), err)
+		t.Errorf("PERSIST_ONLY cluster: derived %v, %v", eventTexts(list), err)
 	}
 	observing.publish(&protos.HealthEvent{
 		Agent: "syslog-health-monitor", CheckName: "SysLogsXIDError", ComponentClass: "GPU", ErrorCode: []string{"31"},
@@ -281,7 +281,7 @@ func noPattern(t *testing.T, acting, observing *world) {
 	}
 }
 
-// derived says whether the analyzer has published for a rule.
+// derived reports whether the analyzer has published for a rule.
 func (w *world) derived(ctx context.Context, rule string) error {
 	list, err := w.fleet.Store.List(ctx, store.Query{Selector: record.Selector{Agent: record.AnalyzerAgent}})
 	for _, r := range list {
@@ -289,11 +289,11 @@ func (w *world) derived(ctx context.Context, rule string) error {
 			return nil
 		}
 	}
-	return errors.Join(err, fmt.Errorf("derived: %v", said(list)))
+	return errors.Join(err, fmt.Errorf("derived: %v", eventTexts(list)))
 }
 
 // objectByObject compares what the faults changed in each cluster: in the
-// observing one nothing at all, in the acting one what the rooms do.
+// observing one nothing at all, in the acting one what the services do.
 func objectByObject(t *testing.T, acting, observing *world) {
 	if moved := changed(observing.before, observing.after); len(moved) > 0 {
 		t.Errorf("PERSIST_ONLY cluster: of %d objects %d changed:\n%s", len(observing.before), len(moved), strings.Join(moved, "\n"))

@@ -29,8 +29,8 @@ import (
 // node is where the faults are; the other one takes the pods that must go.
 const node = "gpu-0"
 
-// patience bounds every wait; a wait ends when its condition holds.
-const patience = 3 * time.Minute
+// waitTimeout bounds every wait; a wait ends when its condition holds.
+const waitTimeout = 3 * time.Minute
 
 // lines are the faults, as the kernel writes them: one that is not fatal, and
 // fatal ones of every check.
@@ -49,7 +49,7 @@ var lines = []string{
 // faults is how many events the lines make.
 const faults = 6
 
-// world is one cluster with every service, whose monitors say one strategy.
+// world is one cluster with every service, whose monitors report one strategy.
 type world struct {
 	t        *testing.T
 	strategy record.Strategy
@@ -178,8 +178,8 @@ func (s *sink) strategy(id string) string {
 // fence begins the names of the checks of fences.
 const fence = "Fence"
 
-// pass publishes a PROCESS event that says that all is well, of a check of its
-// own, and waits until fault-quarantine has judged it and the connector shows
+// pass publishes a PROCESS event that reports that all is well, of a check of its
+// own, and waits until fault-quarantine has evaluated it and the connector shows
 // it: whatever was published before it they have had in hands.
 func (w *world) pass(name string) {
 	w.t.Helper()
@@ -187,7 +187,7 @@ func (w *world) pass(name string) {
 	id := w.publish(&protos.HealthEvent{Agent: "fence", CheckName: check, ComponentClass: "GPU", IsHealthy: true, Message: "all is well"})
 	w.until("the fence to be judged", func(ctx context.Context) error {
 		r, err := w.fleet.Store.Get(ctx, id)
-		if err == nil && !r.Judged() {
+		if err == nil && !r.Evaluated() {
 			err = errors.New("stored and not judged")
 		}
 		return err
@@ -195,7 +195,7 @@ func (w *world) pass(name string) {
 	w.until("the fence to be shown", func(ctx context.Context) error { return w.shows(ctx, check) })
 }
 
-// shows says whether the Node has a condition of a check.
+// shows reports whether the Node has a condition of a check.
 func (w *world) shows(ctx context.Context, check string) error {
 	n, err := w.fleet.Node(ctx, node)
 	if err != nil {
@@ -276,9 +276,9 @@ func scrape(ctx context.Context, log string) (string, error) {
 	}
 	address := ""
 	for line := range strings.SplitSeq(string(text), "\n") {
-		var said struct{ Msg, Address string }
-		if json.Unmarshal([]byte(line), &said) == nil && said.Msg == "probe and metrics server started" {
-			address = said.Address
+		var output struct{ Msg, Address string }
+		if json.Unmarshal([]byte(line), &output) == nil && output.Msg == "probe and metrics server started" {
+			address = output.Address
 		}
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
@@ -320,7 +320,7 @@ func (w *world) write() {
 // until asks again and again until there is no error, or patience has ended.
 func (w *world) until(what string, holds func(context.Context) error) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(w.t.Context(), waitTimeout)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -331,7 +331,7 @@ func (w *world) until(what string, holds func(context.Context) error) {
 		}
 		select {
 		case <-ctx.Done():
-			w.t.Fatalf("%s cluster: waited %s for %s: %v", w.strategy, patience, what, err)
+			w.t.Fatalf("%s cluster: waited %s for %s: %v", w.strategy, waitTimeout, what, err)
 		case <-tick.C:
 		}
 	}

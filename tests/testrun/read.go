@@ -1,4 +1,4 @@
-// Package testrun tells what became of a run of the tests: which packages failed,
+// Package testrun reports what became of a run of the tests: which packages failed,
 // which of those are flaky, which tests were skipped and why.
 package testrun
 
@@ -22,7 +22,7 @@ type Failure struct {
 	Package string
 	// Tests are the tests that failed; none if the package failed outside of them.
 	Tests []string
-	// First is what the first of them said.
+	// First is what the first of them reported.
 	First string
 }
 
@@ -32,7 +32,7 @@ type Skip struct {
 	Tests  int
 }
 
-// Result is what one run of go test said.
+// Result is what one run of go test reported.
 type Result struct {
 	Passed, Failed int
 	Failures       []Failure
@@ -81,21 +81,21 @@ func failure(name string, pkg *testjson.Package) Failure {
 	if len(failed) > 0 {
 		f.First = strings.TrimSpace(strings.Join(pkg.OutputLines(failed[0]), ""))
 	} else {
-		var said strings.Builder
-		_ = pkg.WriteOutputTo(&said, 0) // a Builder takes everything
-		f.First = strings.TrimSpace(said.String())
+		var output strings.Builder
+		_ = pkg.WriteOutputTo(&output, 0) // a Builder takes everything
+		f.First = strings.TrimSpace(output.String())
 	}
 	return f
 }
 
-// said is a line that a test writes: its file, its line and a text.
-var said = regexp.MustCompile(`^\s+\S+\.go:\d+: (.*)`)
+// testLine is a line that a test writes: its file, its line and a text.
+var testLine = regexp.MustCompile(`^\s+\S+\.go:\d+: (.*)`)
 
-// reason is what a skipped test said last.
+// reason is what a skipped test reported last.
 func reason(lines []string) string {
 	why := "no reason given"
 	for _, line := range lines {
-		if m := said.FindStringSubmatch(line); m != nil {
+		if m := testLine.FindStringSubmatch(line); m != nil {
 			why = strings.TrimSpace(m[1])
 		}
 	}

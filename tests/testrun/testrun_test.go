@@ -13,8 +13,8 @@ import (
 	"github.com/nvidia/nvsentinel/tests/testrun"
 )
 
-// said is what go test -json says of three packages.
-const said = `{"Action":"start","Package":"a"}
+// sampleOutput is what go test -json reports about three packages.
+const sampleOutput = `{"Action":"start","Package":"a"}
 {"Action":"run","Package":"a","Test":"TestX"}
 {"Action":"output","Package":"a","Test":"TestX","Output":"=== RUN   TestX\n"}
 {"Action":"run","Package":"a","Test":"TestX/sub"}
@@ -45,7 +45,7 @@ not JSON
 `
 
 func TestRead(t *testing.T) {
-	got, err := testrun.Read(strings.NewReader(said))
+	got, err := testrun.Read(strings.NewReader(sampleOutput))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func failures(packages ...string) []testrun.Failure {
 	return list
 }
 
-func TestJudge(t *testing.T) {
+func TestEvaluate(t *testing.T) {
 	for name, test := range map[string]struct {
 		first, again []testrun.Failure
 		earlier      []string
@@ -91,7 +91,7 @@ func TestJudge(t *testing.T) {
 		"mended since":           {nil, nil, []string{"a"}, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := testrun.Judge(test.first, test.again, test.earlier)
+			v := testrun.Evaluate(test.first, test.again, test.earlier)
 			if len(v.Flaky) != test.flaky {
 				t.Errorf("flaky: %v, want %d", v.Flaky, test.flaky)
 			}
@@ -99,7 +99,7 @@ func TestJudge(t *testing.T) {
 			if v.Passed() != (test.problem == "") || !strings.Contains(problems, test.problem) {
 				t.Errorf("passed %v, problems %q; want %q", v.Passed(), problems, test.problem)
 			}
-			if again := testrun.WorthRepeating(test.first); again != (len(test.first) > 0 && len(test.first) <= testrun.MaxFlaky) {
+			if again := testrun.ShouldRetry(test.first); again != (len(test.first) > 0 && len(test.first) <= testrun.MaxFlaky) {
 				t.Errorf("worth repeating: %v", again)
 			}
 		})

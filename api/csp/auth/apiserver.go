@@ -101,10 +101,10 @@ func (a *APIServer) Review(ctx context.Context, token, audience string) (Review,
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(own)))
-	return a.ask(req)
+	return a.createReview(req)
 }
 
-func (a *APIServer) ask(req *http.Request) (review Review, err error) {
+func (a *APIServer) createReview(req *http.Request) (review Review, err error) {
 	resp, err := a.client.Do(req)
 	if err != nil {
 		return Review{}, fmt.Errorf("requesting a TokenReview: %w", err)

@@ -52,7 +52,7 @@ const (
 	maxToken = 16 << 10
 )
 
-// Review is what the API server says about a token.
+// Review is what the API server reports about a token.
 type Review struct {
 	// Authenticated is true for a valid token; Username is its identity.
 	Authenticated bool
@@ -69,7 +69,7 @@ type Reviewer interface {
 	Review(ctx context.Context, token, audience string) (Review, error)
 }
 
-// Policy says who is admitted.
+// Policy reports who is admitted.
 type Policy struct {
 	// Audience the tokens must be meant for; required.
 	Audience string
@@ -167,7 +167,7 @@ func (c *Check) Admit(ctx context.Context) error {
 		return status.Errorf(codes.Unauthenticated, "the token has %d bytes, the limit is %d", len(token), maxToken)
 	}
 	sum := sha256.Sum256([]byte(token))
-	known, before, refused := c.known(sum)
+	known, before, refused := c.cached(sum)
 	if known || refused != nil {
 		return refused
 	}
@@ -183,13 +183,13 @@ func (c *Check) Admit(ctx context.Context) error {
 	if err != nil {
 		return notReviewed(err)
 	}
-	verdict := c.judge(review)
+	verdict := c.evaluate(review)
 	c.remember(sum, verdict)
 	return verdict
 }
 
-// judge is the answer to a caller whose token was reviewed.
-func (c *Check) judge(review Review) error {
+// evaluate is the answer to a caller whose token was reviewed.
+func (c *Check) evaluate(review Review) error {
 	switch {
 	case !review.Authenticated:
 		return status.Error(codes.Unauthenticated, "the token is not valid: "+review.Problem)
@@ -237,9 +237,9 @@ func notReviewed(err error) error {
 	return s.Err()
 }
 
-// known says what is remembered of a token: that it is admitted, that it was
+// cached reports what is remembered of a token: that it is admitted, that it was
 // admitted before, or the error with which it is refused.
-func (c *Check) known(sum hash) (admitted, before bool, refused error) {
+func (c *Check) cached(sum hash) (admitted, before bool, refused error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.policy.Now()

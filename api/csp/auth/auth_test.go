@@ -31,13 +31,13 @@ const (
 
 // desk answers reviews from a table and counts them.
 type desk struct {
-	reviews map[string]auth.Review
-	err     error
-	asked   int
+	reviews  map[string]auth.Review
+	err      error
+	requests int
 }
 
 func (d *desk) Review(_ context.Context, token, _ string) (auth.Review, error) {
-	d.asked++
+	d.requests++
 	return d.reviews[token], d.err
 }
 
@@ -97,9 +97,9 @@ func TestTokensAreRemembered(t *testing.T) {
 	}
 	asked := func(token string, want int, code codes.Code) {
 		t.Helper()
-		before := d.asked
-		if err := check.Admit(calling("Bearer " + token)); status.Code(err) != code || d.asked-before != want {
-			t.Errorf("%s: %v after %d reviews, want %s after %d", token, err, d.asked-before, code, want)
+		before := d.requests
+		if err := check.Admit(calling("Bearer " + token)); status.Code(err) != code || d.requests-before != want {
+			t.Errorf("%s: %v after %d reviews, want %s after %d", token, err, d.requests-before, code, want)
 		}
 	}
 	asked("good", 1, codes.OK)
@@ -120,7 +120,7 @@ func TestTokensAreRemembered(t *testing.T) {
 	asked("good", 1, codes.Unauthenticated)
 }
 
-// busy holds every review of a stranger's token until it is let go.
+// busy holds every review of a stranger's token until it is released.
 type busy struct {
 	desk
 	inside  chan struct{}
@@ -184,12 +184,12 @@ func TestLongTokensAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := check.Admit(calling("Bearer " + strings.Repeat("x", 16<<10+1))); status.Code(err) != codes.Unauthenticated || d.asked != 0 {
-		t.Errorf("%v after %d reviews, want it refused unasked", err, d.asked)
+	if err := check.Admit(calling("Bearer " + strings.Repeat("x", 16<<10+1))); status.Code(err) != codes.Unauthenticated || d.requests != 0 {
+		t.Errorf("%v after %d reviews, want it refused unasked", err, d.requests)
 	}
 }
 
-func TestNobodyIsNotAPolicy(t *testing.T) {
+func TestEmptyCallerIsInvalid(t *testing.T) {
 	for _, p := range []auth.Policy{{}, {Audience: audience}, {Allowed: []string{janitor}}, {Audience: audience, Allowed: []string{""}}} {
 		if _, err := auth.New(&desk{}, p); err == nil {
 			t.Errorf("policy %+v was taken", p)
@@ -197,7 +197,7 @@ func TestNobodyIsNotAPolicy(t *testing.T) {
 	}
 }
 
-// The review over HTTP: the question, the plugin's own token read anew, and
+// The review over HTTP: the question, the plugin's own token read again, and
 // every way it can go wrong.
 func TestAPIServer(t *testing.T) {
 	var answer atomic.Pointer[string]

@@ -60,7 +60,7 @@ type Options struct {
 	// Server are further options of the gRPC server, for example those of
 	// auth.Check.
 	Server []grpc.ServerOption
-	// Panicked is told about a panic of the implementation; the caller gets
+	// Panicked is reported about a panic of the implementation; the caller gets
 	// codes.Internal either way.
 	Panicked func(method string, value any)
 }
@@ -75,7 +75,7 @@ func ListenAndServe(ctx context.Context, address string, impl v1.CSPPluginServic
 }
 
 // Serve serves impl and the gRPC health service on lis until ctx ends, then
-// says NOT_SERVING, lets the calls in flight finish and closes lis. It returns
+// reports NOT_SERVING, lets the calls in flight finish and closes lis. It returns
 // nil after an ordered stop.
 func Serve(ctx context.Context, lis net.Listener, impl v1.CSPPluginServiceServer, o Options) error {
 	options := append([]grpc.ServerOption{grpc.ChainUnaryInterceptor(recovered(o.Panicked))}, o.Server...)

@@ -87,14 +87,14 @@ func TestServesTheImplementationAndItsHealth(t *testing.T) {
 }
 
 func TestPanicOfThePluginIsAnAnswer(t *testing.T) {
-	told := make(chan string, 1)
-	s := serve(t, &cloud{}, plugin.Options{Panicked: func(method string, _ any) { told <- method }})
+	logged := make(chan string, 1)
+	s := serve(t, &cloud{}, plugin.Options{Panicked: func(method string, _ any) { logged <- method }})
 	client := v1.NewCSPPluginServiceClient(s.conn)
 	_, err := client.SendRebootSignal(t.Context(), &v1.SendRebootSignalRequest{NodeName: "bad"}, grpc.WaitForReady(true))
 	if status.Code(err) != codes.Internal {
 		t.Errorf("a panic: %v, want Internal", err)
 	}
-	if got := <-told; got != v1.CSPPluginService_SendRebootSignal_FullMethodName {
+	if got := <-logged; got != v1.CSPPluginService_SendRebootSignal_FullMethodName {
 		t.Errorf("told about %q", got)
 	}
 	if _, err := client.SendRebootSignal(t.Context(), &v1.SendRebootSignalRequest{NodeName: "a"}); err != nil {

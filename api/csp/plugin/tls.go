@@ -57,7 +57,7 @@ func (t TLS) config() (*tls.Config, error) {
 	return c, nil
 }
 
-// Local says whether an address that a plugin listens on, host:port or
+// Local reports whether an address that a plugin listens on, host:port or
 // unix:///path, can be called from this host alone. One without a host is every
 // address of the host.
 func Local(address string) bool {

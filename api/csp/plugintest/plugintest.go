@@ -34,8 +34,8 @@ type Bench struct {
 	// Restart ends the plugin abruptly and starts it again with the memory it
 	// has; the new connection is returned. Nil if the provider itself remembers.
 	Restart func(t *testing.T) grpc.ClientConnInterface
-	// Patience is how long a reboot may take; 0 means one minute.
-	Patience time.Duration
+	// RebootTimeout is how long a reboot may take; 0 means one minute.
+	RebootTimeout time.Duration
 }
 
 // Run tries everything; open makes a fresh bench for each promise.
@@ -65,8 +65,8 @@ func Run(t *testing.T, open func(t *testing.T) *Bench) {
 	} {
 		t.Run(promise.name, func(t *testing.T) {
 			b := &bench{Bench: open(t)}
-			if b.Patience == 0 {
-				b.Patience = time.Minute
+			if b.RebootTimeout == 0 {
+				b.RebootTimeout = time.Minute
 			}
 			b.connect(b.Conn)
 			promise.try(t, b)
@@ -115,14 +115,14 @@ func (b *bench) await(t *testing.T, node, request, before string) {
 
 func (b *bench) eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), b.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), b.RebootTimeout)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
 		select {
 		case <-ctx.Done():
-			t.Fatalf("%s: not within %s", what, b.Patience)
+			t.Fatalf("%s: not within %s", what, b.RebootTimeout)
 		case <-tick.C:
 		}
 	}
@@ -158,7 +158,7 @@ func reboots(t *testing.T, b *bench) {
 	}
 }
 
-// notReadyMeanwhile: ready is never said while the old boot id shows.
+// notReadyMeanwhile: ready is never reported while the old boot id shows.
 func notReadyMeanwhile(t *testing.T, b *bench) {
 	before := b.BootID(t, b.Node)
 	request := b.send(t, b.Node, "k1")
@@ -265,7 +265,7 @@ func independent(t *testing.T, b *bench) {
 	}
 }
 
-// wantRefusal wants an answer that says: nothing was done, do not ask again.
+// wantRefusal wants an answer that reports: nothing was done, do not ask again.
 func wantRefusal(t *testing.T, what string, err error) {
 	t.Helper()
 	switch status.Code(err) {

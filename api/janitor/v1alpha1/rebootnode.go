@@ -55,8 +55,8 @@ type RebootNode struct {
 	Status RebootNodeStatus `json:"status,omitzero"`
 }
 
-// Asked is what the spec says.
-func (r *RebootNode) Asked() (node string, force bool) { return r.Spec.NodeName, r.Spec.Force }
+// Target is what the spec says.
+func (r *RebootNode) Target() (node string, force bool) { return r.Spec.NodeName, r.Spec.Force }
 
 // Progress is the part of the status that all kinds have.
 func (r *RebootNode) Progress() *RepairStatus { return &r.Status.RepairStatus }

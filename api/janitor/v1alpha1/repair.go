@@ -186,9 +186,9 @@ type RepairStatus struct {
 type Repair interface {
 	metav1.Object
 	runtime.Object
-	// Asked is what the spec says: the Node, which may be empty, and whether
+	// Target is what the spec says: the Node, which may be empty, and whether
 	// the provider shall not wait for the operating system.
-	Asked() (node string, force bool)
+	Target() (node string, force bool)
 	// Progress is the part of the status that all kinds have.
 	Progress() *RepairStatus
 	// BootID is where the boot id is kept that the Node reported when the object
@@ -203,7 +203,7 @@ func NodeOf(r Repair) string {
 	if name := r.Progress().NodeName; name != "" {
 		return name
 	}
-	if name, _ := r.Asked(); name != "" {
+	if name, _ := r.Target(); name != "" {
 		return name
 	}
 	if name := r.GetAnnotations()[NodeNameAnnotation]; name != "" {

@@ -52,8 +52,8 @@ type TerminateNode struct {
 	Status TerminateNodeStatus `json:"status,omitzero"`
 }
 
-// Asked is what the spec says.
-func (t *TerminateNode) Asked() (node string, force bool) { return t.Spec.NodeName, t.Spec.Force }
+// Target is what the spec says.
+func (t *TerminateNode) Target() (node string, force bool) { return t.Spec.NodeName, t.Spec.Force }
 
 // Progress is the part of the status that all kinds have.
 func (t *TerminateNode) Progress() *RepairStatus { return &t.Status.RepairStatus }

@@ -46,8 +46,8 @@ func OwnedByNodeHealthCheck(run *RepairRun) bool {
 	})
 }
 
-// GivenUp says whether the owner waits for the run no longer.
-func GivenUp(run *RepairRun) bool {
+// Abandoned says whether the owner waits for the run no longer.
+func Abandoned(run *RepairRun) bool {
 	_, is := run.Annotations[TimedOutAnnotation]
 	return is
 }

@@ -18,17 +18,17 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
-// lookEvery is how often the store is asked for the canary.
-const lookEvery = 20 * time.Millisecond
+// canaryPollInterval is how often the store is asked for the canary.
+const canaryPollInterval = 20 * time.Millisecond
 
 // flight is how a canary came.
 type flight struct {
 	Node  string `json:"node"`
 	Event string `json:"event"`
-	// Took is from the asking to the finding in the store, Asked the part until the
+	// Took is from the asking to the finding in the store, Requested the part until the
 	// API server had the asking, in milliseconds by the clock of this machine.
-	Took  int64 `json:"tookMilliseconds"`
-	Asked int64 `json:"askedMilliseconds"`
+	Took      int64 `json:"tookMilliseconds"`
+	Requested int64 `json:"askedMilliseconds"`
 	// Accepted is from the moment in which the connector had heard of it to its
 	// acceptance at the front door, by the clock of the node.
 	Accepted int64 `json:"acceptedMilliseconds"`
@@ -85,7 +85,7 @@ func (o *options) fly(ctx context.Context, cluster *kube.Client, records store.R
 	if err := annotate(ctx, cluster, node, nodemark.CanaryAnnotation, &f.Event); err != nil {
 		return f, fmt.Errorf("requesting a canary on node %s: %w", node, err)
 	}
-	f.Asked = o.program.Clock.Since(began).Milliseconds()
+	f.Requested = o.program.Clock.Since(began).Milliseconds()
 	defer func() {
 		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.within)
 		defer cancel()
@@ -106,7 +106,7 @@ func (o *options) fly(ctx context.Context, cluster *kube.Client, records store.R
 // arrival waits for a record.
 func arrival(ctx context.Context, records store.Reader, id string) (r record.Record, err error) {
 	var last error
-	err = wait.PollUntilContextCancel(ctx, lookEvery, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextCancel(ctx, canaryPollInterval, true, func(ctx context.Context) (bool, error) {
 		r, last = records.Get(ctx, id)
 		if errors.Is(last, store.ErrNotFound) {
 			last = nil
@@ -125,6 +125,6 @@ func (f flight) write(w io.Writer, _ timeline.Style) error {
   %d ms until the API server stored the request
   %d ms from the connector, through its socket, to the disk (by the clock of the node)
   event %s, PERSIST_ONLY, leads to no action
-`, f.Node, f.Took, f.Asked, f.Accepted, f.Event)
+`, f.Node, f.Took, f.Requested, f.Accepted, f.Event)
 	return err
 }

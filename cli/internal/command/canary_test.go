@@ -12,8 +12,8 @@ import (
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
-// asked is the canary that the Node asks for.
-func (w *world) asked(t *testing.T) string {
+// requestedCanary is the canary that the Node asks for.
+func (w *world) requestedCanary(t *testing.T) string {
 	t.Helper()
 	node, err := w.cluster.Client().CoreV1().Nodes().Get(t.Context(), w.node.Name, metav1.GetOptions{})
 	if err != nil {
@@ -23,7 +23,7 @@ func (w *world) asked(t *testing.T) string {
 	return node.Annotations[nodemark.CanaryAnnotation]
 }
 
-// TestCanary: the time of an event that came is told, one that did not come is no
+// TestCanary: the time of an event that came is reported, one that did not come is no
 // success, and nothing of the asking is left on the Node.
 func TestCanary(t *testing.T) {
 	w := newWorld(t)
@@ -37,7 +37,7 @@ rules: [{apiGroups: [""], resources: [nodes], verbs: [get, list, patch]}]
 	go func() {
 		defer close(done)
 		var id string
-		testkit.Until(t, 2*time.Minute, func() bool { id = w.asked(t); return id != "" })
+		testkit.Until(t, 2*time.Minute, func() bool { id = w.requestedCanary(t); return id != "" })
 		at := time.Now().UTC()
 		r := record.Record{ID: id, CreatedAt: at, Event: record.Event{
 			ID: id, Agent: "nvsentinel-canary", CheckName: "NVSentinelCanary", NodeName: w.node.Name, IsHealthy: true,
@@ -50,12 +50,12 @@ rules: [{apiGroups: [""], resources: [nodes], verbs: [get, list, patch]}]
 	p := command.Program{Store: w.dsn}
 	got := run(t, p, "canary", w.node.Name, "--kubeconfig", keeper, "--wait", "2m")
 	<-done
-	got.expect(t, command.ExitWhole, "7 ms from the connector, through its socket", "")
-	if id := w.asked(t); id != "" {
+	got.expect(t, command.ExitComplete, "7 ms from the connector, through its socket", "")
+	if id := w.requestedCanary(t); id != "" {
 		t.Errorf("%s is still asked for", id)
 	}
 	run(t, p, "canary", w.node.Name, "--kubeconfig", keeper, "--wait", "1s").expect(t, command.ExitFailed, "", "is not in the store: check the log of the connector")
-	if id := w.asked(t); id != "" {
+	if id := w.requestedCanary(t); id != "" {
 		t.Errorf("%s is still asked for", id)
 	}
 	run(t, p, "canary", w.node.Name, "--kubeconfig", w.viewer).expect(t, command.ExitFailed, "", "forbidden")

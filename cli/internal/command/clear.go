@@ -75,10 +75,10 @@ func (o *options) clear(ctx context.Context, node, id, reason string, patience t
 	return c.run(bounded)
 }
 
-// find reads the record and says why it can not be cleared.
+// find reads the record and reports why it can not be cleared.
 func (c clearing) find(ctx context.Context, id string) (record.Record, error) {
 	r, err := store.FindOf(ctx, c.records, c.node, id)
-	if errors.Is(err, store.ErrNotFound) { // to say whose it is
+	if errors.Is(err, store.ErrNotFound) { // to report whose it is
 		r, err = c.records.Get(ctx, id)
 	}
 	switch {
@@ -121,7 +121,7 @@ func (c clearing) run(ctx context.Context) (int, error) {
 	if err := annotate(ctx, c.cluster, c.node, key, nil); err != nil {
 		return ExitPartial, coded{fmt.Errorf("removing the annotation %s: %w", key, err), ExitPartial}
 	}
-	return ExitWhole, nil
+	return ExitComplete, nil
 }
 
 func (c clearing) stored(ctx context.Context) (bool, error) {
@@ -132,8 +132,8 @@ func (c clearing) stored(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// shown says whether the condition of the fault's check is no longer what it was,
-// or never told of a fault.
+// shown reports whether the condition of the fault's check is no longer what it was,
+// or never reported a fault.
 func (c clearing) shown(ctx context.Context, before *corev1.Node) (bool, error) {
 	was := c.condition(before)
 	if was.Status != corev1.ConditionTrue {
@@ -205,7 +205,7 @@ func (o *options) release(ctx context.Context, name, reason string, patience tim
 	fmt.Fprintf(o.program.Out, "requested as user %s\n", me)
 	err = until(ctx, func(ctx context.Context) (bool, error) {
 		node, err := kube.ReadNode(ctx, cluster.Clientset, name)
-		if errors.Is(err, kube.ErrGone) {
+		if errors.Is(err, kube.ErrNodeDeleted) {
 			return true, nil
 		}
 		return err == nil && nodemark.Session(node) != session, err
@@ -214,7 +214,7 @@ func (o *options) release(ctx context.Context, name, reason string, patience tim
 		return ExitPartial, coded{fmt.Errorf("waiting for the end of quarantine session %s: it has not ended yet, the annotation %s remains and fault-quarantine processes it later: %w", session, key, err), ExitPartial}
 	}
 	fmt.Fprintf(o.program.Out, "quarantine session %s has ended\n", session)
-	return ExitWhole, nil
+	return ExitComplete, nil
 }
 
 // What a person asks for by an annotation of a Node is written here.
@@ -250,13 +250,13 @@ func annotate(ctx context.Context, cluster *kube.Client, node, key string, value
 	return err
 }
 
-// askEvery is how often is looked for what is waited for.
-const askEvery = 200 * time.Millisecond
+// clearPollInterval is how often is looked for what is waited for.
+const clearPollInterval = 200 * time.Millisecond
 
-// until asks until cond holds or ctx ends; the last problem is told.
+// until asks until cond holds or ctx ends; the last problem is reported.
 func until(ctx context.Context, cond func(context.Context) (bool, error)) error {
 	var last error
-	err := wait.PollUntilContextCancel(ctx, askEvery, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextCancel(ctx, clearPollInterval, true, func(ctx context.Context) (bool, error) {
 		ok, err := cond(ctx)
 		if err != nil {
 			last = err

@@ -57,7 +57,7 @@ func (w *world) connector(t *testing.T) {
 		return
 	}
 	c := nodemark.Clearings(node.Annotations)[0]
-	recovery := fault.ClearedByHand(w.fault, c.By, c.Reason, w.fault.Node, time.Now())
+	recovery := fault.ManualClearance(w.fault, c.By, c.Reason, w.fault.Node, time.Now())
 	if _, err := w.records.Append(t.Context(), []record.Record{recovery}); err != nil {
 		t.Error(err)
 	}
@@ -90,7 +90,7 @@ rules: [{apiGroups: [""], resources: [nodes], verbs: [get, list, patch]}]
 	p := command.Program{Store: w.dsn}
 	got := run(t, p, "clear", w.node.Name, w.fault.ID, "--kubeconfig", operator, "--reason", "GPU replaced", "--wait", "2m")
 	<-done
-	got.expect(t, command.ExitWhole, "cleared by recovery "+fault.ClearingID(w.fault.ID), "")
+	got.expect(t, command.ExitComplete, "cleared by recovery "+fault.ClearingID(w.fault.ID), "")
 	recovery, err := w.records.Get(t.Context(), fault.ClearingID(w.fault.ID))
 	if err != nil || recovery.Event.Message != "cleared by system:serviceaccount:operators:operator: GPU replaced" {
 		t.Errorf("recovery %q, %v", recovery.Event.Message, err)
@@ -108,8 +108,8 @@ rules: [{apiGroups: [""], resources: [nodes], verbs: [get, list, patch]}]
 	}
 }
 
-// TestNobodyClearsInAnotherName tries to forge a clearing.
-func TestNobodyClearsInAnotherName(t *testing.T) {
+// TestClearUsesOwnName tries to forge a clearing.
+func TestClearUsesOwnName(t *testing.T) {
 	w := newWorld(t)
 	w.policy(t)
 	as := func(user string, groups ...string) *rest.Config {

@@ -29,18 +29,18 @@ func TestBothSources(t *testing.T) {
 		w.node.Name + ": remediating", line, `Matched by rule "fatal": cordon`, "[record " + w.fault.ID + "]",
 		"[RebootNode/" + w.object + "]", "SignalSent=True",
 	} {
-		why.expect(t, command.ExitWhole, want, "")
+		why.expect(t, command.ExitComplete, want, "")
 	}
 	status := run(t, p, "status", "--kubeconfig", w.viewer)
 	for _, want := range []string{"remediating 1", w.node.Name + "  remediating", "fault-quarantine   1", "node-drainer       1", "fault-remediation  1"} {
-		status.expect(t, command.ExitWhole, want, "")
+		status.expect(t, command.ExitComplete, want, "")
 	}
 	if after := w.snapshot(t); before != after {
 		t.Errorf("something changed:\nbefore %s\nafter  %s", before, after)
 	}
-	told := decode[timeline.Timeline](t, run(t, p, "why", w.node.Name, "--kubeconfig", w.viewer, "-o", "json"))
-	if told.Standing.Phase != timeline.Remediating || len(told.Stays) != 1 || told.Stays[0].Session != w.fault.ID || len(told.Notes) != 0 {
-		t.Errorf("timeline %+v", told)
+	tl := decode[timeline.Timeline](t, run(t, p, "why", w.node.Name, "--kubeconfig", w.viewer, "-o", "json"))
+	if tl.Standing.Phase != timeline.Remediating || len(tl.Stays) != 1 || tl.Stays[0].Session != w.fault.ID || len(tl.Notes) != 0 {
+		t.Errorf("timeline %+v", tl)
 	}
 	fleet := decode[timeline.Fleet](t, run(t, p, "status", "--kubeconfig", w.viewer, "-o", "json"))
 	if fleet.Counts[timeline.Remediating] != 1 || len(fleet.Consumers) != 3 || fleet.Consumers[0].Waiting != 1 || fleet.Total < 1 {
@@ -48,7 +48,7 @@ func TestBothSources(t *testing.T) {
 	}
 }
 
-// TestOneSource: what the other knows is told, and the missing one named.
+// TestOneSource: what the other knows is reported, and the missing one named.
 func TestOneSource(t *testing.T) {
 	w := newWorld(t)
 	closed := unreachable(t, w.viewer)
@@ -115,7 +115,7 @@ func TestUnknownNode(t *testing.T) {
 	run(t, command.Program{Store: w.dsn}, "why", "gpu-99").expect(t, command.ExitPartial, "gpu-99: unknown", "")
 	// A node that is deleted but has a record is not unknown.
 	storetest.MustAppend(t, w.records, storetest.Record("gone-1", func(r *record.Record) { r.Event.ProcessingStrategy = record.PersistOnly }))
-	run(t, command.Program{Store: w.dsn}, "why", "gone-1", "--kubeconfig", w.viewer).expect(t, command.ExitWhole, "PERSIST_ONLY, stored only", "")
+	run(t, command.Program{Store: w.dsn}, "why", "gone-1", "--kubeconfig", w.viewer).expect(t, command.ExitComplete, "PERSIST_ONLY, stored only", "")
 }
 
 // TestPartOfASource: the Node was read, the maintenance objects may not be.
@@ -153,7 +153,7 @@ func TestColour(t *testing.T) {
 	}
 }
 
-// TestOlderRecords: what is open is told however many records came after it,
+// TestOlderRecords: what is open is reported however many records came after it,
 // and that there are others.
 func TestOlderRecords(t *testing.T) {
 	w := newWorld(t)
@@ -161,12 +161,12 @@ func TestOlderRecords(t *testing.T) {
 		storetest.MustAppend(t, w.records, storetest.Record(w.node.Name, func(r *record.Record) { r.Event.ProcessingStrategy = record.PersistOnly }))
 	}
 	a := run(t, command.Program{Store: w.dsn}, "why", w.node.Name, "--limit", "3", "--kubeconfig", w.viewer)
-	a.expect(t, command.ExitWhole, `by rule "fatal"`, "")
-	a.expect(t, command.ExitWhole, "3 times", "")
-	a.expect(t, command.ExitWhole, "raise --limit", "")
+	a.expect(t, command.ExitComplete, `by rule "fatal"`, "")
+	a.expect(t, command.ExitComplete, "3 times", "")
+	a.expect(t, command.ExitComplete, "raise --limit", "")
 }
 
-// TestStaysBehindOlderRecords: a stay that is over is told however many records came
+// TestStaysBehindOlderRecords: a stay that is over is reported however many records came
 // after it.
 func TestStaysBehindOlderRecords(t *testing.T) {
 	w := newWorld(t)
@@ -183,39 +183,39 @@ func TestStaysBehindOlderRecords(t *testing.T) {
 		storetest.MustAppend(t, w.records, storetest.Record(over, func(r *record.Record) { r.Event.ProcessingStrategy = record.PersistOnly }))
 	}
 	a := run(t, command.Program{Store: w.dsn}, "why", over, "--limit", "3", "--kubeconfig", w.viewer)
-	a.expect(t, command.ExitWhole, `by rule "fatal"`, "")
-	a.expect(t, command.ExitWhole, "raise --limit", "")
+	a.expect(t, command.ExitComplete, `by rule "fatal"`, "")
+	a.expect(t, command.ExitComplete, "raise --limit", "")
 }
 
-// TestGoneNode: a deleted Node with an open fault.
-func TestGoneNode(t *testing.T) {
+// TestDeletedNode: a deleted Node with an open fault.
+func TestDeletedNode(t *testing.T) {
 	w := newWorld(t)
 	if err := w.cluster.Client().CoreV1().Nodes().Delete(t.Context(), w.node.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	a := run(t, command.Program{Store: w.dsn}, "why", w.node.Name, "--kubeconfig", w.viewer)
-	a.expect(t, command.ExitWhole, "node-deleted", "")
-	a.expect(t, command.ExitWhole, "the Node is deleted, its quarantine session waits", "")
+	a.expect(t, command.ExitComplete, "node-deleted", "")
+	a.expect(t, command.ExitComplete, "the Node is deleted, its quarantine session waits", "")
 }
 
-// TestStatusNamesFaultsOfSwitchedPublishers: an open fault whose publisher says
-// PERSIST_ONLY by now is listed with the way out, as text and as JSON.
+// TestStatusNamesFaultsOfSwitchedPublishers: an open fault whose publisher reports
+// PERSIST_ONLY now is listed with the way out, as text and as JSON.
 func TestStatusNamesFaultsOfSwitchedPublishers(t *testing.T) {
 	w := newWorld(t)
 	p := command.Program{Store: w.dsn}
-	if fleet := decode[timeline.Fleet](t, run(t, p, "status", "--kubeconfig", w.viewer, "-o", "json")); len(fleet.Stranded) != 0 {
-		t.Errorf("stranded before the publisher said anything: %+v", fleet.Stranded)
+	if fleet := decode[timeline.Fleet](t, run(t, p, "status", "--kubeconfig", w.viewer, "-o", "json")); len(fleet.Orphaned) != 0 {
+		t.Errorf("stranded before the publisher said anything: %+v", fleet.Orphaned)
 	}
 	storetest.MustAppend(t, w.records, storetest.Record(w.node.Name, func(r *record.Record) {
 		r.Event.Agent, r.Event.CheckName, r.Event.ProcessingStrategy = w.fault.Event.Agent, w.fault.Event.CheckName, record.PersistOnly
 	}))
 	status := run(t, p, "status", "--kubeconfig", w.viewer)
 	for _, want := range []string{"1 open faults of publishers that are now PERSIST_ONLY", "with a release of the node", "[record " + w.fault.ID + "]"} {
-		status.expect(t, command.ExitWhole, want, "")
+		status.expect(t, command.ExitComplete, want, "")
 	}
 	fleet := decode[timeline.Fleet](t, run(t, p, "status", "--kubeconfig", w.viewer, "-o", "json"))
-	if len(fleet.Stranded) != 1 || fleet.Stranded[0].Record != w.fault.ID || fleet.Stranded[0].Node != w.node.Name {
-		t.Errorf("stranded %+v", fleet.Stranded)
+	if len(fleet.Orphaned) != 1 || fleet.Orphaned[0].Record != w.fault.ID || fleet.Orphaned[0].Node != w.node.Name {
+		t.Errorf("stranded %+v", fleet.Orphaned)
 	}
 }
 
@@ -261,10 +261,10 @@ func TestNodeHealthChecks(t *testing.T) {
 	p := command.Program{Store: w.dsn}
 	why, status := run(t, p, "why", w.node.Name, "--kubeconfig", w.viewer), run(t, p, "status", "--kubeconfig", w.viewer)
 	for _, want := range []string{"NodeHealthCheck workers: Remediating, storm recovery since 2026-01-01 00:00:00", "5 wait: too few nodes are healthy", "RebootNode/the-reboot since 2026-01-01"} {
-		why.expect(t, command.ExitWhole, want, "")
-		status.expect(t, command.ExitWhole, want, "")
+		why.expect(t, command.ExitComplete, want, "")
+		status.expect(t, command.ExitComplete, want, "")
 	}
-	status.expect(t, command.ExitWhole, "NodeHealthCheck others: not reconciled yet", "")
+	status.expect(t, command.ExitComplete, "NodeHealthCheck others: not reconciled yet", "")
 	if strings.Contains(why.out, "others") {
 		t.Errorf("why tells of a check of other nodes:\n%s", why.out)
 	}

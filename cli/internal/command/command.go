@@ -20,13 +20,13 @@ import (
 
 // Exit codes, as --help and docs/reference/cli.md document them.
 const (
-	// ExitWhole: everything asked for was read.
-	ExitWhole = 0
+	// ExitComplete: everything asked for was read.
+	ExitComplete = 0
 	// ExitFailed: nothing could be read, or the answer not written.
 	ExitFailed = 1
 	// ExitUsage: wrong usage.
 	ExitUsage = 2
-	// ExitPartial: an answer with a source missing; the answer says which.
+	// ExitPartial: an answer with a source missing; the answer reports which.
 	ExitPartial = 3
 	// ExitAbsent: every source was read, and none knows the node.
 	ExitAbsent = 4
@@ -41,9 +41,9 @@ type Program struct {
 	Err     io.Writer
 	// Store is the address used without --store.
 	Store string
-	// Colour says that Out is a terminal that shows colours.
+	// Colour reports that Out is a terminal that shows colours.
 	Colour bool
-	// Terminal says that Out is one, which can be cleared.
+	// Terminal reports that Out is one, which can be cleared.
 	Terminal bool
 	Clock    clock.WithTicker
 }
@@ -59,7 +59,7 @@ func (c coded) Unwrap() error { return c.error }
 
 // Run carries out a command line and returns the exit code.
 func (p Program) Run(ctx context.Context, args []string) int {
-	code := ExitWhole
+	code := ExitComplete
 	root := p.root(&code)
 	root.SetArgs(args)
 	root.SetOut(p.Out)
@@ -116,7 +116,7 @@ Install the program as kubectl-nvsentinel to use it as a plugin: kubectl nvsenti
 	return root
 }
 
-// exactly is cobra.ExactArgs that says what the arguments are.
+// exactly is cobra.ExactArgs that states what the arguments are.
 func exactly(n int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) == n {
@@ -173,19 +173,19 @@ func (o *options) why(ctx context.Context, node string) (int, error) {
 	if err := nothing(facts.Store, facts.Cluster); err != nil {
 		return 0, err
 	}
-	told := timeline.Tell(facts)
-	if err := o.print(told, told.Write); err != nil {
+	tl := timeline.Assemble(facts)
+	if err := o.print(tl, tl.Write); err != nil {
 		return 0, err
 	}
-	return o.answered(facts, told), nil
+	return o.answered(facts, tl), nil
 }
 
 // answered is the code of an answer about a node.
-func (o *options) answered(facts timeline.Facts, told timeline.Timeline) int {
+func (o *options) answered(facts timeline.Facts, tl timeline.Timeline) int {
 	if facts.Absent() {
 		return ExitAbsent
 	}
-	return partial(told.Brake, told.Sources)
+	return partial(tl.Pause, tl.Sources)
 }
 
 func (o *options) status(ctx context.Context) (int, error) {
@@ -199,7 +199,7 @@ func (o *options) status(ctx context.Context) (int, error) {
 	if err := o.print(fleet, fleet.Write); err != nil {
 		return 0, err
 	}
-	return partial(fleet.Brake, fleet.Sources), nil
+	return partial(fleet.Pause, fleet.Sources), nil
 }
 
 // nothing is the error of having read nothing at all.
@@ -214,16 +214,16 @@ func nothing(sources ...timeline.Source) error {
 	return coded{errors.Join(problems...), ExitFailed}
 }
 
-func partial(b timeline.Brake, sources []timeline.Source) int {
+func partial(b timeline.PauseState, sources []timeline.Source) int {
 	if !b.Read {
 		return ExitPartial
 	}
 	for _, s := range sources {
-		if !s.Whole() {
+		if !s.Complete() {
 			return ExitPartial
 		}
 	}
-	return ExitWhole
+	return ExitComplete
 }
 
 // print writes an answer in the form asked for.
@@ -301,5 +301,5 @@ func (o *options) trace(ctx context.Context, query string) (int, error) {
 	if len(t.Runs) == 0 {
 		return ExitAbsent, nil
 	}
-	return ExitWhole, nil
+	return ExitComplete, nil
 }

@@ -21,10 +21,10 @@ func TestConvertConfig(t *testing.T) {
 		code      int
 		out, errs string
 	}{
-		{[]string{"--program", "fault-quarantine", at("c.toml")}, command.ExitWhole, "ruleSets = []", ""},
-		{[]string{at("v.yaml")}, command.ExitWhole, "replicas: 2", ""},
-		{[]string{at("env")}, command.ExitWhole, "--store=postgres://h/", ""},
-		{[]string{"--kind", "flags", "--program", "node-drainer", at("flags")}, command.ExitWhole, "--config=/c", ""},
+		{[]string{"--program", "fault-quarantine", at("c.toml")}, command.ExitComplete, "ruleSets = []", ""},
+		{[]string{at("v.yaml")}, command.ExitComplete, "replicas: 2", ""},
+		{[]string{at("env")}, command.ExitComplete, "--store=postgres://h/", ""},
+		{[]string{"--kind", "flags", "--program", "node-drainer", at("flags")}, command.ExitComplete, "--config=/c", ""},
 		{[]string{at("c.toml")}, command.ExitFailed, "", "--program is empty"},
 		{[]string{"--kind", "json", at("env")}, command.ExitFailed, "", `--kind "json" is not toml, values, environment or flags`},
 		{[]string{at("absent.yaml")}, command.ExitFailed, "", "absent.yaml"},

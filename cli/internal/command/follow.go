@@ -6,7 +6,7 @@ import (
 	"io"
 	"sync"
 
-	"github.com/nvidia/nvsentinel/cli/internal/look"
+	"github.com/nvidia/nvsentinel/cli/internal/snapshot"
 	"github.com/nvidia/nvsentinel/cli/timeline"
 )
 
@@ -15,7 +15,7 @@ const wipe = "\x1b[H\x1b[2J\x1b[3J"
 
 // watched asks at first and whenever something may have changed, until ctx ends,
 // which is how such a command ends. Its code is that of the last answer.
-func (o *options) watched(ctx context.Context, node string, ask func(look.Sources) (int, error)) (code int, err error) {
+func (o *options) watched(ctx context.Context, node string, ask func(snapshot.Sources) (int, error)) (code int, err error) {
 	sources, done := o.open(ctx)
 	defer done()
 	if code, err = ask(sources); err != nil {
@@ -37,10 +37,10 @@ func (o *options) watched(ctx context.Context, node string, ask func(look.Source
 	return code, err
 }
 
-// follow tells a node's timeline, and what comes to it.
+// follow reports a node's timeline, and what comes to it.
 func (o *options) follow(ctx context.Context, node string) (int, error) {
 	var last *timeline.Timeline
-	return o.watched(ctx, node, func(sources look.Sources) (int, error) {
+	return o.watched(ctx, node, func(sources snapshot.Sources) (int, error) {
 		facts := sources.Node(ctx, node, o.program.Clock.Now())
 		if over(ctx) {
 			return 0, nil
@@ -48,14 +48,14 @@ func (o *options) follow(ctx context.Context, node string) (int, error) {
 		if err := nothing(facts.Store, facts.Cluster); err != nil && last == nil {
 			return 0, err
 		}
-		now := timeline.Tell(facts)
+		now := timeline.Assemble(facts)
 		text, news, before := now.Write, true, timeline.Timeline{}
 		if last != nil {
 			before = *last
 			text, news = func(w io.Writer, style timeline.Style) error { return now.WriteChanges(w, before, style) }, now.Changed(before)
 		}
-		told := now.Told(before)
-		last = &told
+		tl := now.MergeReported(before)
+		last = &tl
 		return o.answered(facts, now), o.line(now, news, text)
 	})
 }
@@ -64,7 +64,7 @@ func (o *options) follow(ctx context.Context, node string) (int, error) {
 // below it, when something has changed.
 func (o *options) watch(ctx context.Context) (int, error) {
 	var last *timeline.Fleet
-	return o.watched(ctx, "", func(sources look.Sources) (int, error) {
+	return o.watched(ctx, "", func(sources snapshot.Sources) (int, error) {
 		facts := sources.Fleet(ctx, o.program.Clock.Now())
 		if over(ctx) {
 			return 0, nil
@@ -88,11 +88,11 @@ func (o *options) watch(ctx context.Context) (int, error) {
 			}
 			return fleet.Write(w, style)
 		}
-		return partial(fleet.Brake, fleet.Sources), o.line(fleet, changed || o.program.Terminal && o.output != "json", text)
+		return partial(fleet.Pause, fleet.Sources), o.line(fleet, changed || o.program.Terminal && o.output != "json", text)
 	})
 }
 
-// over says that a person has ended the command.
+// over reports that a person has ended the command.
 func over(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():

@@ -57,8 +57,8 @@ func follow(t *testing.T, p command.Program, args ...string) *following {
 	return f
 }
 
-// says waits until the output holds a text.
-func (f *following) says(text string) {
+// waitForOutput waits until the output holds a text.
+func (f *following) waitForOutput(text string) {
 	f.t.Helper()
 	defer func() {
 		if f.t.Failed() {
@@ -74,7 +74,7 @@ func (f *following) ctrlC() string {
 	f.stop()
 	select {
 	case code := <-f.code:
-		if code != command.ExitWhole {
+		if code != command.ExitComplete {
 			f.t.Errorf("exit code %d: %s", code, f.errs.String())
 		}
 	case <-time.After(2 * time.Minute):
@@ -83,7 +83,7 @@ func (f *following) ctrlC() string {
 	return f.out.String()
 }
 
-// uncordon takes the world's node back by hand.
+// uncordon takes the world's node back manually.
 func (w *world) uncordon(t *testing.T) {
 	t.Helper()
 	testkit.Until(t, 2*time.Minute, func() bool {
@@ -95,19 +95,19 @@ func (w *world) uncordon(t *testing.T) {
 	})
 }
 
-// TestWhyFollows: what comes to the store and to the Node is told below, once, and
+// TestWhyFollows: what comes to the store and to the Node is reported below, once, and
 // nothing of it needs a terminal.
 func TestWhyFollows(t *testing.T) {
 	w := newWorld(t)
 	f := follow(t, command.Program{Store: w.dsn}, "why", w.node.Name, "--follow", "--kubeconfig", w.viewer)
-	f.says(w.node.Name + ": remediating")
+	f.waitForOutput(w.node.Name + ": remediating")
 	w.uncordon(t)
-	f.says("  Node: Ready, schedulable")
-	f.says("! the Node is schedulable although a fault is open")
+	f.waitForOutput("  Node: Ready, schedulable")
+	f.waitForOutput("! the Node is schedulable although a fault is open")
 	storetest.MustAppend(t, w.records, storetest.Record(w.node.Name, func(r *record.Record) {
 		r.Event.ProcessingStrategy, r.Event.Message = record.PersistOnly, "only observed"
 	}))
-	f.says("only observed")
+	f.waitForOutput("only observed")
 	out := f.ctrlC()
 	if n := strings.Count(out, line); n != 1 {
 		t.Errorf("the fault's line is told %d times:\n%s", n, out)
@@ -120,7 +120,7 @@ func TestWhyFollows(t *testing.T) {
 	}
 }
 
-// TestWithoutTheRightToWatch: said once, and what would have been watched is looked
+// TestWithoutTheRightToWatch: reported once, and what would have been watched is looked
 // at with the store.
 func TestWithoutTheRightToWatch(t *testing.T) {
 	w := newWorld(t)
@@ -134,9 +134,9 @@ rules:
   - {apiGroups: [remediation.medik8s.io], resources: [nodehealthchecks], verbs: [list]}
 `)
 	f := follow(t, command.Program{Store: w.dsn}, "why", w.node.Name, "-f", "--kubeconfig", w.account(t, "no-watch", "no-watch"))
-	f.says("remediating")
+	f.waitForOutput("remediating")
 	w.uncordon(t)
-	f.says("  Node: Ready, schedulable")
+	f.waitForOutput("  Node: Ready, schedulable")
 	f.ctrlC()
 	if n := strings.Count(f.errs.String(), "watch failed, polling together with the store"); n != 4 {
 		t.Errorf("of four watches it says %d times that they are none: %s", n, f.errs.String())
@@ -151,15 +151,15 @@ func TestStatusWatches(t *testing.T) {
 	piped, shown := follow(t, command.Program{Store: w.dsn}, args...), follow(t, command.Program{Store: w.dsn, Terminal: true}, args...)
 	data := follow(t, command.Program{Store: w.dsn}, append(args, "-o", "json")...)
 	for _, f := range []*following{piped, shown} {
-		f.says(w.node.Name + "  remediating")
+		f.waitForOutput(w.node.Name + "  remediating")
 	}
-	data.says(`"phase":"remediating"`)
+	data.waitForOutput(`"phase":"remediating"`)
 	storetest.MustAppend(t, w.records, storetest.Record(w.node.Name, func(r *record.Record) {
 		r.Event.ProcessingStrategy, r.Event.IsHealthy, r.Event.Agent, r.Event.CheckName = record.PersistOnly, false, w.fault.Event.Agent, w.fault.Event.CheckName
 	}))
-	data.says(`"orphaned":[`)
-	piped.says("1 open faults of publishers")
-	shown.says("1 open faults of publishers")
+	data.waitForOutput(`"orphaned":[`)
+	piped.waitForOutput("1 open faults of publishers")
+	shown.waitForOutput("1 open faults of publishers")
 	if out := piped.ctrlC(); strings.Contains(out, "\x1b") || strings.Count(out, "emergency stop") < 2 {
 		t.Errorf("piped: %q", out)
 	}

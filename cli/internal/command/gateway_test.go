@@ -49,9 +49,9 @@ func (w *world) gateway(t *testing.T) string {
 	return pod.Name
 }
 
-// front stands before the API server for the kubelets that are not here: a port that is
+// kubeletProxy stands before the API server for the kubelets that are not here: a port that is
 // forwarded into any pod leads to the world's store.
-type front struct {
+type kubeletProxy struct {
 	next http.Handler
 	// store is where it is read.
 	store string
@@ -61,33 +61,33 @@ type front struct {
 }
 
 // ServeHTTP implements http.Handler.
-func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (k *kubeletProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !strings.HasSuffix(r.URL.Path, "/portforward") {
-		f.next.ServeHTTP(w, r)
+		k.next.ServeHTTP(w, r)
 		return
 	}
-	conn, err := forwardtest.Upgrade(w, r, true, func(string) (net.Conn, error) { return net.Dial("tcp", f.store) })
+	conn, err := forwardtest.Upgrade(w, r, true, func(string) (net.Conn, error) { return net.Dial("tcp", k.store) })
 	if err != nil {
-		return // the caller tells
+		return // the caller reports
 	}
-	f.mu.Lock()
-	f.tunnels = append(f.tunnels, conn)
-	f.mu.Unlock()
+	k.mu.Lock()
+	k.tunnels = append(k.tunnels, conn)
+	k.mu.Unlock()
 	<-conn.CloseChan()
 }
 
-// cut ends all tunnels, and says how many there have been.
-func (f *front) cut() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, c := range f.tunnels {
+// cut ends all tunnels, and reports how many there have been.
+func (k *kubeletProxy) cut() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, c := range k.tunnels {
 		_ = c.Close()
 	}
-	return len(f.tunnels)
+	return len(k.tunnels)
 }
 
-// front serves one until the test ends, and gives the viewer's kubeconfig for it.
-func (w *world) front(t *testing.T) (*front, string) {
+// startKubeletProxy serves one until the test ends, and gives the viewer's kubeconfig for it.
+func (w *world) startKubeletProxy(t *testing.T) (*kubeletProxy, string) {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -112,7 +112,7 @@ func (w *world) front(t *testing.T) (*front, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &front{store: l.Addr().String(), next: &httputil.ReverseProxy{
+	f := &kubeletProxy{store: l.Addr().String(), next: &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: transport, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0),
 	}}
 	server := httptest.NewTLSServer(f) // without TLS no token is sent
@@ -129,12 +129,12 @@ func (w *world) front(t *testing.T) (*front, string) {
 // gateway, and go on through another one when the pod has gone.
 func TestNothingButAKubeconfig(t *testing.T) {
 	w := newWorld(t)
-	f, kubeconfig := w.front(t)
+	f, kubeconfig := w.startKubeletProxy(t)
 	first := w.gateway(t)
-	run(t, command.Program{}, "status", "--kubeconfig", kubeconfig).expect(t, command.ExitWhole, "fault-quarantine   1", "")
-	run(t, command.Program{}, "why", w.node.Name, "--kubeconfig", kubeconfig).expect(t, command.ExitWhole, `by rule "fatal"`, "")
+	run(t, command.Program{}, "status", "--kubeconfig", kubeconfig).expect(t, command.ExitComplete, "fault-quarantine   1", "")
+	run(t, command.Program{}, "why", w.node.Name, "--kubeconfig", kubeconfig).expect(t, command.ExitComplete, `by rule "fatal"`, "")
 	story := follow(t, command.Program{}, "why", w.node.Name, "-f", "--kubeconfig", kubeconfig)
-	story.says("remediating")
+	story.waitForOutput("remediating")
 	w.gateway(t)
 	if err := w.cluster.Client().CoreV1().Pods("nvsentinel").Delete(t.Context(), first, *metav1.NewDeleteOptions(0)); err != nil {
 		t.Fatal(err)
@@ -143,16 +143,16 @@ func TestNothingButAKubeconfig(t *testing.T) {
 	storetest.MustAppend(t, w.records, storetest.Record(w.node.Name, func(r *record.Record) {
 		r.Event.ProcessingStrategy, r.Event.Message = record.PersistOnly, "after the first gateway"
 	}))
-	story.says("after the first gateway")
+	story.waitForOutput("after the first gateway")
 	story.ctrlC()
 	if now := f.cut(); now <= before {
 		t.Errorf("%d tunnels, %d before the first gateway went", now, before)
 	}
 }
 
-// TestTheWayToTheStore is looked for in the namespace, by the rights that the page asks
-// for, up to the kubelet, which is not here; the rest is told nevertheless.
-func TestTheWayToTheStore(t *testing.T) {
+// TestStoreAccessThroughGateway: the gateway is searched for in the namespace with the rights that the page
+// requires, up to the kubelet, which is absent here. The other sources are reported nevertheless.
+func TestStoreAccessThroughGateway(t *testing.T) {
 	w := newWorld(t)
 	status := func(kubeconfig string, says ...string) {
 		t.Helper()
@@ -184,7 +184,7 @@ rules: [{apiGroups: [""], resources: [nodes, pods], verbs: [get, list]}]
 	}
 	run(t, command.Program{}, "canary", w.node.Name, "--kubeconfig", w.viewer).expect(t, command.ExitFailed, "", "a canary requires the store and the API server: ")
 	run(t, command.Program{}, "clear", w.node.Name, w.fault.ID, "--kubeconfig", w.viewer).expect(t, command.ExitFailed, "", "clearing requires the store and the API server: ")
-	if id := w.asked(t); id != "" {
+	if id := w.requestedCanary(t); id != "" {
 		t.Errorf("canary %s was asked for without a way to see it come", id)
 	}
 }

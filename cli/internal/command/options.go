@@ -12,9 +12,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/nvidia/nvsentinel/cli/internal/forward"
-	"github.com/nvidia/nvsentinel/cli/internal/look"
-	"github.com/nvidia/nvsentinel/internal/brake"
+	"github.com/nvidia/nvsentinel/cli/internal/snapshot"
 	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/pause"
 	"github.com/nvidia/nvsentinel/store-client/remote"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
@@ -42,7 +42,7 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.store, "store", "", "Address of the store: sqlite:///absolute/path.db, postgres://user@host/database or mongodb://host,host/database. Defaults to $NVSENTINEL_STORE. Without both, the CLI reads the store through a forwarded port of a gateway Pod in the namespace.")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "Path of a kubeconfig. The default is that of kubectl.")
 	f.StringVar(&o.context, "context", "", "Context of the kubeconfig. Defaults to the current context.")
-	f.StringVarP(&o.namespace, "namespace", "n", brake.DefaultNamespace, "Namespace of the installation, which contains its gateways and its emergency stop.")
+	f.StringVarP(&o.namespace, "namespace", "n", pause.DefaultNamespace, "Namespace of the installation, which contains its gateways and its emergency stop.")
 	f.StringVarP(&o.output, "output", "o", "text", "Output format: text or json.")
 	f.StringVar(&o.timezone, "timezone", "UTC", "Time zone of text output: UTC, Local, or a name such as Europe/Berlin.")
 	f.DurationVar(&o.within, "timeout", defaultWithin, "Timeout for reading each source.")
@@ -83,11 +83,11 @@ func (o *options) kube() (*rest.Config, error) {
 func (o *options) agent() string { return "nvsentinel-cli/" + o.program.Version }
 
 // open opens what can be opened; done closes it.
-func (o *options) open(ctx context.Context) (s look.Sources, done func()) {
-	s = look.Sources{Namespace: o.namespace, Within: o.within, Limit: o.limit}
+func (o *options) open(ctx context.Context) (s snapshot.Sources, done func()) {
+	s = snapshot.Sources{Namespace: o.namespace, Within: o.within, Limit: o.limit}
 	rc, err := o.kube()
 	if err == nil {
-		s.Cluster, err = look.Connect(rc, o.agent())
+		s.Cluster, err = snapshot.Connect(rc, o.agent())
 	}
 	s.ClusterError = err
 	closing := func() {}
@@ -124,7 +124,7 @@ func (o *options) gateways(rc *rest.Config, cluster *kube.Client) (store.Reader,
 }
 
 // needs is the error of what cannot do without both sources.
-func (o *options) needs(ctx context.Context, what string, s look.Sources) error {
+func (o *options) needs(ctx context.Context, what string, s snapshot.Sources) error {
 	err := errors.Join(s.RecordsError, s.ClusterError)
 	if err == nil {
 		bounded, cancel := context.WithTimeout(ctx, o.within)

@@ -37,7 +37,7 @@ func TestRelease(t *testing.T) {
 			return err == nil
 		})
 	})
-	run(t, p, "release", w.node.Name, "--reason", "replaced", "--kubeconfig", w.cluster.AdminKubeconfig()).expect(t, command.ExitWhole, "has ended", "")
+	run(t, p, "release", w.node.Name, "--reason", "replaced", "--kubeconfig", w.cluster.AdminKubeconfig()).expect(t, command.ExitComplete, "has ended", "")
 	quarantine.Wait()
 	run(t, p, "release", w.node.Name, "--kubeconfig", w.cluster.AdminKubeconfig()).expect(t, command.ExitFailed, "", "has no quarantine session")
 }
@@ -63,7 +63,7 @@ subjects: [{kind: ServiceAccount, name: releaser, namespace: operators}]
 `)
 	path := w.account(t, "releaser", "")
 	tries := 0
-	testkit.Until(t, 2*time.Minute, func() bool { // a right and a policy are in force a moment later
+	testkit.Until(t, 2*time.Minute, func() bool { // a right and a policy are active a moment later
 		tries++
 		r := run(t, command.Program{}, "release", w.node.Name, "--reason", strconv.Itoa(tries), "--wait", "1s", "--kubeconfig", path)
 		return r.code == command.ExitFailed && strings.Contains(r.err, "only a user can release a node")

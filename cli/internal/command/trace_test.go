@@ -12,7 +12,7 @@ import (
 	"github.com/nvidia/nvsentinel/cli/timeline"
 )
 
-// TestTrace: what runs know is told without a store; a cluster without the kind, and a
+// TestTrace: what runs know is reported without a store; a cluster without the kind, and a
 // thing that nobody knows, are no failures.
 func TestTrace(t *testing.T) {
 	w := newWorld(t)
@@ -29,12 +29,12 @@ func TestTrace(t *testing.T) {
 	if _, err := w.cluster.Dynamic().Resource(v1alpha1.GroupVersion.WithResource("repairruns")).Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	run(t, command.Program{}, "trace", "traced-record", "--kubeconfig", admin).expect(t, command.ExitWhole, "run traced-run, chain c, node traced-1: under way", "")
-	if told := decode[timeline.Trace](t, run(t, command.Program{}, "trace", "traced-1", "--kubeconfig", admin, "-o", "json")); len(told.Runs) != 1 || told.Runs[0].Fault.Record != "traced-record" {
-		t.Errorf("%+v", told)
+	run(t, command.Program{}, "trace", "traced-record", "--kubeconfig", admin).expect(t, command.ExitComplete, "run traced-run, chain c, node traced-1: under way", "")
+	if tl := decode[timeline.Trace](t, run(t, command.Program{}, "trace", "traced-1", "--kubeconfig", admin, "-o", "json")); len(tl.Runs) != 1 || tl.Runs[0].Fault.Record != "traced-record" {
+		t.Errorf("%+v", tl)
 	}
 	// status lists it by the same rights, although the kinds of chains are not there.
-	run(t, command.Program{Store: w.dsn}, "status", "--kubeconfig", admin).expect(t, command.ExitWhole, "traced-run  traced-1  c", "")
+	run(t, command.Program{Store: w.dsn}, "status", "--kubeconfig", admin).expect(t, command.ExitComplete, "traced-run  traced-1  c", "")
 	run(t, command.Program{}, "trace", "traced-1", "--kubeconfig", unreachable(t, admin)).expect(t, command.ExitFailed, "", "connection refused")
 	run(t, command.Program{}, "trace").expect(t, command.ExitUsage, "", "arguments given: 0")
 }

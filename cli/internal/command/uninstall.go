@@ -47,7 +47,7 @@ func (o *options) uninstall(ctx context.Context, asked removal.Options, yes bool
 		return 0, err
 	}
 	s := sweep.Sweep{Cluster: cluster, Namespace: o.namespace, Clock: o.program.Clock, Within: o.within}
-	facts, err := s.Look(ctx)
+	facts, err := s.Inspect(ctx)
 	if err != nil {
 		return 0, coded{err, ExitFailed}
 	}
@@ -65,10 +65,10 @@ func (o *options) uninstall(ctx context.Context, asked removal.Options, yes bool
 	switch {
 	case refused != nil:
 		return 0, coded{refused, ExitFailed}
-	case len(plan.Unread) > 0, yes && !plan.Whole():
+	case len(plan.Unread) > 0, yes && !plan.Complete():
 		return ExitPartial, nil
 	}
-	return ExitWhole, nil
+	return ExitComplete, nil
 }
 
 // refuse is why nothing is removed.

@@ -32,7 +32,7 @@ type world struct {
 	cluster *localcluster.Cluster
 	dsn     string
 	records store.Store
-	// viewer may read what docs/reference/cli.md says, and nothing else.
+	// viewer may read what docs/reference/cli.md describes, and nothing else.
 	viewer string
 	node   *corev1.Node
 	fault  record.Record
@@ -164,7 +164,7 @@ func (w *world) addFault(t *testing.T) record.Record {
 
 var rebootNodes = schema.GroupVersionResource{Group: "janitor.dgxc.nvidia.com", Version: "v1alpha1", Resource: "rebootnodes"}
 
-// addObject makes the maintenance object and stamps it into the record.
+// addObject makes the maintenance object and writes it into the record.
 func (w *world) addObject(t *testing.T) string {
 	t.Helper()
 	objects := w.cluster.Dynamic().Resource(rebootNodes)

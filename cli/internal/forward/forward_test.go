@@ -54,9 +54,9 @@ func open(t *testing.T, g *forward.Gateways) store.Reader {
 // refused is an address where nobody listens.
 const refused = "127.0.0.1:1"
 
-// TestTheWayIn is taken over WebSocket, and over SPDY where that is refused; a gateway
-// that is no use is passed over.
-func TestTheWayIn(t *testing.T) {
+// TestForward: forwarding uses WebSocket, and SPDY where WebSocket is refused. A gateway
+// that does not work is skipped.
+func TestForward(t *testing.T) {
 	for name, webSocket := range map[string]bool{"WebSocket": true, "SPDY": false} {
 		t.Run(name, func(t *testing.T) {
 			address, id := gateway(t)
@@ -98,8 +98,8 @@ func TestAGatewayGoes(t *testing.T) {
 	})
 }
 
-// TestWhatIsMissing is said, with what to do.
-func TestWhatIsMissing(t *testing.T) {
+// TestMissingPermissions: the error names the missing permission and what to do.
+func TestMissingPermissions(t *testing.T) {
 	for name, tt := range map[string]struct {
 		s    *standIn
 		add  func(*standIn)

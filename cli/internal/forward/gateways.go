@@ -25,8 +25,8 @@ import (
 // selector finds the pods of gateways, as the chart labels them.
 const selector = "app.kubernetes.io/name=platform-connectors-gateway"
 
-// patience bounds the way into one gateway: one that hangs must leave time for another.
-const patience = 5 * time.Second
+// gatewayTimeout bounds the way into one gateway: one that hangs must leave time for another.
+const gatewayTimeout = 5 * time.Second
 
 // Tunnels opens tunnels into pods.
 type Tunnels interface {
@@ -45,7 +45,7 @@ type Gateways struct {
 }
 
 // Dial connects to where a gateway lets its store be read; it is a remote.Dial. Its
-// error says what is missing.
+// error reports what is missing.
 func (g *Gateways) Dial(ctx context.Context) (net.Conn, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -113,7 +113,7 @@ func isReady(p *corev1.Pod) bool {
 
 // enter opens a tunnel into a gateway, and keeps it if the store can be read there.
 func (g *Gateways) enter(ctx context.Context, pod *corev1.Pod) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, gatewayTimeout)
 	defer cancel()
 	conn, err := g.Tunnels.Open(ctx, pod.Name)
 	if err != nil {
@@ -125,7 +125,7 @@ func (g *Gateways) enter(ctx context.Context, pod *corev1.Pod) (net.Conn, error)
 	t := &tunnel{conn: conn, port: port(pod)}
 	probe := remote.Open(t.dial)
 	err = probe.Ping(ctx)
-	_ = probe.Close() // it lets go of its connection, which had its answer
+	_ = probe.Close() // it releases its connection, which had its answer
 	if err == nil {
 		var c net.Conn
 		if c, err = t.dial(ctx); err == nil {
@@ -140,7 +140,7 @@ func (g *Gateways) enter(ctx context.Context, pod *corev1.Pod) (net.Conn, error)
 	return nil, err
 }
 
-// port is where the pod says that it lets its store be read, or where it does so
+// port is where the pod reports that it lets its store be read, or where it does so
 // without a word.
 func port(pod *corev1.Pod) int32 {
 	for _, c := range pod.Spec.Containers {

@@ -26,7 +26,7 @@ const namespace = "suite"
 // standIn stands for an API server and the kubelets behind it.
 type standIn struct {
 	t *testing.T
-	// webSocket says that it forwards over WebSocket; else over SPDY alone.
+	// webSocket reports that it forwards over WebSocket; else over SPDY alone.
 	webSocket bool
 	// refuses is the answer to who lists pods, and to who forwards a port.
 	refusesList, refusesForward string
@@ -34,9 +34,9 @@ type standIn struct {
 	mu   sync.Mutex
 	pods []corev1.Pod
 	// behind are the addresses of the pods' ports.
-	behind  map[string]string
-	tunnels map[string][]httpstream.Connection
-	asked   []string
+	behind   map[string]string
+	tunnels  map[string][]httpstream.Connection
+	requests []string
 }
 
 // add adds a Ready gateway; address is where its port leads.
@@ -69,14 +69,14 @@ func (s *standIn) lose(name string) {
 	}
 }
 
-// inside says into which pod there was a tunnel last.
+// inside reports into which pod there was a tunnel last.
 func (s *standIn) inside() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.asked) == 0 {
+	if len(s.requests) == 0 {
 		return ""
 	}
-	return s.asked[len(s.asked)-1]
+	return s.requests[len(s.requests)-1]
 }
 
 // gateways looks through it.
@@ -136,7 +136,7 @@ func (s *standIn) forward(w http.ResponseWriter, r *http.Request, pod string) {
 		return
 	}
 	s.mu.Lock()
-	s.tunnels[pod], s.asked = append(s.tunnels[pod], conn), append(s.asked, pod)
+	s.tunnels[pod], s.requests = append(s.tunnels[pod], conn), append(s.requests, pod)
 	s.mu.Unlock()
 	<-conn.CloseChan()
 }

@@ -72,7 +72,7 @@ type tunnel struct {
 	count atomic.Int64
 }
 
-// open says whether the tunnel has not ended.
+// open reports whether the tunnel has not ended.
 func (t *tunnel) open() bool {
 	select {
 	case <-t.conn.CloseChan():
@@ -82,7 +82,7 @@ func (t *tunnel) open() bool {
 	}
 }
 
-// dial connects to the port; that nobody listens there is told by the first read.
+// dial connects to the port; that nobody listens there is reported by the first read.
 func (t *tunnel) dial(context.Context) (net.Conn, error) {
 	headers := http.Header{}
 	headers.Set(corev1.PortHeader, strconv.Itoa(int(t.port)))
@@ -98,10 +98,10 @@ func (t *tunnel) dial(context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening a stream: %w", err), problems.Reset())
 	}
-	c := &connection{Stream: data, tunnel: t, problems: problems, said: make(chan string, 1)}
+	c := &connection{Stream: data, tunnel: t, problems: problems, remoteError: make(chan string, 1)}
 	go func() {
-		text, _ := io.ReadAll(io.LimitReader(problems, 4<<10)) // cut, it says as much as there is
-		c.said <- string(text)
+		text, _ := io.ReadAll(io.LimitReader(problems, 4<<10)) // cut, it reports as much as there is
+		c.remoteError <- string(text)
 	}()
 	return c, nil
 }
@@ -111,23 +111,23 @@ type connection struct {
 	httpstream.Stream
 	tunnel   *tunnel
 	problems httpstream.Stream
-	// said gets what the other end says of a failure, when it has closed.
-	said chan string
-	// asking says that something was written that was not answered yet.
-	asking atomic.Bool
+	// remoteError gets what the other end reports about a failure, when it has closed.
+	remoteError chan string
+	// awaitingReply reports that something was written that was not answered yet.
+	awaitingReply atomic.Bool
 }
 
 // Read implements net.Conn. An end for which the other end has a reason is that reason.
 func (c *connection) Read(p []byte) (int, error) {
 	n, err := c.Stream.Read(p)
 	if n > 0 {
-		c.asking.Store(false)
+		c.awaitingReply.Store(false)
 	}
 	if err == nil {
 		return n, nil
 	}
-	text := <-c.said // it closes with the data
-	c.said <- text
+	text := <-c.remoteError // it closes with the data
+	c.remoteError <- text
 	if text != "" {
 		err = closed{c.tunnel.port, text}
 	}
@@ -140,21 +140,21 @@ type closed struct {
 	text string
 }
 
-// Error says what to look at.
+// Error reports what to look at.
 func (c closed) Error() string {
 	return fmt.Sprintf("the gateway does not serve its store at port %d: check that its version is at least that of nvsentinel, that its --inspect-address is set to this port, and that it has started (%s)", c.port, c.text)
 }
 
 // Write implements net.Conn.
 func (c *connection) Write(p []byte) (int, error) {
-	c.asking.Store(true)
+	c.awaitingReply.Store(true)
 	return c.Stream.Write(p)
 }
 
 // Close implements net.Conn. A question without an answer may be one to a pod that is
 // gone, of which the tunnel knows nothing: it ends too.
 func (c *connection) Close() error {
-	if c.asking.Load() {
+	if c.awaitingReply.Load() {
 		return c.tunnel.conn.Close()
 	}
 	c.tunnel.conn.RemoveStreams(c.Stream, c.problems)

@@ -19,7 +19,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
-// Do removes what the plan of these facts says, and writes into it what became of each
+// Do removes what the plan of these facts reports, and writes into it what became of each
 // item. Whatever stops it, the next plan goes on from there.
 func (s Sweep) Do(ctx context.Context, f removal.Facts, p *removal.Plan) {
 	for i := range f.Nodes {
@@ -64,7 +64,7 @@ func (s Sweep) cleanNode(ctx context.Context, node *corev1.Node, p *removal.Plan
 	if err == nil && len(gone) > 0 {
 		err = s.dropConditions(ctx, node, gone)
 	}
-	if errors.Is(err, kube.ErrGone) {
+	if errors.Is(err, kube.ErrNodeDeleted) {
 		err = nil // and with it its marks
 	}
 	for _, item := range items {
@@ -133,7 +133,7 @@ func (s Sweep) cleanPod(ctx context.Context, i *removal.Item) error {
 	return lost(err)
 }
 
-// drop removes an object that is as it was seen. Finalizers of ours go first, in a write
+// drop removes an object that is as it was seen. Finalizers of the project go first, in a write
 // that holds on the same.
 func (s Sweep) drop(ctx context.Context, i *removal.Item) error {
 	ctx, cancel := context.WithTimeout(ctx, s.Within)

@@ -15,7 +15,7 @@ import (
 )
 
 // TestRefusedWhileServicesRun: neither a workload nor a lease that is held may be there,
-// and the answer says what to do first.
+// and the answer reports what to do first.
 func TestRefusedWhileServicesRun(t *testing.T) {
 	w := newWorld(t)
 	leases := w.cluster.Client().CoordinationV1().Leases(w.namespace)
@@ -47,12 +47,12 @@ func TestRefusedWhileServicesRun(t *testing.T) {
 	if gone := differ(t, before, w.inventory(t)); len(gone) > 0 {
 		t.Errorf("took %v", gone)
 	}
-	if _, code, _ := w.uninstall(t); code != command.ExitWhole {
+	if _, code, _ := w.uninstall(t); code != command.ExitComplete {
 		t.Errorf("the list alone: exit code %d", code)
 	}
 }
 
-// TestNotEverythingRead: the list says what is missing from it, and nothing is removed by
+// TestNotEverythingRead: the list reports what is missing from it, and nothing is removed by
 // half a list.
 func TestNotEverythingRead(t *testing.T) {
 	w := newWorld(t)

@@ -81,11 +81,11 @@ func TestUninstall(t *testing.T) {
 	for _, asked := range [][]string{nil, {"--release-nodes"}, {"--release-nodes", "--crds"}} {
 		before := w.inventory(t)
 		listed, code, _ := w.uninstall(t, append(asked, "--dry-run")...)
-		if gone := differ(t, before, w.inventory(t)); len(gone) > 0 || code != command.ExitWhole || len(removes(listed)) == 0 {
+		if gone := differ(t, before, w.inventory(t)); len(gone) > 0 || code != command.ExitComplete || len(removes(listed)) == 0 {
 			t.Fatalf("%v listed %d, with exit code %d, and took %v", asked, len(removes(listed)), code, gone)
 		}
 		done, code, problem := w.uninstall(t, append(asked, "--yes")...)
-		if code != command.ExitWhole || !done.Whole() {
+		if code != command.ExitComplete || !done.Complete() {
 			t.Fatalf("%v: exit code %d: %s %+v", asked, code, problem, done.Items)
 		}
 		w.settled(t)
@@ -94,7 +94,7 @@ func TestUninstall(t *testing.T) {
 		}
 		before = w.inventory(t)
 		again, code, _ := w.uninstall(t, append(asked, "--yes")...)
-		if n := removes(again); len(n) > 0 || code != command.ExitWhole {
+		if n := removes(again); len(n) > 0 || code != command.ExitComplete {
 			t.Errorf("%v: the second time there is %v, exit code %d", asked, n, code)
 		}
 		if gone := differ(t, before, w.inventory(t)); len(gone) > 0 {
@@ -166,13 +166,13 @@ func TestStoppedAtEveryWrite(t *testing.T) {
 		}
 		return nil
 	})
-	facts, err := s.Look(t.Context())
+	facts, err := s.Inspect(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	first := removal.Decide(facts, asked)
 	for runs := 0; ; runs++ {
-		if facts, err = s.Look(t.Context()); err != nil {
+		if facts, err = s.Inspect(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		plan := removal.Decide(facts, asked)
@@ -189,12 +189,12 @@ func TestStoppedAtEveryWrite(t *testing.T) {
 	}
 }
 
-// TestWhatChangedMeanwhileIsLeft: each thing that is not as it was when it was listed is
+// TestConcurrentlyChangedObjectsRemain: each thing that is not as it was when it was listed is
 // named, and stays.
-func TestWhatChangedMeanwhileIsLeft(t *testing.T) {
+func TestConcurrentlyChangedObjectsRemain(t *testing.T) {
 	w := newWorld(t)
 	s := w.sweeper(t, func() error { return nil })
-	facts, err := s.Look(t.Context())
+	facts, err := s.Inspect(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +216,7 @@ func TestWhatChangedMeanwhileIsLeft(t *testing.T) {
 func TestAnObjectThatIsMadeMeanwhile(t *testing.T) {
 	w := newWorld(t)
 	s := w.sweeper(t, func() error { return nil })
-	facts, err := s.Look(t.Context())
+	facts, err := s.Inspect(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

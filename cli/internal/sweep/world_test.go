@@ -121,7 +121,7 @@ func (w world) nodes(t *testing.T) {
 		quarantine(n)
 		nodemark.SetClaim(n, "claimed")
 		nodemark.SetReset(n, "off")
-		nodemark.SetLemon(n, nodemark.LemonMark{Label: true, Note: "{}"})
+		nodemark.SetRepeatOffender(n, nodemark.RepeatOffenderMark{Label: true, Note: "{}"})
 	})
 }
 

@@ -29,21 +29,21 @@ var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // and do not give up on a slow machine.
 func connect(t testing.TB, s *server) *Source {
 	retryer := func() sdk.Retryer {
-		return told{retry.NewStandard(func(o *retry.StandardOptions) { o.MaxBackoff = time.Microsecond; o.RateLimiter = noLimit{} }), t}
+		return loggingRetryer{retry.NewStandard(func(o *retry.StandardOptions) { o.MaxBackoff = time.Microsecond; o.RateLimiter = noLimit{} }), t}
 	}
-	who := credentials.NewStaticCredentialsProvider("AKIDTEST", "secret", "")
+	creds := credentials.NewStaticCredentialsProvider("AKIDTEST", "secret", "")
 	return Of(
-		ec2.New(ec2.Options{Region: "us-west-2", BaseEndpoint: &s.url, Credentials: who, Retryer: retryer(), HTTPClient: whole{}}),
-		health.New(health.Options{Region: "us-east-1", BaseEndpoint: &s.url, Credentials: who, Retryer: retryer(), HTTPClient: whole{}}),
+		ec2.New(ec2.Options{Region: "us-west-2", BaseEndpoint: &s.url, Credentials: creds, Retryer: retryer(), HTTPClient: bufferedTransport{}}),
+		health.New(health.Options{Region: "us-east-1", BaseEndpoint: &s.url, Credentials: creds, Retryer: retryer(), HTTPClient: bufferedTransport{}}),
 		"us-west-2")
 }
 
-// whole sends a request with a body of its own. The SDK closes its body when the answer
+// bufferedTransport sends a request with a body of its own. The SDK closes its body when the answer
 // comes, and net/http ends the connection in the middle of that if it still looks for more
 // of the body: a server on the same machine is fast enough for it, no cloud is.
-type whole struct{}
+type bufferedTransport struct{}
 
-func (whole) Do(r *http.Request) (*http.Response, error) {
+func (bufferedTransport) Do(r *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return nil, err
@@ -53,16 +53,16 @@ func (whole) Do(r *http.Request) (*http.Response, error) {
 	return http.DefaultClient.Do(r)
 }
 
-// told logs what may be tried again.
-type told struct {
+// loggingRetryer logs what may be tried again.
+type loggingRetryer struct {
 	*retry.Standard
 	t testing.TB
 }
 
-func (r told) IsErrorRetryable(err error) bool {
-	again := r.Standard.IsErrorRetryable(err)
+func (l loggingRetryer) IsErrorRetryable(err error) bool {
+	again := l.Standard.IsErrorRetryable(err)
 	if again {
-		r.t.Logf("worth another attempt: %v", err)
+		l.t.Logf("worth another attempt: %v", err)
 	}
 	return again
 }
@@ -108,7 +108,7 @@ func only(t *testing.T, r announcement.Reading) announcement.Announcement {
 
 const id = "i-0123456789abcdef0"
 
-// Each code of the table, told by the API that has it, becomes its action.
+// Each code of the table, reported by the API that has it, becomes its action.
 func TestCodes(t *testing.T) {
 	for _, c := range append(Codes(), announcement.Unknown("AWS_EC2_NEVER_HEARD_OF"), announcement.Unknown("instance-levitation")) {
 		t.Run(c.Name, func(t *testing.T) {
@@ -183,11 +183,11 @@ func TestStatesOfHealth(t *testing.T) {
 	}
 }
 
-// One maintenance that both APIs tell of is one announcement over its whole life,
-// whoever tells of it first.
+// One maintenance that both APIs report is one announcement over its whole life, regardless of
+// who reports it first.
 func TestOneMaintenanceIsOneAnnouncement(t *testing.T) {
 	const code = "AWS_EC2_PERSISTENT_INSTANCE_RETIREMENT_SCHEDULED"
-	told := func(status string, updated float64) []event {
+	reported := func(status string, updated float64) []event {
 		return []event{{arn: arn(code, "1"), code: code, category: "scheduledChange", status: status, start: in(24), end: in(24), updated: in(updated), entities: []entity{{id, "PENDING"}}, text: "of Health"}}
 	}
 	shown := func(word string, begin float64) []instance {
@@ -206,24 +206,24 @@ func TestOneMaintenanceIsOneAnnouncement(t *testing.T) {
 	}
 	for _, l := range []life{
 		{"EC2 first", []func() (func(*server), time.Time){
-			do(shown("", 24), nil, 0), do(shown("", 24), told("upcoming", 1), 1), do(shown("", 24), told("open", 24), 24.5),
-			do(shown("[Completed] ", 24), told("open", 24), 25), do(shown("[Completed] ", 24), told("closed", 26), 26), do(nil, told("closed", 26), 200),
+			do(shown("", 24), nil, 0), do(shown("", 24), reported("upcoming", 1), 1), do(shown("", 24), reported("open", 24), 24.5),
+			do(shown("[Completed] ", 24), reported("open", 24), 25), do(shown("[Completed] ", 24), reported("closed", 26), 26), do(nil, reported("closed", 26), 200),
 		}, []string{"Scheduled EC2", "Scheduled EC2", "Ongoing EC2", "Completed EC2", "", ""}},
 		{"Health first", []func() (func(*server), time.Time){
-			do(nil, told("upcoming", 0), 0), do(nil, told("upcoming", 0), 2), do(shown("", 24), told("upcoming", 0), 3), do(shown("", 24), told("closed", 24), 24.5),
-			do(shown("[Completed] ", 24), told("closed", 24), 25), do(shown("[Completed] ", 24), told("closed", 24), 26), do(nil, told("open", 199), 200),
+			do(nil, reported("upcoming", 0), 0), do(nil, reported("upcoming", 0), 2), do(shown("", 24), reported("upcoming", 0), 3), do(shown("", 24), reported("closed", 24), 24.5),
+			do(shown("[Completed] ", 24), reported("closed", 24), 25), do(shown("[Completed] ", 24), reported("closed", 24), 26), do(nil, reported("open", 199), 200),
 		}, []string{"Scheduled Health", "Scheduled Health", "Scheduled Health", "Ongoing Health", "Completed Health", "", ""}},
 		{"rescheduled in EC2 before Health", []func() (func(*server), time.Time){
-			do(shown("", 24), told("upcoming", 0), 0), do(shown("", 72), told("upcoming", 0), 1), do(shown("", 72), told("open", 24), 25), do(shown("[Canceled] ", 72), told("closed", 26), 26),
+			do(shown("", 24), reported("upcoming", 0), 0), do(shown("", 72), reported("upcoming", 0), 1), do(shown("", 72), reported("open", 24), 25), do(shown("[Canceled] ", 72), reported("closed", 26), 26),
 		}, []string{"Scheduled EC2", "Scheduled EC2", "Scheduled EC2", "Cancelled EC2"}},
 		{"Health alone", []func() (func(*server), time.Time){
-			do(nil, told("upcoming", 0), 0), do(nil, told("upcoming", 0), 10), do(nil, told("open", 24), 25), do(nil, told("closed", 26), 26), do(nil, told("closed", 26), 26.5),
+			do(nil, reported("upcoming", 0), 0), do(nil, reported("upcoming", 0), 10), do(nil, reported("open", 24), 25), do(nil, reported("closed", 26), 26), do(nil, reported("closed", 26), 26.5),
 		}, []string{"Scheduled Health", "Scheduled Health", "Ongoing Health", "Completed Health", ""}},
 		{"the monitor was down across the window", []func() (func(*server), time.Time){
-			do(shown("", 24), told("upcoming", 0), 0), do(shown("[Completed] ", 24), told("closed", 26), 150),
+			do(shown("", 24), reported("upcoming", 0), 0), do(shown("[Completed] ", 24), reported("closed", 26), 150),
 		}, []string{"Scheduled EC2", "Completed EC2"}},
 		{"nobody saw it before it was over", []func() (func(*server), time.Time){
-			do(nil, nil, 0), do(shown("[Completed] ", 24), told("closed", 26), 150),
+			do(nil, nil, 0), do(shown("[Completed] ", 24), reported("closed", 26), 150),
 		}, []string{"", ""}},
 	} {
 		t.Run(l.name, func(t *testing.T) {
@@ -239,11 +239,11 @@ func TestOneMaintenanceIsOneAnnouncement(t *testing.T) {
 				q.Checkpoint, q.Open = r.Checkpoint, nil
 				if len(r.Announcements) > 0 {
 					a := only(t, r)
-					who := "EC2"
+					creds := "EC2"
 					if strings.Contains(a.ID, "/arn:") {
-						who = "Health"
+						creds = "Health"
 					}
-					got = string(a.State) + " " + who
+					got = string(a.State) + " " + creds
 					if a.State == announcement.Scheduled || a.State == announcement.Ongoing {
 						q.Open = []string{a.ID}
 					}
@@ -274,7 +274,7 @@ func TestUltraServer(t *testing.T) {
 	}
 }
 
-// What mirrors nothing that EC2 shows, and says no begin, is kept.
+// What mirrors nothing that EC2 shows, and reports no begin, is kept.
 func TestHealthWithoutBegin(t *testing.T) {
 	const code = "AWS_EC2_MAINTENANCE_SCHEDULED"
 	s := serve(t)
@@ -362,7 +362,7 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// Without AWS Health EC2 is the whole truth, but not on what Health told before.
+// Without AWS Health EC2 is the whole truth, but not on what Health reported before.
 func TestWithoutHealth(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "AKIDTEST")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")

@@ -86,14 +86,14 @@ const (
 	ultraEnd     = "AWS_EC2_ULTRASERVER_MAINTENANCE_COMPLETED"
 )
 
-// plannedLifecycle is the ending of the event types by which AWS tells months ahead that
+// plannedLifecycle is the ending of the event types by which AWS reports months ahead that
 // some software or instance type ends: no maintenance of a machine, and of the
 // whole fleet at once (source: "Planned lifecycle events for AWS Health").
 const plannedLifecycle = "_PLANNED_LIFECYCLE_EVENT"
 
-// whatever are the event types that are asked for whatever their category: those that
+// alwaysIncludedEvents are the event types that are asked for whatever their category: those that
 // Health may list as issues. Ten fit into a filter.
-var whatever = []string{
+var alwaysIncludedEvents = []string{
 	"AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED", "AWS_EC2_PERSISTENT_INSTANCE_RETIREMENT_SCHEDULED",
 	"AWS_EC2_INSTANCE_RETIREMENT_EXPEDITED", "AWS_EC2_PERSISTENT_INSTANCE_RETIREMENT_EXPEDITED",
 	"AWS_EC2_INSTANCE_STORE_DRIVE_PERFORMANCE_DEGRADED", ultraBegin, ultraReduced, ultraEnd,
@@ -108,7 +108,7 @@ func meaning(name string) eventType {
 }
 
 // stateOfEC2 is how far a scheduled event has come. EC2 marks what has ended by the
-// first word of the description, and says of nothing that it has begun: from
+// first word of the description, and reports about nothing that it has begun: from
 // NotBefore on it may have.
 func stateOfEC2(e ec2types.InstanceStatusEvent, now time.Time) announcement.State {
 	word, _, _ := strings.Cut(announcement.Value(e.Description), " ")

@@ -8,7 +8,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
-// fleet is 10,000 instances of which 2,000 have an event that both APIs tell of.
+// fleet is 10,000 instances of which 2,000 have an event that both APIs report.
 func fleet(s *server) {
 	const code = "AWS_EC2_INSTANCE_REBOOT_MAINTENANCE_SCHEDULED"
 	for i := range 10_000 {
@@ -49,7 +49,7 @@ func TestCallsOfALargeFleet(t *testing.T) {
 	}
 	// Where EC2 shows nothing, what is open is asked for by its id, 10 at a time: the
 	// event, its entities, its text.
-	s.instances, s.books, s.events = nil, nil, s.events[:100]
+	s.instances, s.requests, s.events = nil, nil, s.events[:100]
 	alone := read(t, source, announcement.Question{})
 	q.Open = nil
 	for _, a := range alone.Announcements {
@@ -70,6 +70,6 @@ func BenchmarkRead(b *testing.B) {
 		if err != nil || len(r.Announcements) != 2000 {
 			b.Fatal(len(r.Announcements), err)
 		}
-		s.books, s.questions = nil, nil
+		s.requests, s.questions = nil, nil
 	}
 }

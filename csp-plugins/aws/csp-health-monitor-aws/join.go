@@ -9,14 +9,14 @@ import (
 )
 
 // remembered is how long EC2 shows a scheduled event that has completed
-// (source: the description of InstanceStatusEvent). What AWS Health tells of an older
+// (source: the description of InstanceStatusEvent). What AWS Health reports an older
 // window EC2 may have shown and forgotten.
 const remembered = 7 * 24 * time.Hour
 
-// join makes one announcement of what EC2 and AWS Health tell of one maintenance. What
-// both tell and has ended is announced only if it was open here: EC2 goes on showing it
+// join makes one announcement of what EC2 and AWS Health report one maintenance. What
+// both report and has ended is announced only if it was open here: EC2 goes on showing it
 // for a week and Health for longer, under another id than it may have begun with.
-func join(scheduled, told []announcement.Announcement, open []string, now time.Time) []announcement.Announcement {
+func join(scheduled, reported []announcement.Announcement, open []string, now time.Time) []announcement.Announcement {
 	stands := make(map[string]bool, len(open))
 	for _, id := range open {
 		stands[id] = true
@@ -26,9 +26,9 @@ func join(scheduled, told []announcement.Announcement, open []string, now time.T
 		s := &scheduled[i]
 		byMachine[s.Machine] = append(byMachine[s.Machine], s)
 	}
-	ofUltra(told)
+	ofUltra(reported)
 	var out []announcement.Announcement
-	for _, t := range told {
+	for _, t := range reported {
 		mirrors := meaning(t.Code).mirrors
 		if s := same(t, byMachine[t.Machine], mirrors); s != nil {
 			merge(s, t, stands)
@@ -66,7 +66,7 @@ func same(t announcement.Announcement, scheduled []*announcement.Announcement, m
 	return moved
 }
 
-// meet says whether two windows have a moment in common.
+// meet reports whether two windows have a moment in common.
 func meet(a, b announcement.Announcement) bool {
 	return !a.Begin.After(last(b)) && !b.Begin.After(last(a))
 }
@@ -95,16 +95,16 @@ func merge(s *announcement.Announcement, t announcement.Announcement, stands map
 }
 
 // ofUltra ends the maintenance of an UltraServer by the event of its own that AWS
-// Health tells then, on the same entity.
-func ofUltra(told []announcement.Announcement) {
+// Health reports then, on the same entity.
+func ofUltra(reported []announcement.Announcement) {
 	over := map[string]time.Time{}
-	for _, t := range told {
+	for _, t := range reported {
 		if t.Code == ultraEnd && t.Begin.After(over[t.Machine]) {
 			over[t.Machine] = t.Begin
 		}
 	}
-	for i := range told {
-		t := &told[i]
+	for i := range reported {
+		t := &reported[i]
 		at, ok := over[t.Machine]
 		if ok && (t.Code == ultraBegin || t.Code == ultraReduced) && !t.State.Ended() && !t.Begin.After(at) {
 			t.State, t.Ended = announcement.Completed, at

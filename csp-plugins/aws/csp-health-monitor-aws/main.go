@@ -1,13 +1,13 @@
 // Command csp-health-monitor-aws is csp-health-monitor for Amazon EC2. It asks EC2 itself
 // for the scheduled events of instances, and AWS Health for what EC2 does not show.
 //
-// AWS tells most maintenance twice, under ids that have nothing in common. One
+// AWS reports most maintenance twice, under ids that have nothing in common. One
 // maintenance is one announcement here: that of EC2, which has the instance, the window
 // and its end, and which lists all of them every time. An event of AWS Health whose type
 // EC2 shows too (see Codes) is the same maintenance if the instance is the same and the
 // windows meet; EC2's word on state and window wins, Health's text is kept. Where EC2
 // shows nothing, Health's event is announced under its own id, and keeps that id if EC2
-// shows it later (Question.Open says so).
+// shows it later (Question.Open reports it).
 package main
 
 import (

@@ -48,19 +48,19 @@ func (s *Source) Read(ctx context.Context, q announcement.Question) (announcemen
 	if err != nil {
 		return announcement.Reading{}, err
 	}
-	var told []announcement.Announcement
+	var reported []announcement.Announcement
 	if s.health != nil {
-		if told, err = s.told(ctx, since, q, &calls); err != nil {
+		if reported, err = s.listHealthEvents(ctx, since, q, &calls); err != nil {
 			return announcement.Reading{}, err
 		}
 	}
-	joined := join(scheduled, told, q.Open, q.Now)
+	joined := join(scheduled, reported, q.Open, q.Now)
 	if s.health != nil {
 		if err := s.describe(ctx, joined, &calls); err != nil {
 			return announcement.Reading{}, err
 		}
 	}
-	// Without AWS Health nothing is known of what it told when it was asked.
+	// Without AWS Health nothing is known of what it reported when it was asked.
 	complete := s.health != nil || len(unlisted(q.Open, nil)) == 0
 	return announcement.Reading{Announcements: joined, Complete: complete, Checkpoint: q.Now.UTC().Format(time.RFC3339), Calls: calls}, nil
 }
@@ -104,8 +104,8 @@ func ofEvent(instance string, e ec2types.InstanceStatusEvent, now time.Time) ann
 	return a
 }
 
-// told lists what AWS Health tells of entities.
-func (s *Source) told(ctx context.Context, since time.Time, q announcement.Question, calls *int) ([]announcement.Announcement, error) {
+// listHealthEvents lists what AWS Health reports about entities.
+func (s *Source) listHealthEvents(ctx context.Context, since time.Time, q announcement.Question, calls *int) ([]announcement.Announcement, error) {
 	listed, err := s.events(ctx, since, q.Open, calls)
 	if err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func (s *Source) told(ctx context.Context, since time.Time, q announcement.Quest
 	var out []announcement.Announcement
 	for _, e := range listed {
 		affected := entities[announcement.Value(e.Arn)]
-		if len(affected) == 0 { // it is not said yet: kept, and so asked for again
+		if len(affected) == 0 { // it is not reported yet: kept, and so asked for again
 			affected = []healthtypes.AffectedEntity{{EntityValue: aws.String(unknown)}}
 		}
 		for _, entity := range affected {
@@ -138,7 +138,7 @@ func (s *Source) events(ctx context.Context, since time.Time, open []string, cal
 		changed.LastUpdatedTimes = []healthtypes.DateTimeRange{{From: aws.Time(since.Add(-overlap))}}
 	}
 	named := *changed
-	named.EventTypeCategories, named.EventTypeCodes = nil, whatever
+	named.EventTypeCategories, named.EventTypeCodes = nil, alwaysIncludedEvents
 	for _, filter := range []*healthtypes.EventFilter{changed, &named} {
 		if err := s.list(ctx, filter, events, calls); err != nil {
 			return nil, err
@@ -276,7 +276,7 @@ func (s *Source) describe(ctx context.Context, to []announcement.Announcement, c
 	return nil
 }
 
-// texts are the descriptions of events. One that has none is told without.
+// texts are the descriptions of events. One that has none is reported without.
 func (s *Source) texts(ctx context.Context, events []healthtypes.Event, calls *int) (map[string]string, error) {
 	out := map[string]string{}
 	asked := ids(events)

@@ -31,7 +31,7 @@ type server struct {
 	events    []event
 	page      int                // items of a page at most; zero is what is asked for
 	faults    map[string][]fault // by operation and page: "DescribeEvents 3"
-	books     []string           // operation and page of every request that was not refused
+	requests  []string           // operation and page of every request that was not refused
 	questions []map[string]any   // filters that Health was asked with
 }
 
@@ -78,7 +78,7 @@ func serve(t testing.TB) *server {
 // count is how many requests of an operation were answered.
 func (s *server) count(operation string) int {
 	n := 0
-	for _, b := range s.books {
+	for _, b := range s.requests {
 		if strings.HasPrefix(b, operation+" ") {
 			n++
 		}
@@ -147,7 +147,7 @@ func (s *server) trouble(operation string, page int) (fault, bool) {
 		s.faults[key] = list[1:]
 		return list[0], true
 	}
-	s.books = append(s.books, key)
+	s.requests = append(s.requests, key)
 	return fault{}, false
 }
 

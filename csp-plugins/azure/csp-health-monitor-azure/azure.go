@@ -19,7 +19,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/announcement"
 )
 
-// CloudConfig says which part of Azure is asked.
+// CloudConfig reports which part of Azure is asked.
 type CloudConfig struct {
 	// Subscription is the id of that of the machines.
 	Subscription string `toml:"subscription" bounds:"not empty" flag:"subscription" usage:"ID of the subscription that contains the machines."`
@@ -58,21 +58,21 @@ func New(c CloudConfig) (*Source, error) {
 	if !ok {
 		return nil, fmt.Errorf("cloud: %q is not public, government or china", c.Cloud)
 	}
-	who, err := azidentity.NewDefaultAzureCredential(&azidentity.DefaultAzureCredentialOptions{ClientOptions: azcore.ClientOptions{Cloud: at}})
+	creds, err := azidentity.NewDefaultAzureCredential(&azidentity.DefaultAzureCredentialOptions{ClientOptions: azcore.ClientOptions{Cloud: at}})
 	if err != nil {
 		return nil, fmt.Errorf("finding the Azure credentials: %w", err)
 	}
 	options := &arm.ClientOptions{DisableRPRegistration: true}
 	options.Cloud, options.Retry.TryTimeout = at, callLimit
-	return As(c, who, options)
+	return As(c, creds, options)
 }
 
 // As makes the source of one who asks.
-func As(c CloudConfig, who azcore.TokenCredential, options *arm.ClientOptions) (*Source, error) {
+func As(c CloudConfig, creds azcore.TokenCredential, options *arm.ClientOptions) (*Source, error) {
 	if c.Subscription == "" {
 		return nil, errors.New("subscription: no Azure subscription is set, set its ID")
 	}
-	compute, err := armcompute.NewClientFactory(c.Subscription, who, options)
+	compute, err := armcompute.NewClientFactory(c.Subscription, creds, options)
 	if err != nil {
 		return nil, fmt.Errorf("creating a Compute client: %w", err)
 	}
@@ -83,7 +83,7 @@ func As(c CloudConfig, who azcore.TokenCredential, options *arm.ClientOptions) (
 	if c.WithoutUpdates {
 		return s, nil
 	}
-	if s.graph, err = armresourcegraph.NewClient(who, options); err != nil {
+	if s.graph, err = armresourcegraph.NewClient(creds, options); err != nil {
 		return nil, fmt.Errorf("creating a Resource Graph client: %w", err)
 	}
 	return s, nil

@@ -93,7 +93,7 @@ func TestCodes(t *testing.T) {
 			t.Errorf("%+v, want %+v", a, c)
 		}
 		quiet := c.Name == "Freeze" || c.Name == "None"
-		if r := read(t, connect(t, cloud, whole), announcement.Question{}); (len(r.Announcements) == 0) != quiet {
+		if r := read(t, connect(t, cloud, fullAccess), announcement.Question{}); (len(r.Announcements) == 0) != quiet {
 			t.Errorf("%s without pauses: %+v", c.Name, r.Announcements)
 		}
 	}
@@ -116,7 +116,7 @@ func TestStatesOfUpdates(t *testing.T) {
 	} {
 		cloud := newCloud()
 		cloud.rows = []any{updateRow(vm, "Restart", tt.status, tt.notBefore)}
-		a := only(t, read(t, connect(t, cloud, whole), announcement.Question{Open: []string{low + "|PYN_-ZL8"}}))
+		a := only(t, read(t, connect(t, cloud, fullAccess), announcement.Question{Open: []string{low + "|PYN_-ZL8"}}))
 		if a.State != tt.want || !a.End.Equal(in(tt.notBefore).Add(10*time.Minute)) || a.Metadata["status"] != tt.status {
 			t.Errorf("%s at %v: %+v, want %s", tt.status, tt.notBefore, a, tt.want)
 		}
@@ -142,20 +142,20 @@ func TestStatesOfViews(t *testing.T) {
 		m := redeployment(tt.begin)
 		m.LastOperationResultCode = &tt.code
 		cloud.machines = []*armcompute.VirtualMachine{machine(vm, m), machine(vm+"2", nil), {}}
-		a := only(t, read(t, connect(t, cloud, whole), announcement.Question{Open: []string{low + "|redeploy/" + at(tt.begin)}}))
+		a := only(t, read(t, connect(t, cloud, fullAccess), announcement.Question{Open: []string{low + "|redeploy/" + at(tt.begin)}}))
 		if a.State != tt.want || a.Metadata["lastOperationResultCode"] != string(tt.code) || a.Metadata["preMaintenanceWindowStartTime"] != at(tt.begin-24) {
 			t.Errorf("%s at %v: %+v, want %s", tt.code, tt.begin, a, tt.want)
 		}
 	}
 }
 
-// One maintenance that both tell of is one announcement, whoever tells of it first.
-func TestLives(t *testing.T) {
+// One maintenance that both report is one announcement, regardless of who reports it first.
+func TestMaintenanceLifecycles(t *testing.T) {
 	shown := func(begin float64) []*armcompute.VirtualMachine {
 		return []*armcompute.VirtualMachine{machine(vm, redeployment(begin))}
 	}
 	gone := []*armcompute.VirtualMachine{machine(vm, nil)}
-	told := func(status string, notBefore float64) []any {
+	reported := func(status string, notBefore float64) []any {
 		return []any{updateRow(vm, "Redeploy", status, notBefore)}
 	}
 	type step struct {
@@ -167,18 +167,18 @@ func TestLives(t *testing.T) {
 	for name, steps := range map[string][]step{
 		"the view alone": {{0, shown(30), nil, "Scheduled redeploy/30"}, {31, shown(30), nil, "Ongoing redeploy/30"}, {32, gone, nil, ""}},
 		"the view moves": {{0, shown(30), nil, "Scheduled redeploy/30"}, {20, shown(60), nil, "Scheduled redeploy/30"}},
-		"the update alone": {{0, gone, told("Pending", 30), "Scheduled PYN_-ZL8"}, {31, gone, told("InProgress", 30), "Ongoing PYN_-ZL8"},
-			{32, gone, told("Completed", 30), "Completed PYN_-ZL8"}, {33, gone, told("Completed", 30), ""}},
-		"the view first": {{0, shown(30), nil, "Scheduled redeploy/30"}, {1, shown(30), told("Pending", 30), "Scheduled redeploy/30"},
-			{10, shown(30), told("InProgress", 30), "Ongoing redeploy/30"}, {11, shown(30), told("Completed", 30), "Completed redeploy/30"}, {12, shown(30), told("Completed", 30), ""}},
-		"the update first":     {{0, gone, told("Pending", 30), "Scheduled PYN_-ZL8"}, {1, shown(30), told("Pending", 30), "Scheduled PYN_-ZL8"}, {31, gone, nil, ""}},
-		"two of one machine":   {{0, shown(30), told("Pending", 200), "Scheduled PYN_-ZL8, Scheduled redeploy/30"}},
+		"the update alone": {{0, gone, reported("Pending", 30), "Scheduled PYN_-ZL8"}, {31, gone, reported("InProgress", 30), "Ongoing PYN_-ZL8"},
+			{32, gone, reported("Completed", 30), "Completed PYN_-ZL8"}, {33, gone, reported("Completed", 30), ""}},
+		"the view first": {{0, shown(30), nil, "Scheduled redeploy/30"}, {1, shown(30), reported("Pending", 30), "Scheduled redeploy/30"},
+			{10, shown(30), reported("InProgress", 30), "Ongoing redeploy/30"}, {11, shown(30), reported("Completed", 30), "Completed redeploy/30"}, {12, shown(30), reported("Completed", 30), ""}},
+		"the update first":     {{0, gone, reported("Pending", 30), "Scheduled PYN_-ZL8"}, {1, shown(30), reported("Pending", 30), "Scheduled PYN_-ZL8"}, {31, gone, nil, ""}},
+		"two of one machine":   {{0, shown(30), reported("Pending", 200), "Scheduled PYN_-ZL8, Scheduled redeploy/30"}},
 		"a new one later":      {{0, shown(30), nil, "Scheduled redeploy/30"}, {300, shown(400), nil, "Scheduled redeploy/400"}},
 		"first seen under way": {{0, shown(-1), nil, "Ongoing redeploy/-1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cloud := newCloud()
-			source := connect(t, cloud, whole)
+			source := connect(t, cloud, fullAccess)
 			q := announcement.Question{}
 			for i, step := range steps {
 				cloud.machines, cloud.rows, q.Now = step.machines, step.rows, in(step.hour)
@@ -212,7 +212,7 @@ func TestLives(t *testing.T) {
 func TestScaleSets(t *testing.T) {
 	cloud := newCloud()
 	cloud.sets["rg/pool"] = []*armcompute.VirtualMachineScaleSetVM{member3(member, redeployment(2)), member3(member+"4", nil)}
-	source := connect(t, cloud, whole)
+	source := connect(t, cloud, fullAccess)
 	if r := read(t, source, announcement.Question{Machines: []announcement.Machine{{Name: low}}}); len(r.Announcements) != 0 || r.Calls != 2 {
 		t.Errorf("%+v", r)
 	}
@@ -244,7 +244,7 @@ func TestFaults(t *testing.T) {
 						cloud.rows = append(cloud.rows, updateRow(fmt.Sprint(vm, "-", i), "Restart", "Pending", 2))
 					}
 					cloud.faults[operation+" 3"] = slices.Repeat([]fault{f}, times)
-					r, err := connect(t, cloud, whole).Read(t.Context(), announcement.Question{Now: now, Machines: []announcement.Machine{{Name: lowerly}}})
+					r, err := connect(t, cloud, fullAccess).Read(t.Context(), announcement.Question{Now: now, Machines: []announcement.Machine{{Name: lowerly}}})
 					passes := times == 1 && (f == 429 || f >= 500)
 					switch {
 					case passes && (err != nil || len(r.Announcements) != 120 || r.Calls != 15):
@@ -262,7 +262,7 @@ func TestFaults(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := connect(t, newCloud(), whole).Read(ctx, announcement.Question{Now: now}); err == nil {
+	if _, err := connect(t, newCloud(), fullAccess).Read(ctx, announcement.Question{Now: now}); err == nil {
 		t.Error("a reading after the end")
 	}
 }
@@ -271,28 +271,28 @@ func TestFaults(t *testing.T) {
 func TestOddRows(t *testing.T) {
 	cloud := newCloud()
 	cloud.rows = []any{map[string]any{"id": 7}}
-	if _, err := connect(t, cloud, whole).Read(t.Context(), announcement.Question{Now: now}); err == nil {
+	if _, err := connect(t, cloud, fullAccess).Read(t.Context(), announcement.Question{Now: now}); err == nil {
 		t.Error("odd rows were read")
 	}
 	cloud.rows = []any{updateRow("/subscriptions/5ub/resourceGroups/RG/providers/Microsoft.Sql/servers/s", "Restart", "Pending", 2), map[string]any{"id": "x", "name": low, "update": map[string]any{"impactType": "Restart", "status": "Pending"}}}
-	if a := only(t, read(t, connect(t, cloud, whole), announcement.Question{})); a.Machine != low || !a.Begin.IsZero() || a.ID != low+"|/Restart/" {
+	if a := only(t, read(t, connect(t, cloud, fullAccess), announcement.Question{})); a.Machine != low || !a.Begin.IsZero() || a.ID != low+"|/Restart/" {
 		t.Errorf("%+v", a)
 	}
 }
 
 func TestCheck(t *testing.T) {
 	cloud := newCloud()
-	source := connect(t, cloud, whole)
+	source := connect(t, cloud, fullAccess)
 	if err := source.Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for _, operation := range []string{"machines", "updates"} {
-		cloud.books, cloud.faults[operation+" 1"] = nil, []fault{403}
+		cloud.requests, cloud.faults[operation+" 1"] = nil, []fault{403}
 		if err := source.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "role") {
 			t.Errorf("%s: %v", operation, err)
 		}
 	}
-	cloud.books, cloud.faults["updates 1"] = nil, []fault{403}
+	cloud.requests, cloud.faults["updates 1"] = nil, []fault{403}
 	alone := connect(t, cloud, func(c *CloudConfig) { c.WithoutUpdates = true })
 	if err := alone.Check(t.Context()); err != nil {
 		t.Error(err)
@@ -341,7 +341,7 @@ func FuzzMachine(f *testing.F) {
 }
 
 // fleet is 5,000 machines and 5,000 instances of two scale sets, of which 2,000 have a
-// maintenance that is shown and told of.
+// maintenance that is shown and reported.
 func fleet(c *azureCloud) []announcement.Machine {
 	var out []announcement.Machine
 	for i := range 5000 {
@@ -363,25 +363,25 @@ func TestCallsOfALargeFleet(t *testing.T) {
 	testkit.Long(t, "the faults on a page in the middle, and the lives, read page by page")
 	cloud := newCloud()
 	q := announcement.Question{Now: now, Machines: fleet(cloud)}
-	source := connect(t, cloud, whole)
+	source := connect(t, cloud, fullAccess)
 	// 50 pages of machines and 25 of each scale set, at 100 each; 2 of updates.
 	r := read(t, source, q)
-	if len(r.Announcements) != 2000 || r.Calls != 102 || len(cloud.books) != 102 {
-		t.Errorf("%d announcements by %d calls, %d requests", len(r.Announcements), r.Calls, len(cloud.books))
+	if len(r.Announcements) != 2000 || r.Calls != 102 || len(cloud.requests) != 102 {
+		t.Errorf("%d announcements by %d calls, %d requests", len(r.Announcements), r.Calls, len(cloud.requests))
 	}
 }
 
 func BenchmarkRead(b *testing.B) {
 	cloud := newCloud()
 	q := announcement.Question{Now: now, Machines: fleet(cloud)}
-	source := connect(b, cloud, whole)
+	source := connect(b, cloud, fullAccess)
 	b.ReportAllocs()
 	for b.Loop() {
 		r, err := source.Read(b.Context(), q)
 		if err != nil || len(r.Announcements) != 2000 {
 			b.Fatal(len(r.Announcements), err)
 		}
-		cloud.books = nil
+		cloud.requests = nil
 	}
 }
 

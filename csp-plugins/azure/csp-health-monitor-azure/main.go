@@ -3,12 +3,12 @@
 // of Microsoft.Maintenance, all of them at once, through Azure Resource Graph (the API of
 // Microsoft.Maintenance itself is asked for one machine at a time).
 //
-// One maintenance that both tell of is one announcement: that of the same machine whose
+// One maintenance that both report is one announcement: that of the same machine whose
 // times meet. It keeps the id under which it is open; a new one has the id of the
 // notification.
 //
 // Scheduled Events are not read: their metadata service answers inside of each machine
-// only, minutes before. Events of Resource Health are not read either: they tell what has
+// only, minutes before. Events of Resource Health are not read either: they report what has
 // happened to a machine, not what will.
 package main
 

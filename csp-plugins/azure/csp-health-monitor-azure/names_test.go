@@ -16,7 +16,7 @@ func TestNames(t *testing.T) {
 	alone.Properties.OSProfile = &armcompute.OSProfile{ComputerName: new("host-1")}
 	inSet.Properties.OSProfile = &armcompute.OSProfile{ComputerName: new("pool000003")}
 	c.machines, c.sets["rg/pool"] = []*armcompute.VirtualMachine{alone}, []*armcompute.VirtualMachineScaleSetVM{inSet}
-	source := connect(t, c, whole)
+	source := connect(t, c, fullAccess)
 	want := map[string][]string{low: {"gpu-1", "host-1"}, lowerly: {"pool000003"}}
 	got, err := source.Names(t.Context(), []string{low, lowerly, low + "-gone", strings.Replace(low, "5ub", "other", 1)})
 	if err != nil || !reflect.DeepEqual(got, want) {
@@ -24,6 +24,6 @@ func TestNames(t *testing.T) {
 	}
 	c.faults["machines 3"] = []fault{403}
 	if got, err := source.Names(t.Context(), []string{low}); err == nil || len(got) != 0 {
-		t.Errorf("without the right: %v, %v; books %v", got, err, c.books)
+		t.Errorf("without the right: %v, %v; books %v", got, err, c.requests)
 	}
 }

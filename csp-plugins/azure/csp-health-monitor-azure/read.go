@@ -37,13 +37,13 @@ func (s *Source) Read(ctx context.Context, q announcement.Question) (announcemen
 	if err != nil {
 		return announcement.Reading{}, err
 	}
-	var told []announcement.Announcement
+	var reported []announcement.Announcement
 	if s.graph != nil {
-		if told, err = s.updates(ctx, o, &calls); err != nil {
+		if reported, err = s.updates(ctx, o, &calls); err != nil {
 			return announcement.Reading{}, err
 		}
 	}
-	return announcement.Reading{Announcements: join(shown, told, o), Complete: true, Calls: calls}, nil
+	return announcement.Reading{Announcements: join(shown, reported, o), Complete: true, Calls: calls}, nil
 }
 
 // views lists the machines and instances that show a maintenance.
@@ -283,16 +283,16 @@ func ofUpdate(machine string, u update, now time.Time) announcement.Announcement
 	return a
 }
 
-// join makes one announcement of what an instance view and an update tell of one
+// join makes one announcement of what an instance view and an update report one
 // maintenance. What has ended is announced only if it was open here.
-func join(shown, told []announcement.Announcement, o open) []announcement.Announcement {
+func join(shown, reported []announcement.Announcement, o open) []announcement.Announcement {
 	views := make(map[string]int, len(shown)) // a machine shows one maintenance
 	for i, a := range shown {
 		views[a.Machine] = i
 	}
 	joined := make([]bool, len(shown))
 	var out []announcement.Announcement
-	for _, t := range told {
+	for _, t := range reported {
 		if i, ok := views[t.Machine]; ok && !joined[i] && same(shown[i], t) {
 			t, joined[i] = merge(shown[i], t, o.ids), true
 		}
@@ -308,7 +308,7 @@ func join(shown, told []announcement.Announcement, o open) []announcement.Announ
 	return slices.CompactFunc(out, func(a, b announcement.Announcement) bool { return a.ID == b.ID })
 }
 
-// same says whether an update is what an instance view shows: it stops the machine, and
+// same reports whether an update is what an instance view shows: it stops the machine, and
 // is due between the time from which on its owner may do it and the end of the window.
 func same(view, t announcement.Announcement) bool {
 	if t.Code == freeze || t.Code == idle {
@@ -321,7 +321,7 @@ func same(view, t announcement.Announcement) bool {
 	return t.Begin.IsZero() || !t.Begin.Before(from) && (view.End.IsZero() || !t.Begin.After(view.End))
 }
 
-// merge is the maintenance that both tell of, under the id under which it is open.
+// merge is the maintenance that both report, under the id under which it is open.
 func merge(view, t announcement.Announcement, stands map[string]bool) announcement.Announcement {
 	if stands[view.ID] && !stands[t.ID] {
 		t.ID = view.ID

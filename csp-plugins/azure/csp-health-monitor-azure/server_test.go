@@ -34,7 +34,7 @@ type azureCloud struct {
 	rows     []any
 	page     int                // items of a page
 	faults   map[string][]fault // by operation and number of the call
-	books    []string           // operation and number of every call that was not refused
+	requests []string           // operation and number of every call that was not refused
 }
 
 // fault is what goes wrong with a call; without a status the answer is cut.
@@ -65,7 +65,7 @@ func connect(t testing.TB, c *azureCloud, change func(*CloudConfig)) *Source {
 	return source
 }
 
-func whole(*CloudConfig) {}
+func fullAccess(*CloudConfig) {}
 
 // transport keeps the log.
 type transport struct {
@@ -91,14 +91,14 @@ func (t *transport) Do(r *http.Request) (*http.Response, error) {
 		t.faults[key] = list[1:]
 		return refuse(r, int(list[0])), nil
 	}
-	t.books = append(t.books, key)
+	t.requests = append(t.requests, key)
 	return to.Do(r)
 }
 
 // count is how many calls of an operation were answered.
 func (c *azureCloud) count(operation string) int {
 	n := 0
-	for _, b := range c.books {
+	for _, b := range c.requests {
 		if strings.HasPrefix(b, operation+" ") {
 			n++
 		}

@@ -13,7 +13,7 @@ const (
 	policy  = "https://cloud.google.com/compute/docs/instances/host-maintenance-overview"
 )
 
-// The methods of the system event audit log that tell of maintenance.
+// The methods of the system event audit log that report maintenance.
 const (
 	upcoming  = "compute.instances.upcomingMaintenance"
 	infra     = "compute.instances.upcomingInfraMaintenance"

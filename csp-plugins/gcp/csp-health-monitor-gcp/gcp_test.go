@@ -30,7 +30,7 @@ func connect(t testing.TB, s *server, change func(*CloudConfig)) *Source {
 	return source
 }
 
-func whole(*CloudConfig) {}
+func fullAccess(*CloudConfig) {}
 
 func in(hours float64) time.Time { return now.Add(time.Duration(hours * float64(time.Hour))) }
 
@@ -67,7 +67,7 @@ func upcomingNotice(status string, begin, latest float64, reasons ...string) map
 
 const methodUpcoming, methodTerminate, methodMigrate = "compute.instances.upcomingMaintenance", "compute.instances.terminateOnHostMaintenance", "compute.instances.migrateOnHostMaintenance"
 
-// Each code of the tables becomes its action, wherever it is told.
+// Each code of the tables becomes its action, wherever it is reported.
 func TestCodes(t *testing.T) {
 	for _, c := range append(Codes(), announcement.Unknown("FAILURE_OF_IMAGINATION")) {
 		t.Run(c.Name, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestCodes(t *testing.T) {
 			default:
 				s.instances[0].maintenance = upcomingNotice("PENDING", 2, 9, c.Name)
 			}
-			a := only(t, read(t, connect(t, s, whole), announcement.Question{}))
+			a := only(t, read(t, connect(t, s, fullAccess), announcement.Question{}))
 			if a.Code != c.Name || a.Action != c.Action || a.Emergency != c.Emergency || a.Unplanned != c.Unplanned || a.Machine != "p/zone-a/n" {
 				t.Errorf("%+v, want %+v", a, c)
 			}
@@ -87,7 +87,7 @@ func TestCodes(t *testing.T) {
 	}
 	s := serve(t)
 	s.instances = []instance{{id: 7, name: "n", maintenance: upcomingNotice("PENDING", 2, 9, "PLANNED_UPDATE", "FAILURE_GPU", "FAILURE_OF_IMAGINATION")}}
-	if a := only(t, read(t, connect(t, s, whole), announcement.Question{})); a.Action != protos.RecommendedAction_CONTACT_SUPPORT {
+	if a := only(t, read(t, connect(t, s, fullAccess), announcement.Question{})); a.Action != protos.RecommendedAction_CONTACT_SUPPORT {
 		t.Errorf("of several reasons %s, %s", a.Code, a.Action)
 	}
 }
@@ -112,17 +112,17 @@ func TestStates(t *testing.T) {
 		n := upcomingNotice(tt.status, 2, 9)
 		n["type"] = tt.kind
 		s.instances = []instance{{id: 7, name: "n", maintenance: n}}
-		a := only(t, read(t, connect(t, s, whole), announcement.Question{}))
+		a := only(t, read(t, connect(t, s, fullAccess), announcement.Question{}))
 		if a.State != tt.want || a.Unplanned != tt.unplanned || !a.Begin.Equal(in(2)) || !a.End.Equal(in(4)) || a.Metadata["maintenanceStatus"] != tt.status {
 			t.Errorf("%s %s: %+v", tt.status, tt.kind, a)
 		}
 	}
 }
 
-// A maintenance has one id over its life, whoever tells of it.
-func TestLives(t *testing.T) {
+// A maintenance has one id over its life, regardless of who reports it.
+func TestMaintenanceLifecycles(t *testing.T) {
 	shown := func(n map[string]any) []instance { return []instance{{id: 7, name: "n", maintenance: n}} }
-	told := func(hour float64, text string, n map[string]any) logLine {
+	reported := func(hour float64, text string, n map[string]any) logLine {
 		return logLine{at: at(hour), insertID: at(hour), method: methodUpcoming, instance: 7, name: "n", text: text, metadata: n}
 	}
 	over := "Maintenance window has completed for this instance."
@@ -147,25 +147,25 @@ func TestLives(t *testing.T) {
 			{0, shown(upcomingNotice("PENDING", 24, 24)), nil, "Scheduled 24"}, {300, shown(upcomingNotice("PENDING", 500, 500)), nil, "Scheduled 500"},
 		},
 		"the log alone, to its end": {
-			{0, shown(nil), l(told(-0.1, "soon", upcomingNotice("PENDING", 24, 72))), "Scheduled 72"}, {10, shown(nil), nil, "Scheduled 72"},
-			{25, shown(nil), l(told(24, "now", upcomingNotice("ONGOING", 24, 72))), "Ongoing 72"}, {25.5, shown(nil), l(told(25.2, over, nil)), "Completed 72"}, {26, shown(nil), nil, ""},
+			{0, shown(nil), l(reported(-0.1, "soon", upcomingNotice("PENDING", 24, 72))), "Scheduled 72"}, {10, shown(nil), nil, "Scheduled 72"},
+			{25, shown(nil), l(reported(24, "now", upcomingNotice("ONGOING", 24, 72))), "Ongoing 72"}, {25.5, shown(nil), l(reported(25.2, over, nil)), "Completed 72"}, {26, shown(nil), nil, ""},
 		},
 		"the log alone, which forgets the end": {
-			{0, shown(nil), l(told(-0.1, "soon", upcomingNotice("PENDING", 24, 72))), "Scheduled 72"}, {26.5, shown(nil), nil, "Scheduled 72"}, {28, shown(nil), nil, "Completed 72"},
+			{0, shown(nil), l(reported(-0.1, "soon", upcomingNotice("PENDING", 24, 72))), "Scheduled 72"}, {26.5, shown(nil), nil, "Scheduled 72"}, {28, shown(nil), nil, "Completed 72"},
 		},
 		"the log alone, the instance is deleted": {
-			{0, shown(nil), l(told(-0.1, "soon", upcomingNotice("PENDING", 24, 72))), "Scheduled 72"}, {10, []instance{{id: 8, name: "m"}}, nil, "gone"}, {11, nil, nil, ""},
+			{0, shown(nil), l(reported(-0.1, "soon", upcomingNotice("PENDING", 24, 72))), "Scheduled 72"}, {10, []instance{{id: 8, name: "m"}}, nil, "gone"}, {11, nil, nil, ""},
 		},
 		"both, and the monitor is down at the end": {
-			{0, shown(upcomingNotice("PENDING", 24, 72)), l(told(-0.1, "soon", upcomingNotice("PENDING", 24, 72))), "Scheduled 72"},
-			{90, shown(nil), l(told(26, over, nil)), "Completed 72"},
+			{0, shown(upcomingNotice("PENDING", 24, 72)), l(reported(-0.1, "soon", upcomingNotice("PENDING", 24, 72))), "Scheduled 72"},
+			{90, shown(nil), l(reported(26, over, nil)), "Completed 72"},
 		},
 		"first seen when it is under way": {{0, shown(upcomingNotice("ONGOING", -1, 0)), nil, "Ongoing 0"}},
-		"over before it was read":         {{0, shown(nil), l(told(-5, over, nil)), ""}},
+		"over before it was read":         {{0, shown(nil), l(reported(-5, over, nil)), ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t)
-			source := connect(t, s, whole)
+			source := connect(t, s, fullAccess)
 			q := announcement.Question{}
 			for i, step := range steps {
 				if s.instances = step.instances; step.line != nil {
@@ -201,15 +201,15 @@ func TestLives(t *testing.T) {
 	}
 }
 
-// What the log tells is added to what the instance shows.
-func TestLogTellsMore(t *testing.T) {
+// What the log reports is added to what the instance shows.
+func TestLogAddsDetails(t *testing.T) {
 	s := serve(t)
 	s.instances = []instance{{id: 7, name: "n", maintenance: upcomingNotice("ONGOING", -1, 9)}}
 	s.lines = []logLine{
 		{at: at(-3), insertID: "a", method: methodUpcoming, instance: 7, name: "n", text: "soon", metadata: upcomingNotice("PENDING", -1, 9)},
 		{at: at(-0.9), insertID: "b", method: methodUpcoming, instance: 7, name: "n", text: "now", metadata: upcomingNotice("ONGOING", -1, 9)},
 	}
-	a := only(t, read(t, connect(t, s, whole), announcement.Question{}))
+	a := only(t, read(t, connect(t, s, fullAccess), announcement.Question{}))
 	if a.Text != "now" || !a.Began.Equal(in(-0.9)) || !a.Updated.Equal(in(-0.9)) || a.Metadata["onHostMaintenance"] != "TERMINATE" {
 		t.Errorf("%+v", a)
 	}
@@ -219,7 +219,7 @@ func TestLogTellsMore(t *testing.T) {
 // has had it. The lines of one operation are one announcement.
 func TestUnannounced(t *testing.T) {
 	s := serve(t)
-	source := connect(t, s, whole)
+	source := connect(t, s, fullAccess)
 	s.instances = []instance{{id: 7, name: "n", status: "TERMINATED", started: at(-99)}}
 	s.lines = []logLine{
 		{at: at(-0.2), insertID: "a", operation: "o", method: methodTerminate, instance: 7, name: "n"},
@@ -251,12 +251,12 @@ func TestUnannounced(t *testing.T) {
 	}
 }
 
-// A line that can't be read still says that the instance has maintenance.
+// A line that can't be read still reports that the instance has maintenance.
 func TestOddLines(t *testing.T) {
 	s := serve(t)
 	s.instances = []instance{{id: 7, name: "n"}}
 	s.lines = []logLine{{at: at(-0.2), insertID: "a", method: methodUpcoming, instance: 7, payload: map[string]any{"methodName": methodUpcoming, "metadata": "none"}}}
-	a := only(t, read(t, connect(t, s, whole), announcement.Question{}))
+	a := only(t, read(t, connect(t, s, fullAccess), announcement.Question{}))
 	if a.Machine != "p/zone-a/n" || a.State != announcement.Scheduled || a.ID != "7/" {
 		t.Errorf("%+v", a)
 	}
@@ -277,7 +277,7 @@ func TestFaults(t *testing.T) {
 						s.lines = append(s.lines, logLine{at: at(-0.5), insertID: fmt.Sprint(i), method: methodMigrate, instance: i + 1, name: "n"})
 					}
 					s.faults[operation+" 3"] = slices.Repeat([]fault{f}, times)
-					r, err := connect(t, s, whole).Read(t.Context(), announcement.Question{Now: now, Checkpoint: at(-5)})
+					r, err := connect(t, s, fullAccess).Read(t.Context(), announcement.Question{Now: now, Checkpoint: at(-5)})
 					passes := times == 1 && (f == 429 || f >= 500)
 					switch {
 					case passes && (err != nil || len(r.Announcements) != 100 || r.Calls != 10):
@@ -301,18 +301,18 @@ func TestFaults(t *testing.T) {
 func TestZoneOutOfReach(t *testing.T) {
 	s := serve(t)
 	s.instances, s.warning = []instance{{id: 7, name: "n", maintenance: upcomingNotice("PENDING", 2, 9)}}, "UNREACHABLE"
-	if r := read(t, connect(t, s, whole), announcement.Question{Open: []string{"8/x"}}); r.Complete || len(r.Announcements) != 1 {
+	if r := read(t, connect(t, s, fullAccess), announcement.Question{Open: []string{"8/x"}}); r.Complete || len(r.Announcements) != 1 {
 		t.Errorf("%+v", r)
 	}
 	s.warning = ""
-	if r := read(t, connect(t, s, whole), announcement.Question{}); !r.Complete {
+	if r := read(t, connect(t, s, fullAccess), announcement.Question{}); !r.Complete {
 		t.Errorf("%+v", r)
 	}
 }
 
 func TestWindow(t *testing.T) {
 	s := serve(t)
-	source := connect(t, s, whole)
+	source := connect(t, s, fullAccess)
 	r := read(t, source, announcement.Question{})
 	if r.Checkpoint != at(0) || !strings.Contains(s.filters[0], fmt.Sprintf(`timestamp>=%q AND timestamp<=%q`, at(-30*24), at(0))) {
 		t.Errorf("checkpoint %q after %s", r.Checkpoint, s.filters[0])
@@ -335,7 +335,7 @@ func TestWindow(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	s := serve(t)
-	source := connect(t, s, whole)
+	source := connect(t, s, fullAccess)
 	if err := source.Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -346,12 +346,12 @@ func TestCheck(t *testing.T) {
 		}
 	}
 	alone := connect(t, s, func(c *CloudConfig) { c.WithoutLogs = true })
-	s.faults["entries 1"], s.books = []fault{403}, nil
+	s.faults["entries 1"], s.requests = []fault{403}, nil
 	if err := alone.Check(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if r := read(t, alone, announcement.Question{}); r.Calls != 1 || slices.ContainsFunc(s.books, func(b string) bool { return strings.HasPrefix(b, "entries") }) {
-		t.Errorf("%+v by %v", r, s.books)
+	if r := read(t, alone, announcement.Question{}); r.Calls != 1 || slices.ContainsFunc(s.requests, func(b string) bool { return strings.HasPrefix(b, "entries") }) {
+		t.Errorf("%+v by %v", r, s.requests)
 	}
 	if _, err := New(t.Context(), CloudConfig{}, option.WithoutAuthentication()); err == nil {
 		t.Error("a source without a project")
@@ -390,7 +390,7 @@ func FuzzMachine(f *testing.F) {
 	})
 }
 
-// fleet is 10,000 instances of which 2,000 show a maintenance that the log told of too.
+// fleet is 10,000 instances of which 2,000 show a maintenance that the log reported too.
 func fleet(s *server) {
 	for i := range uint64(10_000) {
 		one := instance{id: i + 1, name: fmt.Sprint("n", i)}
@@ -406,11 +406,11 @@ func TestCallsOfALargeFleet(t *testing.T) {
 	testkit.Long(t, "the faults on a page in the middle, and the lives, read page by page")
 	s := serve(t)
 	fleet(s)
-	source := connect(t, s, whole)
+	source := connect(t, s, fullAccess)
 	r := read(t, source, announcement.Question{})
 	// 20 pages of instances, 2 of the log.
-	if len(r.Announcements) != 2000 || r.Calls != 22 || len(s.books) != 22 || r.Checkpoint != at(0) {
-		t.Errorf("%d announcements by %d calls, %d requests, %q", len(r.Announcements), r.Calls, len(s.books), r.Checkpoint)
+	if len(r.Announcements) != 2000 || r.Calls != 22 || len(s.requests) != 22 || r.Checkpoint != at(0) {
+		t.Errorf("%d announcements by %d calls, %d requests, %q", len(r.Announcements), r.Calls, len(s.requests), r.Checkpoint)
 	}
 	q := announcement.Question{Now: in(2), Checkpoint: at(1.9)}
 	for _, a := range r.Announcements {
@@ -424,14 +424,14 @@ func TestCallsOfALargeFleet(t *testing.T) {
 func BenchmarkRead(b *testing.B) {
 	s := serve(b)
 	fleet(s)
-	source := connect(b, s, whole)
+	source := connect(b, s, fullAccess)
 	b.ReportAllocs()
 	for b.Loop() {
 		r, err := source.Read(b.Context(), announcement.Question{Now: now})
 		if err != nil || len(r.Announcements) != 2000 {
 			b.Fatal(len(r.Announcements), err)
 		}
-		s.books, s.filters = nil, nil
+		s.requests, s.filters = nil, nil
 	}
 }
 

@@ -22,7 +22,7 @@ type pair = compute.InstancesScopedListPair
 // (source: https://cloud.google.com/logging/docs/reference/v2/rest/v2/entries/list).
 const linePage = 1000
 
-// over is what the log says when a maintenance has ended. The line has no other mark:
+// over is what the log reports when a maintenance has ended. The line has no other mark:
 // its notice is gone (source: "Monitor and plan for a host maintenance event").
 const over = "Maintenance window has completed"
 
@@ -82,7 +82,7 @@ func (s *Source) page(ctx context.Context, request *logging.ListLogEntriesReques
 	return answer, err
 }
 
-// parse reads a line. What it lacks stays empty: a line that says little still says
+// parse reads a line. What it lacks stays empty: a line that reports little still reports
 // that the instance has maintenance.
 func (s *Source) parse(e *logging.LogEntry) line {
 	var audit struct {
@@ -105,34 +105,34 @@ func (s *Source) parse(e *logging.LogEntry) line {
 	return out
 }
 
-// life is a maintenance as the log tells it.
-type life struct {
+// loggedMaintenance is a maintenance as the log reports it.
+type loggedMaintenance struct {
 	announcement.Announcement
 	instance, method, operation string
 	first                       time.Time // its first line
 }
 
 // fold makes lives of lines, joins them with what Compute Engine shows, which wins where
-// both show the same, and says which line is the oldest that is needed again: the first
+// both show the same, and reports which line is the oldest that is needed again: the first
 // of what stands by the log alone.
 func fold(lines []line, seen sight, o open) (out []announcement.Announcement, oldest time.Time) {
 	done := map[string]bool{}
-	for _, l := range lives(lines, o) {
+	for _, l := range groupByMaintenance(lines, o) {
 		i, listed := seen.byID[l.instance]
 		l.settle(i, seen, o.now)
 		at, shows := seen.maintains[l.instance]
 		unannounced := l.method == terminate || l.method == migrate
 		switch {
-		case unannounced && !listed && !l.State.Ended() && seen.whole:
+		case unannounced && !listed && !l.State.Ended() && seen.complete:
 			continue // its instance is gone
 		case unannounced, l.State.Ended() && o.ids[l.ID]:
 			out, done[l.ID] = append(out, l.Announcement), true
 		case l.State.Ended():
 			continue
 		case shows:
-			l.tell(&seen.shown[at])
+			l.enrich(&seen.shown[at])
 			continue
-		case listed || !seen.whole:
+		case listed || !seen.complete:
 			out = append(out, l.Announcement)
 		default:
 			continue // its instance is gone
@@ -149,10 +149,10 @@ func fold(lines []line, seen sight, o open) (out []announcement.Announcement, ol
 	return out, oldest
 }
 
-// lives puts the lines of each maintenance together.
-func lives(lines []line, o open) []*life {
-	var out []*life
-	under := map[string]*life{} // what has not ended, by instance
+// groupByMaintenance puts the lines of each maintenance together.
+func groupByMaintenance(lines []line, o open) []*loggedMaintenance {
+	var out []*loggedMaintenance
+	under := map[string]*loggedMaintenance{} // what has not ended, by instance
 	for _, l := range lines {
 		if l.method == terminate || l.method == migrate {
 			out = unannounced(out, l)
@@ -181,8 +181,8 @@ func lives(lines []line, o open) []*life {
 }
 
 // begin is a life by its first line.
-func begin(l line, o open) *life {
-	out := &life{instance: l.instance, method: l.method, operation: l.operation, first: l.at}
+func begin(l line, o open) *loggedMaintenance {
+	out := &loggedMaintenance{instance: l.instance, method: l.method, operation: l.operation, first: l.at}
 	out.Announcement = l.notice.announce(l.method, l.instance, l.machine, o)
 	out.Text, out.Updated = l.text, l.at
 	if out.State == announcement.Ongoing {
@@ -192,22 +192,22 @@ func begin(l line, o open) *life {
 }
 
 // retell is what a further line changes; the id stays.
-func (f *life) retell(l line, o open) {
-	id, began, machine := f.ID, f.Began, f.Machine
-	f.Announcement = l.notice.announce(f.method, l.instance, l.machine, o)
-	f.ID, f.Text, f.Updated = id, l.text, l.at
-	if f.Machine == "" {
-		f.Machine = machine
+func (lm *loggedMaintenance) retell(l line, o open) {
+	id, began, machine := lm.ID, lm.Began, lm.Machine
+	lm.Announcement = l.notice.announce(lm.method, l.instance, l.machine, o)
+	lm.ID, lm.Text, lm.Updated = id, l.text, l.at
+	if lm.Machine == "" {
+		lm.Machine = machine
 	}
-	if f.State == announcement.Ongoing {
-		if f.Began = began; began.IsZero() {
-			f.Began = l.at
+	if lm.State == announcement.Ongoing {
+		if lm.Began = began; began.IsZero() {
+			lm.Began = l.at
 		}
 	}
 }
 
 // unannounced adds a life that began with its line; the lines of one operation are one.
-func unannounced(to []*life, l line) []*life {
+func unannounced(to []*loggedMaintenance, l line) []*loggedMaintenance {
 	for _, f := range to {
 		if f.method == l.method && f.instance == l.instance && f.operation == l.operation && l.operation != "" {
 			f.Updated = l.at
@@ -233,33 +233,33 @@ func (o open) standing(instance string) string {
 
 // settle ends a life by what Compute Engine shows of its instance: one that was stopped
 // runs again, or the window is over and no maintenance is shown.
-func (f *life) settle(i *computepb.Instance, seen sight, now time.Time) {
+func (lm *loggedMaintenance) settle(i *computepb.Instance, seen sight, now time.Time) {
 	if i == nil {
 		return
 	}
-	if f.Machine == "" {
-		f.Machine = machine(seen.project, i)
+	if lm.Machine == "" {
+		lm.Machine = machine(seen.project, i)
 	}
-	if f.State.Ended() {
+	if lm.State.Ended() {
 		return
 	}
 	started := when(i.GetLastStartTimestamp())
-	if f.method == terminate {
-		if i.GetStatus() == computepb.Instance_RUNNING.String() && started.After(f.first) {
-			f.State, f.Ended = announcement.Completed, started
+	if lm.method == terminate {
+		if i.GetStatus() == computepb.Instance_RUNNING.String() && started.After(lm.first) {
+			lm.State, lm.Ended = announcement.Completed, started
 		}
 		return
 	}
-	_, shows := seen.maintains[f.instance]
-	if !shows && !f.End.IsZero() && f.End.Add(grace).Before(now) {
-		f.State, f.Ended = announcement.Completed, f.End
+	_, shows := seen.maintains[lm.instance]
+	if !shows && !lm.End.IsZero() && lm.End.Add(grace).Before(now) {
+		lm.State, lm.Ended = announcement.Completed, lm.End
 	}
 }
 
-// tell adds to what an instance shows what only the log knows.
-func (f *life) tell(a *announcement.Announcement) {
-	a.Text, a.Updated = f.Text, f.Updated
+// enrich adds to what an instance shows what only the log knows.
+func (lm *loggedMaintenance) enrich(a *announcement.Announcement) {
+	a.Text, a.Updated = lm.Text, lm.Updated
 	if a.State == announcement.Ongoing {
-		a.Began = f.Began
+		a.Began = lm.Began
 	}
 }

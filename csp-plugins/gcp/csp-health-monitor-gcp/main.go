@@ -1,6 +1,6 @@
 // Command csp-health-monitor-gcp is csp-health-monitor for Google Compute Engine. It asks
 // the instances themselves, which show one upcoming maintenance each, and the system event
-// audit log, which tells of machine types that do not show it, of the end, and of what
+// audit log, which reports machine types that do not show it, of the end, and of what
 // came unannounced.
 //
 // Neither gives a maintenance an id. It is the instance and the latest moment at which

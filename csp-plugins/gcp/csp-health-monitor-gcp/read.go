@@ -28,7 +28,7 @@ const (
 	// announced weeks before.
 	first = 30 * 24 * time.Hour
 	// grace is how long after the end of its window a maintenance counts as over which
-	// the instance no longer shows and whose end the log does not tell. The end is "the
+	// the instance no longer shows and whose end the log does not report. The end is "the
 	// time by which the maintenance disruption will be completed".
 	grace = time.Hour
 )
@@ -41,11 +41,11 @@ func (s *Source) Read(ctx context.Context, q announcement.Question) (announcemen
 		return announcement.Reading{}, err
 	}
 	calls, o := 0, opened(q)
-	seen, err := s.look(ctx, o, &calls)
+	seen, err := s.listInstances(ctx, o, &calls)
 	if err != nil {
 		return announcement.Reading{}, err
 	}
-	r := announcement.Reading{Announcements: seen.shown, Complete: seen.whole, Checkpoint: q.Now.UTC().Format(time.RFC3339)}
+	r := announcement.Reading{Announcements: seen.shown, Complete: seen.complete, Checkpoint: q.Now.UTC().Format(time.RFC3339)}
 	if s.logs != nil {
 		lines, err := s.lines(ctx, since, q.Now, &calls)
 		if err != nil {
@@ -107,18 +107,18 @@ type sight struct {
 	shown     []announcement.Announcement
 	byID      map[string]*computepb.Instance
 	maintains map[string]int // index in shown by the instance's id
-	whole     bool           // no zone was out of reach
+	complete  bool           // no zone was out of reach
 	project   string
 }
 
-// look lists all instances.
-func (s *Source) look(ctx context.Context, o open, calls *int) (sight, error) {
+// listInstances lists all instances.
+func (s *Source) listInstances(ctx context.Context, o open, calls *int) (sight, error) {
 	size := uint32(instancePage)
 	request := &computepb.AggregatedListInstancesRequest{Project: s.project, MaxResults: &size}
 	if s.filter != "" {
 		request.Filter = &s.filter
 	}
-	out := sight{byID: map[string]*computepb.Instance{}, maintains: map[string]int{}, whole: true, project: s.project}
+	out := sight{byID: map[string]*computepb.Instance{}, maintains: map[string]int{}, complete: true, project: s.project}
 	scopes := s.instances.AggregatedList(ctx, request, gax.WithRetry(again))
 	fetch, last := scopes.InternalFetch, ""
 	scopes.InternalFetch = func(size int, token string) (part []pair, next string, err error) {
@@ -138,7 +138,7 @@ func (s *Source) look(ctx context.Context, o open, calls *int) (sight, error) {
 			return sight{}, fmt.Errorf("listing instances, page %d: %w", *calls, refused(err))
 		}
 		if w := scope.Value.GetWarning(); w != nil && w.GetCode() != computepb.Warning_NO_RESULTS_ON_PAGE.String() {
-			out.whole = false // what is not listed there is not known
+			out.complete = false // what is not listed there is not known
 		}
 		for _, i := range scope.Value.GetInstances() {
 			out.add(i, o)
@@ -199,7 +199,7 @@ func (n notice) announce(method, instance, machine string, o open) announcement.
 }
 
 // identify is the id of a maintenance: the instance and the latest begin. Where the
-// latest begin is not said, or moved although it should not, an id that is open stays
+// latest begin is not reported, or moved although it should not, an id that is open stays
 // it: if it begins then, if its time has not come, or if it is under way now. An open
 // one whose time has passed is another maintenance than one that is still to come.
 func identify(instance string, n notice, o open) string {

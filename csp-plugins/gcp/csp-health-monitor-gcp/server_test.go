@@ -28,7 +28,7 @@ type server struct {
 	warning   string // of zone-b
 	page      int    // items of a page at most; zero is what is asked for
 	faults    map[string][]fault
-	books     []string // operation and page of every request that was not refused
+	requests  []string // operation and page of every request that was not refused
 	filters   []string // of the log
 }
 
@@ -46,7 +46,7 @@ type logLine struct {
 	instance                   uint64
 	name                       string
 	metadata                   map[string]any
-	payload                    any // instead of what the fields above say
+	payload                    any // instead of what the fields above report
 }
 
 // fault is what goes wrong with a request; without a status the connection is cut in
@@ -83,7 +83,7 @@ func (s *server) trouble(w http.ResponseWriter, operation string, page int) bool
 		refuse(w, int(list[0]))
 		return true
 	}
-	s.books = append(s.books, key)
+	s.requests = append(s.requests, key)
 	return false
 }
 

@@ -2,8 +2,8 @@
 // through its baseboard management controller, and belongs to the Node that the
 // plugin's configuration names.
 //
-// A machine is told to reset only when its BMC shows that it is the Node's. What
-// is said to a BMC, and in which protocol, is a Driver's.
+// A machine is asked to reset only when its BMC shows that it is the Node's. What
+// is reported to a BMC, and in which protocol, is a Driver's.
 package bmc
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// Power is what a BMC says of the power of its machine.
+// Power is what a BMC reports about the power of its machine.
 type Power string
 
 // Powers.
@@ -30,37 +30,37 @@ const (
 	On       Power = "On"
 	Off      Power = "Off"
 	Changing Power = "Changing"
-	// Unknown: the BMC does not say.
+	// Unknown: the BMC does not report.
 	Unknown Power = ""
 )
 
-// Facts are what a BMC says of its machine.
+// Facts are what a BMC reports about its machine.
 type Facts struct {
 	// UUID is that of the system; empty if the BMC knows none. It may stand in
 	// another byte order than the operating system shows it.
 	UUID  string
 	Power Power
 	// LastReset is when the machine was last reset, as the BMC writes it; empty if
-	// it does not say.
+	// it does not report.
 	LastReset string
 }
 
 // Driver speaks to BMCs in one protocol. Its errors are answers to the janitor:
 // gRPC statuses with the meaning that csp_plugin.proto gives them.
 type Driver interface {
-	// Look asks a BMC under its credentials, and changes nothing.
-	Look(ctx context.Context, machine string) (Facts, error)
+	// Inspect asks a BMC under its credentials, and changes nothing.
+	Inspect(ctx context.Context, machine string) (Facts, error)
 	// Reset returns when the BMC took the request, which it is sent once at most.
 	// Force does not wait for the operating system.
 	Reset(ctx context.Context, machine string, force bool) error
 }
 
-// lookLimit bounds one look, and the wait for one's turn; resetLimit bounds one
+// inspectTimeout bounds one look, and the wait for one's turn; resetLimit bounds one
 // reset with the looks that it needs. A look and a reset are within the janitor's
 // own limit of a call (30 s).
 const (
-	lookLimit  = 8 * time.Second
-	resetLimit = 20 * time.Second
+	inspectTimeout = 8 * time.Second
+	resetLimit     = 20 * time.Second
 )
 
 // Provider is the provider of the machines of a configuration.
@@ -107,7 +107,7 @@ func (p *Provider) Rivals(one, other *corev1.Node) bool {
 	return !p.entries[nodePrefix+one.Name].SkipUUIDCheck && own(shown) && sameUUID(shown, other.Status.NodeInfo.SystemUUID)
 }
 
-// Confirmed says whether the BMC that the configuration gives a Node knows the system
+// Confirmed reports whether the BMC that the configuration gives a Node knows the system
 // UUID that the Node shows. One without a BMC, or whose UUID is not checked, proves
 // nothing by what it shows.
 func (p *Provider) Confirmed(ctx context.Context, node *corev1.Node) bool {
@@ -122,7 +122,7 @@ func (p *Provider) Confirmed(ctx context.Context, node *corev1.Node) bool {
 // Examine compares the system UUID that the BMC knows with the one that the
 // Node's kernel shows. The mark is the time of the last reset.
 func (p *Provider) Examine(ctx context.Context, machine string, node *corev1.Node) (string, error) {
-	facts, err := p.look(ctx, machine)
+	facts, err := p.inspect(ctx, machine)
 	if err != nil {
 		return "", err
 	}
@@ -134,7 +134,7 @@ func (p *Provider) Examine(ctx context.Context, machine string, node *corev1.Nod
 	case !own(shown):
 		return "", status.Errorf(codes.FailedPrecondition, "node %q has the system UUID %q, which is not unique, so that %s cannot be verified as its machine (set skipUUIDCheck to skip the check)", node.Name, shown, machine)
 	case !own(facts.UUID) && facts.Power != On:
-		// A machine whose firmware has not told its BMC yet.
+		// A machine whose firmware has not reported its BMC yet.
 		return "", status.Errorf(codes.Aborted, "the BMC of %s reports the system UUID %q while its machine is not on, retrying until the machine is on", machine, facts.UUID)
 	case !own(facts.UUID):
 		return "", status.Errorf(codes.FailedPrecondition, "the BMC of %s reports the system UUID %q, which is not unique, so that it cannot be verified as the machine of node %q (set skipUUIDCheck to skip the check)", machine, facts.UUID, node.Name)
@@ -144,9 +144,9 @@ func (p *Provider) Examine(ctx context.Context, machine string, node *corev1.Nod
 	return facts.LastReset, nil
 }
 
-// State asks for the power. A BMC that does not say has no opinion.
+// State asks for the power. A BMC that does not report has no opinion.
 func (p *Provider) State(ctx context.Context, machine string) (cloud.State, error) {
-	facts, err := p.look(ctx, machine)
+	facts, err := p.inspect(ctx, machine)
 	switch {
 	case err != nil:
 		return "", err
@@ -176,9 +176,9 @@ func (*Provider) Terminate(context.Context, string, bool) error {
 	return status.Error(codes.Unimplemented, "machines behind a BMC cannot be replaced")
 }
 
-func (p *Provider) look(ctx context.Context, machine string) (facts Facts, err error) {
-	err = p.inTurn(ctx, machine, lookLimit, func(ctx context.Context) error {
-		facts, err = p.driver.Look(ctx, machine)
+func (p *Provider) inspect(ctx context.Context, machine string) (facts Facts, err error) {
+	err = p.inTurn(ctx, machine, inspectTimeout, func(ctx context.Context) error {
+		facts, err = p.driver.Inspect(ctx, machine)
 		return err
 	})
 	return facts, err
@@ -188,10 +188,10 @@ func (p *Provider) look(ctx context.Context, machine string) (facts Facts, err e
 func (p *Provider) inTurn(ctx context.Context, machine string, limit time.Duration, call func(context.Context) error) error {
 	turn, known := p.turns[machine]
 	if !known {
-		// Not NOT_FOUND: that the configuration lacks it says nothing of the machine.
+		// Not NOT_FOUND: that the configuration lacks it reports nothing of the machine.
 		return status.Errorf(codes.FailedPrecondition, "the plugin configuration has no [[bmc]] of %s", machine)
 	}
-	wait, over := context.WithTimeout(ctx, lookLimit)
+	wait, over := context.WithTimeout(ctx, inspectTimeout)
 	defer over()
 	select {
 	case turn <- struct{}{}:
@@ -204,7 +204,7 @@ func (p *Provider) inTurn(ctx context.Context, machine string, limit time.Durati
 	return call(ctx)
 }
 
-// own says whether a system UUID can be that of one machine alone.
+// own reports whether a system UUID can be that of one machine alone.
 func own(uuid string) bool {
 	if _, ok := parseUUID(uuid); !ok {
 		return false
@@ -220,7 +220,7 @@ func own(uuid string) bool {
 // instead. An order is a permutation: two texts that agree in one of them are 16
 // equal bytes, which no two machines with UUIDs of their own have.
 
-// sameUUID says whether two texts are one UUID in any of the known orders.
+// sameUUID reports whether two texts are one UUID in any of the known orders.
 func sameUUID(one, other string) bool {
 	a, ok := parseUUID(one)
 	b, also := parseUUID(other)

@@ -24,7 +24,7 @@ import (
 )
 
 // text is how Linux shows a system UUID; the others are the same bytes in the
-// orders in which firmware tells them.
+// orders in which firmware reports them.
 const (
 	text    = "00112233-4455-6677-8899-aabbccddeeff"
 	smbios  = "33221100-5544-7766-8899-aabbccddeeff"
@@ -72,7 +72,7 @@ func FuzzSameUUID(f *testing.F) {
 	})
 }
 
-// driver answers as a test says.
+// driver answers as a test reports.
 type driver struct {
 	mu     sync.Mutex
 	facts  Facts
@@ -83,7 +83,7 @@ type driver struct {
 	meet      chan struct{} // nil, or each look takes one
 }
 
-func (d *driver) Look(ctx context.Context, machine string) (Facts, error) {
+func (d *driver) Inspect(ctx context.Context, machine string) (Facts, error) {
 	d.mu.Lock()
 	d.now++
 	d.most = max(d.most, d.now)
@@ -239,7 +239,7 @@ func TestCallsWaitForEachOther(t *testing.T) {
 }
 
 // A thousand BMCs are asked so many at a time; the process is ready as long as
-// one answers, and says which do not.
+// one answers, and reports which do not.
 func TestCheck(t *testing.T) {
 	const size, atOnce = 1000, 8
 	d := &driver{errs: map[string]error{}, meet: make(chan struct{})}

@@ -64,7 +64,7 @@ func (k *Check) Sweep(ctx context.Context) {
 	for range k.atOnce {
 		workers.Go(func() {
 			for machine := range machines {
-				_, err := k.provider.look(ctx, machine)
+				_, err := k.provider.inspect(ctx, machine)
 				if ctx.Err() == nil {
 					k.note(machine, err)
 				}
@@ -104,7 +104,7 @@ func (k *Check) note(machine string, err error) {
 // named is how many machines readiness names.
 const named = 3
 
-// Ready says whether some BMC is up, and of the others how many are not.
+// Ready reports whether some BMC is up, and of the others how many are not.
 func (k *Check) Ready() (bool, string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -18,7 +18,7 @@ const nodePrefix = "node://"
 // MaxEntries bounds the BMCs of one plugin.
 const MaxEntries = 10_000
 
-// Entry says which BMC belongs to which node: a [[bmc]] of the configuration.
+// Entry reports which BMC belongs to which node: a [[bmc]] of the configuration.
 type Entry struct {
 	_ struct{} `block:"BMC" usage:"Settings of one BMC and its machine. The table [defaults] holds the values for every BMC that does not set its own"`
 
@@ -57,7 +57,7 @@ func (e Entry) Over(defaults Entry) Entry {
 	return e
 }
 
-// Config is what every plugin of BMCs has to be told besides its entries.
+// Config is what every plugin of BMCs needs besides its entries.
 type Config struct {
 	_ struct{} `block:"BMC checks" usage:"Periodic checks of the BMCs by a plugin"`
 

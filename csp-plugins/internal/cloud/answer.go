@@ -13,29 +13,29 @@ import (
 	"github.com/nvidia/nvsentinel/api/csp/plugin"
 )
 
-// Answer translates what a provider said, or that it said nothing, into an answer to the
-// janitor. said is the meaning of the provider's own error, codes.OK where it gave none:
-// then only what certainly was not done is said not to be. pause is how long a provider is
-// left alone that says it was asked too often.
-func Answer(err error, said codes.Code, pause time.Duration) error {
+// Answer translates what a provider reported, or that it reported nothing, into an answer to the
+// janitor. reported is the meaning of the provider's own error, codes.OK where it gave none:
+// then only what certainly was not done is reported not to be. pause is how long a provider is
+// left alone that reports it was asked too often.
+func Answer(err error, answer codes.Code, pause time.Duration) error {
 	broken, network := errors.AsType[net.Error](err)
 	_, unsigned := errors.AsType[*Unsigned](err)
 	switch {
 	case err == nil:
 		return nil
 	case unsigned:
-		said = codes.Unauthenticated
-	case said == codes.ResourceExhausted:
+		answer = codes.Unauthenticated
+	case answer == codes.ResourceExhausted:
 		return plugin.RetryLater(pause, err.Error())
-	case said != codes.OK:
+	case answer != codes.OK:
 	case Unsent(err):
-		said = codes.Aborted
+		answer = codes.Aborted
 	case errors.Is(err, context.DeadlineExceeded), network && broken.Timeout():
-		said = codes.DeadlineExceeded
+		answer = codes.DeadlineExceeded
 	default:
-		said = codes.Unavailable
+		answer = codes.Unavailable
 	}
-	return status.Error(said, err.Error())
+	return status.Error(answer, err.Error())
 }
 
 // Unsigned is that a request could not be signed, or that there is no token for it, so that
@@ -48,7 +48,7 @@ type Unsigned struct {
 
 func (u *Unsigned) Error() string { return u.Doing + ": " + u.Cause.Error() }
 
-// Unsent says whether there was no connection for the request.
+// Unsent reports whether there was no connection for the request.
 func Unsent(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	_, unknown := errors.AsType[*net.DNSError](err)

@@ -6,7 +6,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Signal is one thing that a cloud is told.
+// Signal is one request to a cloud.
 type Signal struct {
 	// Machine as in spec.providerID of its Node.
 	Machine string
@@ -19,8 +19,8 @@ type Signal struct {
 	ID uuid.UUID
 }
 
-// AsyncProvider is a cloud that makes an operation of each signal and says how it
-// goes. What is said of Provider holds.
+// AsyncProvider is a cloud that makes an operation of each signal and reports how it
+// goes. What is reported about Provider holds.
 type AsyncProvider interface {
 	State(ctx context.Context, machine string) (State, error)
 	Canonical(machine string) (string, error)
@@ -28,7 +28,7 @@ type AsyncProvider interface {
 	// Begin returns when the cloud took the signal, with the name of its operation;
 	// empty if the cloud has none.
 	Begin(ctx context.Context, s Signal) (operation string, err error)
-	// Progress says how an operation goes. One that failed is an error,
+	// Progress reports how an operation goes. One that failed is an error,
 	// FailedPrecondition with the cloud's words.
 	Progress(ctx context.Context, machine, operation string) (Progress, error)
 }
@@ -38,9 +38,9 @@ type Progress string
 
 // Progress.
 const (
-	// Untold: the cloud does not know it any more, or never said its name. The boot
-	// id and the machine's state tell.
-	Untold Progress = "Untold"
+	// UnknownOperation: the cloud does not know it any more, or never reported its name. The boot
+	// id and the machine's state report.
+	UnknownOperation Progress = "Untold"
 	// Running: it is not over.
 	Running Progress = "Running"
 	// Over: it has done what it was for.
@@ -57,12 +57,14 @@ func (d direct) Begin(ctx context.Context, s Signal) (string, error) {
 	return "", d.Reboot(ctx, s.Machine, s.Force)
 }
 
-func (direct) Progress(context.Context, string, string) (Progress, error) { return Untold, nil }
+func (direct) Progress(context.Context, string, string) (Progress, error) {
+	return UnknownOperation, nil
+}
 
 // signals is the namespace of the ids of signals.
 var signals = uuid.MustParse("6f1f2b0e-7c0d-5f53-9a43-0e1c4f7b9d21")
 
-// signal is what the cloud is told for a key. Its id is made of the request id,
+// signal is the request to the cloud for a key. Its id is made of the request id,
 // which is that of the key and the boot, and is written down before.
 func (r idempotencyRecord) signal(force bool) Signal {
 	return Signal{
@@ -75,7 +77,7 @@ func (r idempotencyRecord) signal(force bool) Signal {
 func (p *Plugin) progress(ctx context.Context, r request) (Progress, error) {
 	known, err := p.Memory.of(ctx, r)
 	if err != nil || known == nil || known.Operation == "" {
-		return Untold, err
+		return UnknownOperation, err
 	}
 	return p.Provider.Progress(ctx, known.Machine, known.Operation)
 }

@@ -1,6 +1,6 @@
 // Package cloud makes a provider plugin of three calls to a cloud: it finds the
-// machine behind a Node, executes each idempotency key once, and says of a
-// machine that is being repaired what the Node and the cloud say together.
+// machine behind a Node, executes each idempotency key once, and reports about a
+// machine that is being repaired what the Node and the cloud report together.
 //
 // A new cloud is one folder with a Provider or an AsyncProvider and a page of main.
 package cloud
@@ -20,7 +20,7 @@ import (
 	v1 "github.com/nvidia/nvsentinel/api/csp/v1"
 )
 
-// State is what a cloud says of a machine.
+// State is what a cloud reports about a machine.
 type State string
 
 // States.
@@ -29,7 +29,7 @@ const (
 	Up State = "Up"
 	// NotUp: it does not, or not yet.
 	NotUp State = "NotUp"
-	// Gone: it was given back, or the cloud has no such machine.
+	// Gone: it was released, or the cloud has no such machine.
 	Gone State = "Gone"
 )
 
@@ -37,12 +37,12 @@ const (
 // Its errors are answers to the janitor: gRPC statuses with the meaning that
 // csp_plugin.proto gives them.
 type Provider interface {
-	// State says how a machine is.
+	// State reports how a machine is.
 	State(ctx context.Context, machine string) (State, error)
 	// Canonical is the one name of a machine, however spec.providerID writes it. It is
 	// an error of Malformed for one of something else.
 	Canonical(machine string) (string, error)
-	// Identity is what the cloud says of a machine.
+	// Identity is what the cloud reports about a machine.
 	Identity(ctx context.Context, machine string) (Identity, error)
 	// Reboot and Terminate return when the cloud took the request. They never
 	// repeat a request by themselves. Force does not wait for the operating
@@ -57,7 +57,7 @@ type Plugin struct {
 	Provider AsyncProvider
 	// Client reads Nodes.
 	Client kubernetes.Interface
-	// Proof says by what a Node is verified to be a machine's.
+	// Proof reports by what a Node is verified to be a machine's.
 	Proof Proof
 	// Memory remembers the keys.
 	Memory  Memory
@@ -68,22 +68,22 @@ type Plugin struct {
 	busy map[string]*sync.Mutex // by key
 }
 
-// SendRebootSignal tells the cloud to reboot a machine.
+// SendRebootSignal asks the cloud to reboot a machine.
 func (p *Plugin) SendRebootSignal(ctx context.Context, q *v1.SendRebootSignalRequest) (*v1.SendRebootSignalResponse, error) {
-	id, err := p.signal(ctx, ask{verb: reboot, node: q.GetNodeName(), key: q.GetIdempotencyKey(), force: q.GetForce()})
+	id, err := p.signal(ctx, operationRequest{verb: reboot, node: q.GetNodeName(), key: q.GetIdempotencyKey(), force: q.GetForce()})
 	return &v1.SendRebootSignalResponse{RequestId: id}, err
 }
 
-// SendTerminateSignal tells the cloud to take a machine back.
+// SendTerminateSignal asks the cloud to take a machine back.
 func (p *Plugin) SendTerminateSignal(ctx context.Context, q *v1.SendTerminateSignalRequest) (*v1.SendTerminateSignalResponse, error) {
 	if _, ok := p.hardware(); ok {
 		return nil, status.Error(codes.Unimplemented, "this provider does not replace machines")
 	}
-	id, err := p.signal(ctx, ask{verb: terminate, node: q.GetNodeName(), key: q.GetIdempotencyKey(), force: q.GetForce()})
+	id, err := p.signal(ctx, operationRequest{verb: terminate, node: q.GetNodeName(), key: q.GetIdempotencyKey(), force: q.GetForce()})
 	return &v1.SendTerminateSignalResponse{RequestId: id}, err
 }
 
-// IsNodeReady says whether a machine is up: by the cloud, by the end of its own
+// IsNodeReady reports whether a machine is up: by the cloud, by the end of its own
 // operation, and after a reboot by another boot id of its Node, because a machine
 // that reboots is up for a cloud.
 func (p *Plugin) IsNodeReady(ctx context.Context, q *v1.IsNodeReadyRequest) (*v1.IsNodeReadyResponse, error) {
@@ -99,7 +99,7 @@ func (p *Plugin) IsNodeReady(ctx context.Context, q *v1.IsNodeReadyRequest) (*v1
 	if err != nil {
 		return nil, err
 	}
-	operation := Untold
+	operation := UnknownOperation
 	if state != Gone {
 		if operation, err = p.progress(ctx, asked); err != nil {
 			return nil, err
@@ -116,7 +116,7 @@ func (p *Plugin) IsNodeReady(ctx context.Context, q *v1.IsNodeReadyRequest) (*v1
 	return &v1.IsNodeReadyResponse{IsReady: true}, nil
 }
 
-// shownBy says whether a Node, if it is there at all, still shows the boot that
+// shownBy reports whether a Node, if it is there at all, still shows the boot that
 // was there at the signal. A cloud may make a new machine under the old name, and
 // that machine's Node is not a leftover.
 func (r request) shownBy(node *corev1.Node) bool {
@@ -124,7 +124,7 @@ func (r request) shownBy(node *corev1.Node) bool {
 }
 
 // signal executes what was asked, once per key.
-func (p *Plugin) signal(ctx context.Context, a ask) (string, error) {
+func (p *Plugin) signal(ctx context.Context, a operationRequest) (string, error) {
 	if a.node == "" {
 		return "", status.Error(codes.InvalidArgument, "node_name is empty")
 	}
@@ -143,7 +143,7 @@ func (p *Plugin) signal(ctx context.Context, a ask) (string, error) {
 	if known != nil {
 		return known.RequestID, p.resume(ctx, a, *known, node, machine)
 	}
-	mark, err := p.look(ctx, node, machine, true)
+	mark, err := p.inspect(ctx, node, machine, true)
 	if err != nil {
 		return "", err
 	}
@@ -157,14 +157,14 @@ func (p *Plugin) signal(ctx context.Context, a ask) (string, error) {
 // resume goes on with a key whose end is not known: it may have taken effect. A
 // machine that was there when the key was written down, was to be terminated and is
 // gone was terminated.
-func (p *Plugin) resume(ctx context.Context, a ask, r idempotencyRecord, node *corev1.Node, machine string) error {
+func (p *Plugin) resume(ctx context.Context, a operationRequest, r idempotencyRecord, node *corev1.Node, machine string) error {
 	if err := a.same(r); err != nil {
 		return err
 	}
 	if r.Machine != machine {
 		return status.Errorf(codes.FailedPrecondition, "node %q has machine %q now and had %q before", a.node, machine, r.Machine)
 	}
-	mark, err := p.look(ctx, node, machine, false)
+	mark, err := p.inspect(ctx, node, machine, false)
 	switch {
 	case status.Code(err) == codes.NotFound && a.verb == terminate:
 		return p.Memory.executed(ctx, r)
@@ -174,10 +174,10 @@ func (p *Plugin) resume(ctx context.Context, a ask, r idempotencyRecord, node *c
 	return p.execute(ctx, a, r, idempotencyRecord{BootID: node.Status.NodeInfo.BootID, Mark: mark})
 }
 
-// look refuses a machine that is gone or may not be the Node's. A cloud is
+// inspect refuses a machine that is gone or may not be the Node's. A cloud is
 // believed once for each key, hardware is examined each time. The mark is that of
 // Hardware.
-func (p *Plugin) look(ctx context.Context, node *corev1.Node, machine string, first bool) (mark string, err error) {
+func (p *Plugin) inspect(ctx context.Context, node *corev1.Node, machine string, first bool) (mark string, err error) {
 	if hardware, ok := p.hardware(); ok {
 		return p.examine(ctx, hardware, machine, node)
 	}
@@ -193,9 +193,9 @@ func (p *Plugin) look(ctx context.Context, node *corev1.Node, machine string, fi
 	return "", nil
 }
 
-// execute tells the cloud. An earlier try of the same key whose end is not known
+// execute informs the cloud. An earlier try of the same key whose end is not known
 // has taken effect if the boot id or the mark of what is there now shows it.
-func (p *Plugin) execute(ctx context.Context, a ask, r, now idempotencyRecord) error {
+func (p *Plugin) execute(ctx context.Context, a operationRequest, r, now idempotencyRecord) error {
 	switch {
 	case a.verb == reboot && now.resetSince(r):
 		p.Log.Info("machine already reset since the first request with this key", "node", a.node, "machine", r.Machine, "key", a.key, "request", r.RequestID)
@@ -224,7 +224,7 @@ func (p *Plugin) node(ctx context.Context, name string) (*corev1.Node, string, e
 	node, err := p.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		// Not NOT_FOUND: that the Node is absent says nothing of its machine.
+		// Not NOT_FOUND: that the Node is absent reports nothing of its machine.
 		return nil, "", status.Errorf(codes.FailedPrecondition, "node %q does not exist or has no provider ID", name)
 	case err != nil:
 		return nil, "", status.Errorf(codes.Aborted, "reading node %q: %v", name, err)
@@ -241,7 +241,7 @@ func (p *Plugin) node(ctx context.Context, name string) (*corev1.Node, string, e
 }
 
 // nothingDone turns a doubtful answer to a question before the signal into one
-// that says so: the signal itself was not sent.
+// that reports it: the signal itself was not sent.
 func nothingDone(err error) error {
 	if err == nil {
 		return nil

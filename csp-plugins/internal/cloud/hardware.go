@@ -16,12 +16,12 @@ import (
 // Canonical and Terminate of such a Provider are never called.
 type Hardware interface {
 	Provider
-	// Machine names the machine of a Node, whatever the Node says of itself.
+	// Machine names the machine of a Node, whatever the Node reports about itself.
 	Machine(node *corev1.Node) (string, error)
-	// Rivals says whether another Node says of itself that it is a Node's machine.
+	// Rivals reports whether another Node reports about itself that it is a Node's machine.
 	Rivals(one, other *corev1.Node) bool
-	// Confirmed says whether it is certain of a Node, by what its kubelet does not
-	// write, that it is the machine that it says.
+	// Confirmed reports whether it is certain of a Node, by what its kubelet does not
+	// write, that it is the machine that it reports.
 	Confirmed(ctx context.Context, node *corev1.Node) bool
 	// Examine looks at a machine before a signal. It fails unless the machine is
 	// certainly the Node's. The mark changes whenever the machine is reset, by
@@ -66,7 +66,7 @@ func (p *Plugin) examine(ctx context.Context, hardware Hardware, machine string,
 	if err != nil {
 		return "", nothingDone(err)
 	}
-	found, against := judge(Proven, rivals)
+	found, against := resolveOwner(Proven, rivals)
 	p.report(node, machine, found, rivals)
 	if found != Proven {
 		return "", status.Errorf(codes.FailedPrecondition, "nodes %s have the same system UUID, and so do their configured BMCs, so that the node of machine %q is undecidable and none is rebooted or terminated: correct the [[bmc]] of one, or delete the outdated Node object",
@@ -75,7 +75,7 @@ func (p *Plugin) examine(ctx context.Context, hardware Hardware, machine string,
 	return mark, nil
 }
 
-// confirm looks which rivals are certainly what they say.
+// confirm looks which rivals are certainly what they report.
 func confirm(ctx context.Context, hardware Hardware, others []*corev1.Node) map[string]Finding {
 	ctx, cancel := context.WithTimeout(ctx, rivalsLimit)
 	defer cancel()

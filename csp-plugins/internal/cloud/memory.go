@@ -24,8 +24,8 @@ const (
 	terminate = "terminate"
 )
 
-// ask is what the janitor asks for.
-type ask struct {
+// operationRequest is what the janitor asks for.
+type operationRequest struct {
 	verb, node, key string
 	force           bool
 }
@@ -52,19 +52,19 @@ type idempotencyRecord struct {
 func (r idempotencyRecord) text() (string, error) {
 	doc, err := json.Marshal(r)
 	if err == nil {
-		doc, err = r.extra.PutJSON(doc, 0)
+		doc, err = r.extra.MergeJSON(doc, 0)
 	}
 	return string(doc), err
 }
 
-// resetSince says whether the machine was reset since an earlier record was made.
+// resetSince reports whether the machine was reset since an earlier record was made.
 func (r idempotencyRecord) resetSince(earlier idempotencyRecord) bool {
 	return r.BootID != earlier.BootID || r.Mark != "" && earlier.Mark != "" && r.Mark != earlier.Mark
 }
 
 // same refuses a key that was used for something else.
-func (a ask) same(r idempotencyRecord) error {
-	if r.Verb != a.verb || r.Node != a.node {
+func (o operationRequest) same(r idempotencyRecord) error {
+	if r.Verb != o.verb || r.Node != o.node {
 		return status.Errorf(codes.InvalidArgument, "the key was already used to %s node %q", r.Verb, r.Node)
 	}
 	return nil
@@ -172,14 +172,14 @@ func (m Memory) executed(ctx context.Context, known idempotencyRecord) error {
 	return nil
 }
 
-// requestSeparator stands between the parts of a request id. A request id says
+// requestSeparator stands between the parts of a request id. A request id reports
 // what it is about, so that it can be asked for when the Node is gone.
 const requestSeparator = "|"
 
-// request is what a request id says.
+// request is what a request id reports.
 type request struct{ verb, token, boot, machine string }
 
-// parseRequest reads a request id of ours.
+// parseRequest reads a request id of the project.
 func parseRequest(id string) (request, bool) {
 	parts := strings.SplitN(id, requestSeparator, 4)
 	if len(parts) != 4 || parts[0] != reboot && parts[0] != terminate || parts[3] == "" {

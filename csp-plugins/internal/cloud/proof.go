@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Identity is what a cloud itself says of a machine. Only who has rights in the cloud can
+// Identity is what a cloud itself reports about a machine. Only who has rights in the cloud can
 // change it: no kubelet writes any of it.
 type Identity struct {
 	// Names of the machine, by kind: private-dns-name, instance-id.
@@ -24,7 +24,7 @@ type Identity struct {
 	Tags map[string]string
 }
 
-// Proof says by what a Node is verified to be a machine's. A kubelet writes spec.providerID
+// Proof reports by what a Node is verified to be a machine's. A kubelet writes spec.providerID
 // and status.addresses of its own Node, so they prove nothing.
 type Proof struct {
 	_ struct{} `block:"Machine names" usage:"How a plugin verifies that a Node is a machine of the cloud. Values that a kubelet writes to its own Node are not trusted"`
@@ -72,7 +72,7 @@ const (
 	Undecided Finding = "undecided"
 )
 
-// Verify says whether a Node of that name is the machine's, whoever else claims it.
+// Verify reports whether a Node of that name is the machine's, regardless of who else claims it.
 func (p Proof) Verify(id Identity, node string) Finding {
 	if key, value, valued := strings.Cut(p.ClusterTag, "="); key != "" {
 		if got, there := id.Tags[key]; !there || valued && got != value {
@@ -95,8 +95,8 @@ func (id Identity) names(kind string) []string {
 	return id.Names[kind]
 }
 
-// known is how the cloud knows a machine, for people.
-func (p Proof) known(id Identity) string {
+// describe is how the cloud knows a machine, for people.
+func (p Proof) describe(id Identity) string {
 	var words []string
 	for _, kind := range p.NodeNameFrom {
 		words = append(words, fmt.Sprintf("%s %q", kind, strings.Join(id.names(kind), ", ")))
@@ -104,10 +104,10 @@ func (p Proof) known(id Identity) string {
 	return strings.Join(words, ", ")
 }
 
-// judge says whose a machine is of which several Nodes say that it is theirs: own is what is
+// resolveOwner reports whose a machine is of which several Nodes report that it is theirs: own is what is
 // found about the Node, rivals about the others. Beside a proven Node the others do not
 // count; two that are proven leave it undecided.
-func judge(own Finding, rivals map[string]Finding) (found Finding, against []string) {
+func resolveOwner(own Finding, rivals map[string]Finding) (found Finding, against []string) {
 	for _, name := range slices.Sorted(maps.Keys(rivals)) {
 		if rivals[name] == Proven {
 			against = append(against, name)
@@ -141,20 +141,20 @@ func (p *Plugin) believe(ctx context.Context, node *corev1.Node) error {
 	if err != nil {
 		return err
 	}
-	found, against := judge(p.Proof.Verify(id, node.Name), rivals)
+	found, against := resolveOwner(p.Proof.Verify(id, node.Name), rivals)
 	p.report(node, machine, found, rivals)
 	switch found {
 	case Proven:
 		return nil
 	case Undecided:
 		return status.Errorf(codes.FailedPrecondition, "nodes %s claim machine %q, and the cloud has the names of all of them for it (%s), so that none of them is rebooted or terminated: delete the outdated Node objects, or set one kind with --node-name-from",
-			quoted(append(against, node.Name)), machine, p.Proof.known(id))
+			quoted(append(against, node.Name)), machine, p.Proof.describe(id))
 	case OtherCluster:
 		return status.Errorf(codes.FailedPrecondition, "node %q claims machine %q, which does not have the tag %q (--cluster-tag), so that it does not belong to this cluster", node.Name, machine, p.Proof.ClusterTag)
 	case Unproven:
 	}
 	return status.Errorf(codes.FailedPrecondition, "node %q claims machine %q by spec.providerID, which its own kubelet writes, and the cloud has other names for that machine: %s%s. If it is the machine of the node, set --node-name-from=tag:KEY to the tag that contains its node name",
-		node.Name, machine, p.Proof.known(id), also(rivals))
+		node.Name, machine, p.Proof.describe(id), also(rivals))
 }
 
 // also names those who claim the machine as well.

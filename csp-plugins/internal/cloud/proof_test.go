@@ -41,7 +41,7 @@ func TestVerify(t *testing.T) {
 
 // Beside a Node that is proven nobody counts who is not; where two are proven, none is
 // touched; and no claim of another proves anything.
-func TestJudge(t *testing.T) {
+func TestResolveOwner(t *testing.T) {
 	for _, tt := range []struct {
 		what    string
 		own     Finding
@@ -58,7 +58,7 @@ func TestJudge(t *testing.T) {
 		{"none is proven", Unproven, map[string]Finding{"other": Unproven}, Unproven, nil},
 		{"of another cluster", OtherCluster, map[string]Finding{"other": OtherCluster}, OtherCluster, nil},
 	} {
-		if got, against := judge(tt.own, tt.rivals); got != tt.want || !reflect.DeepEqual(against, tt.against) {
+		if got, against := resolveOwner(tt.own, tt.rivals); got != tt.want || !reflect.DeepEqual(against, tt.against) {
 			t.Errorf("%s: %s against %v, want %s against %v", tt.what, got, against, tt.want, tt.against)
 		}
 	}

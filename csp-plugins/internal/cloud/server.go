@@ -108,7 +108,7 @@ func (r reviews) Review(ctx context.Context, token, audience string) (auth.Revie
 	return auth.Review{Authenticated: s.Authenticated, Username: s.User.Username, Audiences: s.Audiences, Problem: s.Error}, nil
 }
 
-// Config is what every plugin of a cloud has to be told.
+// Config is what every plugin of a cloud needs.
 type Config struct {
 	_ struct{} `block:"Provider plugin" usage:"Settings of every plugin that can reboot or terminate machines. TLS and caller authentication are on by default"`
 
@@ -130,7 +130,7 @@ func Default() Config {
 }
 
 // Validate joins everything that is wrong. A plugin that can destroy machines
-// speaks TLS and knows its callers unless it is told otherwise.
+// speaks TLS and knows its callers unless it is configured otherwise.
 func (c Config) Validate() error {
 	problems := []error{config.CheckBounds(c), c.Server.Validate()}
 	if (c.CertFile == "") != c.Plaintext {

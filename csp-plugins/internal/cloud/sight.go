@@ -14,9 +14,9 @@ import (
 	"github.com/nvidia/nvsentinel/internal/daemon"
 )
 
-// lookEvery is how often a plugin looks whether its credentials still show it a
+// verifyInterval is how often a plugin looks whether its credentials still show it a
 // machine.
-const lookEvery = time.Minute
+const verifyInterval = time.Minute
 
 // sight is what the last look showed.
 type sight struct {
@@ -39,13 +39,13 @@ func (s *sight) get() (bool, string) {
 	return s.ok, s.detail
 }
 
-// watch makes readiness say whether the cloud answers, from the start on: with the
+// watch makes readiness report whether the cloud answers, from the start on: with the
 // credentials and the rights with which a machine is asked about before a signal.
 func (p *Plugin) watch(d *daemon.Daemon) {
 	seen := &sight{detail: "not checked yet"}
 	d.Ready("cloud", seen.get)
 	d.Go("credentials", func(ctx context.Context) error {
-		ticker := d.Clock.NewTicker(lookEvery)
+		ticker := d.Clock.NewTicker(verifyInterval)
 		defer ticker.Stop()
 		for {
 			if ok, detail := p.glance(ctx); seen.set(ok, detail) {
@@ -60,29 +60,29 @@ func (p *Plugin) watch(d *daemon.Daemon) {
 	})
 }
 
-// ask says what the cloud says of a Node's machine, and whether it verifies the Node.
-func (p *Plugin) ask(ctx context.Context, node *corev1.Node) (said string, err error) {
+// queryInstance reports what the cloud reports about a Node's machine, and whether it verifies the Node.
+func (p *Plugin) queryInstance(ctx context.Context, node *corev1.Node) (answer string, err error) {
 	machine := node.Spec.ProviderID
 	state, err := p.Provider.State(ctx, machine)
 	if err != nil {
 		return "", err
 	}
-	said = fmt.Sprintf("machine %q of node %q is %s", machine, node.Name, state)
+	answer = fmt.Sprintf("machine %q of node %q is %s", machine, node.Name, state)
 	if state == Gone {
-		return said, nil
+		return answer, nil
 	}
 	id, err := p.Provider.Identity(ctx, machine)
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s, verification as the machine of the node is %s by %s", said, p.Proof.Verify(id, node.Name), p.Proof.known(id)), nil
+	return fmt.Sprintf("%s, verification as the machine of the node is %s by %s", answer, p.Proof.Verify(id, node.Name), p.Proof.describe(id)), nil
 }
 
-// looks is about how many machines the cloud is asked at most: that of one Node may
+// maxSampledInstances is about how many machines the cloud is asked at most: that of one Node may
 // be gone for long, or not for this plugin.
-const looks = 5
+const maxSampledInstances = 5
 
-// glance asks the cloud about the machines of Nodes until it says something of one.
+// glance asks the cloud about the machines of Nodes until it reports something of one.
 // Any answer will do, that there is none as well. Without a Node of this cloud there
 // is nothing to ask about, and nothing to repair.
 func (p *Plugin) glance(ctx context.Context) (ok bool, detail string) {
@@ -98,15 +98,15 @@ func (p *Plugin) glance(ctx context.Context) (ok bool, detail string) {
 			if machine == "" {
 				continue
 			}
-			said, err := p.ask(ctx, &node)
+			answer, err := p.queryInstance(ctx, &node)
 			if err == nil {
-				return true, said
+				return true, answer
 			}
 			if status.Code(err) == codes.FailedPrecondition {
 				continue // a machine of something else
 			}
 			detail = fmt.Sprintf("checking machine %q: %v", machine, err)
-			if asked++; asked == looks {
+			if asked++; asked == maxSampledInstances {
 				return false, detail
 			}
 		}

@@ -28,16 +28,16 @@ func (c *caller) taken(t *testing.T, node string) {
 	}
 }
 
-// told checks how often the cloud was asked to reboot and to terminate a machine.
-func (w *world) told(t *testing.T, machine string, wantReboots, wantTerminations int) {
+// expectOperations checks how often the cloud was asked to reboot and to terminate a machine.
+func (w *world) expectOperations(t *testing.T, machine string, wantReboots, wantTerminations int) {
 	t.Helper()
-	if reboots, terminations := w.cloud.Told(machine); reboots != wantReboots || terminations != wantTerminations {
+	if reboots, terminations := w.cloud.OperationCounts(machine); reboots != wantReboots || terminations != wantTerminations {
 		t.Errorf("machine %s: %d reboots and %d terminations, want %d and %d", machine, reboots, terminations, wantReboots, wantTerminations)
 	}
 }
 
 // Claims tries Nodes whose kubelets claim somebody else's machine, by everything that they
-// write: they are refused for good, that machine is told nothing, and its own Node is
+// write: they are refused permanently, that machine is not signaled, and its own Node is
 // repaired all the same.
 func Claims(t *testing.T, p Plugin) {
 	w := newWorld(t, p)
@@ -45,19 +45,19 @@ func Claims(t *testing.T, p Plugin) {
 	const other = "the cloud has other names for that machine"
 	lone := w.cloud.Add(w.node("lone-machine"), "10.0.0.7") // of no Node
 	c.refused(t, w.claim(t, "by-address", lone, "10.0.0.7"), other)
-	w.told(t, lone, 0, 0)
+	w.expectOperations(t, lone, 0, 0)
 
 	a, b := w.node("a"), w.node("b")
 	c.refused(t, w.claim(t, "claims-a", w.machines[a], w.addresses[w.machines[a]]), "also claimed by nodes")
 	c.taken(t, a)
-	w.told(t, w.machines[a], 1, 0)
+	w.expectOperations(t, w.machines[a], 1, 0)
 	c.refused(t, w.claim(t, "claims-b", w.machines[b], w.addresses[w.machines[b]]), other)
 	if _, err := c.signal(t.Context(), true, b, "termination of "+b); err != nil {
 		t.Errorf("a termination of node %s: %v", b, err)
 	}
-	w.told(t, w.machines[b], 0, 1)
+	w.expectOperations(t, w.machines[b], 0, 1)
 	c.refused(t, w.claim(t, "malformed", "elsewhere:///1", "10.0.0.1"), "is not a machine of this cloud")
-	if said := w.said.String(); !strings.Contains(said, "machine claimed by another node") {
+	if output := w.output.String(); !strings.Contains(output, "machine claimed by another node") {
 		t.Error("nothing was logged of those who claim machines")
 	}
 }
@@ -83,7 +83,7 @@ func Proofs(t *testing.T, p Plugin) {
 	w.cloud.Tag(machine, "cluster", "ours")
 	c = restart("--node-name-from=tag:node-name", "--cluster-tag=cluster=ours")
 	c.taken(t, named)
-	w.told(t, machine, 1, 0)
+	w.expectOperations(t, machine, 1, 0)
 	c.refused(t, w.node("a"), "--cluster-tag")
 	c.refused(t, w.node("b"), "--cluster-tag")
 
@@ -94,8 +94,8 @@ func Proofs(t *testing.T, p Plugin) {
 	c = restart("--node-name-from=" + p.Kinds[0] + ",tag:node-name")
 	c.refused(t, named, "claim machine")
 	c.refused(t, twin, "claim machine")
-	w.told(t, machine, 1, 0)
+	w.expectOperations(t, machine, 1, 0)
 	c = restart("--node-name-from=" + p.Kinds[0])
 	c.taken(t, twin)
-	w.told(t, machine, 2, 0)
+	w.expectOperations(t, machine, 2, 0)
 }

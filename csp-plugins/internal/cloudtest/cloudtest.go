@@ -22,8 +22,8 @@ import (
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
-// patience is what no working program needs.
-const patience = 2 * time.Minute
+// testTimeout is what no working program needs.
+const testTimeout = 2 * time.Minute
 
 // Conformance tries what every plugin promises.
 func Conformance(t *testing.T, p Plugin) {
@@ -33,15 +33,15 @@ func Conformance(t *testing.T, p Plugin) {
 			Conn: w.start(t), Node: w.node("a"), Other: w.node("b"), Missing: w.node("c"),
 			BootID: w.bootID,
 			Reboots: func(_ *testing.T, node string) int {
-				reboots, _ := w.cloud.Told(w.machines[node])
+				reboots, _ := w.cloud.OperationCounts(w.machines[node])
 				return reboots
 			},
 			Claim: func(t *testing.T, node string) string {
 				machine := w.machines[node]
 				return w.claim(t, "claimant", machine, w.addresses[machine])
 			},
-			Restart:  func(t *testing.T) grpc.ClientConnInterface { w.kill(t); return w.start(t) },
-			Patience: patience,
+			Restart:       func(t *testing.T) grpc.ClientConnInterface { w.kill(t); return w.start(t) },
+			RebootTimeout: testTimeout,
 		}
 	})
 }
@@ -80,13 +80,13 @@ func until(t *testing.T, what string, ok func() bool) {
 			t.Logf("it was waited for: %s", what)
 		}
 	}()
-	testkit.Until(t, patience, ok)
+	testkit.Until(t, testTimeout, ok)
 	over = true
 }
 
 // Kills kills the plugin at each request that it sends the cloud for a signal, once
 // before the request takes effect and once after it. The same key, sent again to
-// the plugin that was started anew, ends in one reboot or termination.
+// the plugin that was started again, ends in one reboot or termination.
 func Kills(t *testing.T, p Plugin) {
 	w := newWorld(t, p)
 	for _, terminate := range []bool{false, true} {
@@ -142,7 +142,7 @@ func (w *world) killAt(t *testing.T, node string, at func(*http.Request) bool, w
 		t.Error("the answer came from a dead plugin")
 	}
 	w.kill(t)
-	if reboots, _ := w.cloud.Told(w.machines[node]); w.plugin.NoRequestIDs && reboots > 0 {
+	if reboots, _ := w.cloud.OperationCounts(w.machines[node]); w.plugin.NoRequestIDs && reboots > 0 {
 		until(t, "the reboot shows", func() bool { return w.bootID(t, node) != "boot-0" })
 	}
 	c = w.call(t)
@@ -154,7 +154,7 @@ func (w *world) killAt(t *testing.T, node string, at func(*http.Request) bool, w
 		ready, err := c.ready(t, node, id)
 		return terminate && status.Code(err) == codes.NotFound || !terminate && ready
 	})
-	reboots, terminations := w.cloud.Told(w.machines[node])
+	reboots, terminations := w.cloud.OperationCounts(w.machines[node])
 	if want := map[bool][2]int{false: {1, 0}, true: {0, 1}}[terminate]; want != [2]int{reboots, terminations} {
 		t.Errorf("killed %v a request, termination %v: %d reboots and %d terminations", when, terminate, reboots, terminations)
 	}
@@ -163,7 +163,7 @@ func (w *world) killAt(t *testing.T, node string, at func(*http.Request) bool, w
 }
 
 // Operations tries that a reboot is over only when its Node shows another boot and
-// the cloud's own operation is over, and that a failed one is told of.
+// the cloud's own operation is over, and that a failed one is reported.
 func Operations(t *testing.T, p Plugin) {
 	w := newWorld(t, p)
 	c := w.call(t)
@@ -206,7 +206,7 @@ func RetryAfter(err error) (wait time.Duration) {
 	return wait
 }
 
-// Readiness tries that the plugin says whether its credentials are good.
+// Readiness tries that the plugin reports whether its credentials are good.
 func Readiness(t *testing.T, p Plugin) {
 	w := newWorld(t, p)
 	w.call(t)
@@ -227,10 +227,10 @@ func Readiness(t *testing.T, p Plugin) {
 	})
 }
 
-// Looks tries about how many machines the plugin asks that the cloud says nothing of
-// before it is not ready. It is for a cloud that does not tell one that is gone from
+// VerifyReadiness tries about how many machines the plugin asks that the cloud reports nothing of
+// before it is not ready. It is for a cloud that does not distinguish one that is gone from
 // one that the plugin may not see.
-func Looks(t *testing.T, p Plugin, unknown func(n int) (machine string)) {
+func VerifyReadiness(t *testing.T, p Plugin, unknown func(n int) (machine string)) {
 	w := newWorld(t, p)
 	for n := range 5 {
 		w.add(t, w.node(fmt.Sprintf("0%d", n)), unknown(n)) // before the others
@@ -255,7 +255,7 @@ func Looks(t *testing.T, p Plugin, unknown func(n int) (machine string)) {
 // readyz asks the plugin that was started last.
 func (w *world) readyz(t *testing.T) (ok bool, detail string) {
 	t.Helper()
-	found := serving.FindStringSubmatch(w.said.String()[w.mark:])
+	found := serving.FindStringSubmatch(w.output.String()[w.mark:])
 	if found == nil {
 		return false, ""
 	}
@@ -307,7 +307,7 @@ func Recreated(t *testing.T, p Plugin, recreate func(c Cloud, machine string)) {
 	if again, err := c.signal(t.Context(), true, node, "k1"); err != nil || again != id {
 		t.Errorf("the same key: %q, %v; want %q", again, err, id)
 	}
-	if _, terminations := w.cloud.Told(machine); terminations != 1 {
+	if _, terminations := w.cloud.OperationCounts(machine); terminations != 1 {
 		t.Errorf("%d terminations, want 1", terminations)
 	}
 }

@@ -41,7 +41,7 @@ const (
 	Forgotten Pace = "forgotten"
 )
 
-// Cloud is a fake of a provider's API that keeps books.
+// Cloud is a fake of a provider's API that records its calls.
 type Cloud interface {
 	http.Handler
 	// Add adds a running machine that the cloud knows by a host name and an address,
@@ -49,9 +49,9 @@ type Cloud interface {
 	Add(name, address string) string
 	// Tag gives a machine a tag.
 	Tag(machine, key, value string)
-	// Told is how often a machine was really rebooted and terminated.
-	Told(machine string) (reboots, terminations int)
-	// Pace says how operations go from now on.
+	// OperationCounts is how often a machine was really rebooted and terminated.
+	OperationCounts(machine string) (reboots, terminations int)
+	// Pace reports how operations go from now on.
 	Pace(p Pace)
 	// Revoke makes the plugin's credentials worthless.
 	Revoke()
@@ -59,7 +59,7 @@ type Cloud interface {
 
 // Plugin is how a plugin is run and what it runs against.
 type Plugin struct {
-	// Open makes a cloud, which tells of each reboot of a machine, holding no lock.
+	// Open makes a cloud, which reports each reboot of a machine, holding no lock.
 	Open func(t *testing.T, rebooted func(machine string)) Cloud
 	// Start is the plugin's command line and environment for a cloud at url. The
 	// certificate of https is in the file of SSL_CERT_FILE already.
@@ -99,8 +99,8 @@ type world struct {
 	addresses map[string]string // of machines
 	more      []string          // arguments of the plugin
 	dir, url  string
-	said      testkit.Output
-	mark      int // what earlier processes said
+	output    testkit.Output
+	mark      int // what earlier processes reported
 
 	mu  sync.Mutex
 	cmd *exec.Cmd
@@ -195,7 +195,7 @@ func (w *world) join(t *testing.T, node, address string) {
 	w.patch(t.Context(), t, node, fmt.Sprintf(`{"status":{"addresses":[{"type":"InternalIP","address":%q}]}}`, address))
 }
 
-// claim registers a Node by its own kubelet, which says everything of itself that is true
+// claim registers a Node by its own kubelet, which reports everything of itself that is true
 // of a machine of another, and returns its name.
 func (w *world) claim(t *testing.T, name, machine, address string) string {
 	t.Helper()
@@ -263,8 +263,8 @@ func (w *world) start(t *testing.T) grpc.ClientConnInterface {
 	}, append(args, w.more...)...)
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
 	cmd.Env = append(append(os.Environ(), AsPlugin+"=1", "SSL_CERT_FILE="+filepath.Join(w.dir, "ca.pem")), env...)
-	cmd.Stdout, cmd.Stderr = &w.said, &w.said
-	w.mark = len(w.said.String())
+	cmd.Stdout, cmd.Stderr = &w.output, &w.output
+	w.mark = len(w.output.String())
 	if err := testkit.StartChild(cmd); err != nil {
 		t.Fatal(err)
 	}
@@ -292,7 +292,7 @@ func (w *world) kill(t *testing.T) {
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	if t.Failed() {
-		t.Logf("the plugin said:\n%s", w.said.String())
+		t.Logf("the plugin said:\n%s", w.output.String())
 	}
 }
 

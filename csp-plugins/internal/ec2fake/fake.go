@@ -1,5 +1,5 @@
 // Package ec2fake is a stand-in of the EC2 Query API for tests: it knows four
-// actions, keeps books of everything that was asked, verifies every signature,
+// actions, keeps records of everything that was asked, verifies every signature,
 // and refuses what it does not know, as EC2 does (source: the Amazon EC2 API
 // reference, "Query requests" and "Error codes").
 package ec2fake
@@ -28,7 +28,7 @@ type Account struct {
 	AccessKey, Secret string
 	// SessionToken goes with temporary credentials; empty for lasting ones.
 	SessionToken string
-	// Expired makes EC2 say that the token has run out.
+	// Expired makes EC2 report that the token has run out.
 	Expired bool
 	// Denied actions are answered with UnauthorizedOperation.
 	Denied []string
@@ -59,7 +59,7 @@ type Fault struct {
 	Hang bool
 }
 
-// Entry is one request in the books.
+// Entry is one request in the recorded calls.
 type Entry struct {
 	Action, Instance string
 	// Code is the error it was answered with; empty is success.
@@ -81,7 +81,7 @@ type Cloud struct {
 	account   Account
 	instances map[string]*Instance
 	faults    map[string][]Fault // by action
-	books     []Entry
+	requests  []Entry
 }
 
 // New makes a cloud with running instances.
@@ -129,12 +129,12 @@ func (c *Cloud) Instance(id string) Instance {
 	return *c.instances[id]
 }
 
-// Books are all requests of an action; empty means of any.
-func (c *Cloud) Books(action string) []Entry {
+// Requests are all requests of an action; empty means of any.
+func (c *Cloud) Requests(action string) []Entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var out []Entry
-	for _, e := range c.books {
+	for _, e := range c.requests {
 		if action == "" || e.Action == action {
 			out = append(out, e)
 		}
@@ -166,7 +166,7 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.Code = refused.code
 	}
 	c.mu.Lock()
-	c.books = append(c.books, e)
+	c.requests = append(c.requests, e)
 	c.mu.Unlock()
 	if e.Done && e.Action == "RebootInstances" && c.Rebooted != nil {
 		c.Rebooted(e.Instance)
@@ -188,7 +188,7 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// handle checks a request and carries it out; e is its line in the books.
+// handle checks a request and carries it out; e is its line in the recorded calls.
 func (c *Cloud) handle(r *http.Request, body []byte, e *Entry) (Fault, any, *refusal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

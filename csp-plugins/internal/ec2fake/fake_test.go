@@ -33,8 +33,8 @@ func TestSignatureOfThePublicExample(t *testing.T) {
 }
 
 // Requests as the Query API's public reference describes them, written and
-// signed by hand: neither the SDK nor the fake's own code made the signatures.
-func TestRequestsWrittenByHand(t *testing.T) {
+// signed manually: neither the SDK nor the fake's own code made the signatures.
+func TestHandwrittenRequests(t *testing.T) {
 	const reboot = "Action=RebootInstances&InstanceId.1=i-1234567890abcdef0&Version=2016-11-15"
 	const good = "bb962950cc5010159ac44e01d00a28f84547760f55403b33affcdb628d30e0d0"
 	for _, tt := range []struct {
@@ -67,7 +67,7 @@ func TestRequestsWrittenByHand(t *testing.T) {
 			if tt.status == 200 {
 				done = 1
 			}
-			books := c.Books("")
+			books := c.Requests("")
 			if len(books) != 1 || books[0].Done != (done == 1) || c.Instance("i-1234567890abcdef0").Reboots != done {
 				t.Errorf("books are %+v after %d reboots", books, c.Instance("i-1234567890abcdef0").Reboots)
 			}

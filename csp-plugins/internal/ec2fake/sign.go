@@ -19,7 +19,7 @@ import (
 
 const algorithm = "AWS4-HMAC-SHA256"
 
-// authorization is what the header of that name says.
+// authorization is what the header of that name reports.
 type authorization struct {
 	access, day, region, service string
 	signed                       []string

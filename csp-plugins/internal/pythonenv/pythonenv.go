@@ -19,26 +19,26 @@ import (
 // makes. Where the package index is out of reach the test is left out.
 func Programs(t *testing.T, script string) string {
 	t.Helper()
-	var out, said bytes.Buffer
+	var out, output bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), filepath.Join("../../hack", script))
-	cmd.Stdout, cmd.Stderr = &out, &said
+	cmd.Stdout, cmd.Stderr = &out, &output
 	err := cmd.Run()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 3 {
-		t.Logf("%s", &said)
+		t.Logf("%s", &output)
 		t.Skipf("no Python package index: what %s installs is not there", script)
 	}
 	if err != nil {
-		t.Fatalf("making the Python environment: %v: %s", err, &said)
+		t.Fatalf("making the Python environment: %v: %s", err, &output)
 	}
 	return strings.TrimSpace(out.String())
 }
 
 // Serve runs a server until the test ends, and returns once it answers 200 to a GET of
-// that URL. What it said is logged if the test fails.
+// that URL. What it reported is logged if the test fails.
 func Serve(t *testing.T, ready string, cmd *exec.Cmd) {
 	t.Helper()
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := testkit.StartChild(cmd); err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func Serve(t *testing.T, ready string, cmd *exec.Cmd) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if t.Failed() {
-			t.Logf("%s said:\n%s", filepath.Base(cmd.Path), &said)
+			t.Logf("%s said:\n%s", filepath.Base(cmd.Path), &output)
 		}
 	})
 	testkit.Until(t, 2*time.Minute, func() bool {

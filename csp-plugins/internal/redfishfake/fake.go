@@ -1,7 +1,7 @@
 // Package redfishfake is a stand-in of a BMC's Redfish service for tests: it
-// keeps books of every signal, wants credentials, and goes wrong as it is told
+// keeps records of every signal, wants credentials, and goes wrong as it is configured
 // (source: DMTF DSP0266, and the schemas ComputerSystem and Task of DSP8010).
-// What a service nobody here wrote says is tried with the emulator of
+// What a service nobody here wrote reports is tried with the emulator of
 // sushy-tools.
 package redfishfake
 
@@ -19,7 +19,7 @@ type System struct {
 	UUID, Power string
 	// LastReset is LastResetTime; empty has none.
 	LastReset string
-	// Offered are the allowable values of ResetType; nil says nothing of them.
+	// Offered are the allowable values of ResetType; nil reports nothing of them.
 	Offered []string
 	// Info is where the link to the ActionInfo of the reset leads; empty has none. The
 	// fake's own is that of InfoOf, which offers Listed.
@@ -58,19 +58,19 @@ type BMC struct {
 	// Reset hears, without any lock, of every reset.
 	Reset func(id string)
 
-	mu       sync.Mutex
-	systems  map[string]*System
-	faults   map[string][]Fault // by what: look, reset, task
-	asked    map[string]int
-	sent     []string
-	sessions map[string]bool
-	logins   int
-	tasks    int
+	mu            sync.Mutex
+	systems       map[string]*System
+	faults        map[string][]Fault // by what: look, reset, task
+	requestCounts map[string]int
+	sent          []string
+	sessions      map[string]bool
+	logins        int
+	tasks         int
 }
 
 // New makes a BMC of some machines.
 func New(systems map[string]*System) *BMC {
-	return &BMC{Username: "operator", Password: "secret", systems: systems, faults: map[string][]Fault{}, asked: map[string]int{}, sessions: map[string]bool{}}
+	return &BMC{Username: "operator", Password: "secret", systems: systems, faults: map[string][]Fault{}, requestCounts: map[string]int{}, sessions: map[string]bool{}}
 }
 
 // Fail makes the next requests go wrong: of "look", "info", "reset" or "task".
@@ -80,11 +80,11 @@ func (b *BMC) Fail(what string, faults ...Fault) {
 	b.faults[what] = append(b.faults[what], faults...)
 }
 
-// Asked counts the requests of "look", "info", "reset" or "task" that were let in.
-func (b *BMC) Asked(what string) int {
+// RequestCount counts the requests of "look", "info", "reset" or "task" that were let in.
+func (b *BMC) RequestCount(what string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.asked[what]
+	return b.requestCounts[what]
 }
 
 // Sent are the reset types of all signals that were let in, also of those that went
@@ -144,7 +144,7 @@ func (b *BMC) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	b.mu.Lock()
-	b.asked[what]++
+	b.requestCounts[what]++
 	var fault *Fault
 	if list := b.faults[what]; len(list) > 0 {
 		fault, b.faults[what] = &list[0], list[1:]
@@ -195,7 +195,7 @@ func (b *BMC) route(r *http.Request, path string) (what string, do func(http.Res
 	case strings.HasPrefix(path, root+"/SessionService/Sessions/") && r.Method == http.MethodDelete:
 		return "logout", func(w http.ResponseWriter) { b.logout(w, path) }
 	case known && action == "" && r.Method == http.MethodGet:
-		return "look", func(w http.ResponseWriter) { b.look(w, id) }
+		return "look", func(w http.ResponseWriter) { b.serveStatus(w, id) }
 	case known && action == "ResetActionInfo" && r.Method == http.MethodGet:
 		return "info", func(w http.ResponseWriter) { b.info(w, id) }
 	case known && action == "Actions/ComputerSystem.Reset" && r.Method == http.MethodPost:
@@ -226,7 +226,7 @@ func (b *BMC) list(w http.ResponseWriter) {
 	answer(w, http.StatusOK, map[string]any{"Members": members, "Members@odata.count": len(members)})
 }
 
-func (b *BMC) look(w http.ResponseWriter, id string) {
+func (b *BMC) serveStatus(w http.ResponseWriter, id string) {
 	s := b.System(id)
 	reset := map[string]any{"target": root + "/Systems/" + id + "/Actions/ComputerSystem.Reset"}
 	if s.Offered != nil {

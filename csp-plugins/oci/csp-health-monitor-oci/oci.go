@@ -15,12 +15,12 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/announcement"
 )
 
-// CloudConfig says which part of Oracle Cloud Infrastructure is asked.
+// CloudConfig reports which part of Oracle Cloud Infrastructure is asked.
 type CloudConfig struct {
 	// Compartments are the OCIDs of those that hold instances; those inside of them are
 	// not searched.
 	Compartments []string `toml:"compartments" bounds:"not empty" flag:"compartments" usage:"OCIDs of the compartments that contain the instances."`
-	// Auth says who asks: workload, instance or file.
+	// Auth reports who asks: workload, instance or file.
 	Auth string `toml:"auth" flag:"auth" usage:"Authentication of the monitor: workload (service account, on OKE), instance (node) or file (~/.oci/config)."`
 	// Endpoint replaces the address of the API.
 	Endpoint string `toml:"endpoint" flag:"endpoint" usage:"URL of the Core Services API, with scheme and host only. Empty uses the endpoint of the region."`
@@ -42,37 +42,37 @@ var _ announcement.Source = (*Source)(nil)
 
 // New makes the source.
 func New(c CloudConfig) (*Source, error) {
-	who, err := provider(c.Auth)
+	creds, err := provider(c.Auth)
 	if err != nil {
 		return nil, err
 	}
-	return As(c, who)
+	return As(c, creds)
 }
 
 // provider finds who asks.
-func provider(kind string) (who common.ConfigurationProvider, err error) {
+func provider(kind string) (creds common.ConfigurationProvider, err error) {
 	switch kind {
 	case "workload":
-		who, err = auth.OkeWorkloadIdentityConfigurationProvider()
+		creds, err = auth.OkeWorkloadIdentityConfigurationProvider()
 	case "instance":
-		who, err = auth.InstancePrincipalConfigurationProvider()
+		creds, err = auth.InstancePrincipalConfigurationProvider()
 	case "file":
-		who = common.DefaultConfigProvider()
+		creds = common.DefaultConfigProvider()
 	default:
 		return nil, fmt.Errorf("auth: %q is not workload, instance or file", kind)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("finding the credentials for auth=%s: %w", kind, err)
 	}
-	return who, nil
+	return creds, nil
 }
 
 // As makes the source of one who asks.
-func As(c CloudConfig, who common.ConfigurationProvider) (*Source, error) {
+func As(c CloudConfig, creds common.ConfigurationProvider) (*Source, error) {
 	if len(c.Compartments) == 0 {
 		return nil, errors.New("compartments: no compartment is set, set at least one")
 	}
-	compute, err := core.NewComputeClientWithConfigurationProvider(who)
+	compute, err := core.NewComputeClientWithConfigurationProvider(creds)
 	if err != nil {
 		return nil, fmt.Errorf("creating a Compute client: %w", err)
 	}

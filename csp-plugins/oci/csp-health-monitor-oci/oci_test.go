@@ -35,8 +35,8 @@ var key = sync.OnceValue(func() string {
 
 func connect(t testing.TB, s *server, compartments ...string) *Source {
 	t.Helper()
-	who := common.NewRawConfigurationProvider("ocid1.tenancy.oc1..t", "ocid1.user.oc1..u", "us-phoenix-1", "aa:bb", key(), nil)
-	source, err := As(CloudConfig{Compartments: append([]string{"c"}, compartments...), Endpoint: s.url}, who)
+	creds := common.NewRawConfigurationProvider("ocid1.tenancy.oc1..t", "ocid1.user.oc1..u", "us-phoenix-1", "aa:bb", key(), nil)
+	source, err := As(CloudConfig{Compartments: append([]string{"c"}, compartments...), Endpoint: s.url}, creds)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestStates(t *testing.T) {
 }
 
 // What ended or failed before it was read is history; what failed ends with the next.
-func TestLives(t *testing.T) {
+func TestMaintenanceLifecycles(t *testing.T) {
 	s := serve(t)
 	source := connect(t, s)
 	s.events = []event{one("old", "lifecycleState", "SUCCEEDED"), one("older", "lifecycleState", "CANCELED"), one("failed", "lifecycleState", "FAILED")}
@@ -289,8 +289,8 @@ func TestCallsOfALargeFleet(t *testing.T) {
 	s := serve(t)
 	open := fleet(s)
 	source := connect(t, s)
-	if r := read(t, source, open...); len(r.Announcements) != 2000 || r.Calls != 10 || len(s.books) != 10 || !r.Complete {
-		t.Errorf("%d announcements by %d calls, %d requests", len(r.Announcements), r.Calls, len(s.books))
+	if r := read(t, source, open...); len(r.Announcements) != 2000 || r.Calls != 10 || len(s.requests) != 10 || !r.Complete {
+		t.Errorf("%d announcements by %d calls, %d requests", len(r.Announcements), r.Calls, len(s.requests))
 	}
 }
 
@@ -304,7 +304,7 @@ func BenchmarkRead(b *testing.B) {
 		if err != nil || len(r.Announcements) != 2000 {
 			b.Fatal(len(r.Announcements), err)
 		}
-		s.books = nil
+		s.requests = nil
 	}
 }
 

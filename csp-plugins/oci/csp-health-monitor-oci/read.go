@@ -58,7 +58,7 @@ func call[Q, A any](ctx context.Context, ask func(context.Context, Q) (A, error)
 }
 
 // list adds the events of a compartment, in all states: one that this program does not
-// know is told too.
+// know is reported too.
 func (s *Source) list(ctx context.Context, compartment string, to map[string]core.InstanceMaintenanceEventSummary, calls *int) error {
 	size := listPage
 	request := core.ListInstanceMaintenanceEventsRequest{CompartmentId: &compartment, Limit: &size}
@@ -81,9 +81,9 @@ func (s *Source) list(ctx context.Context, compartment string, to map[string]cor
 	}
 }
 
-// missing adds the open events that were not listed. OCI says the same of what is gone
+// missing adds the open events that were not listed. OCI reports the same of what is gone
 // and of what may not be seen; it is gone only if another event could be got, so false
-// says that this was not to be learnt.
+// reports that this was not to be learnt.
 func (s *Source) missing(ctx context.Context, open []string, to map[string]core.InstanceMaintenanceEventSummary, calls *int) (bool, error) {
 	var proof string
 	for id := range to {
@@ -116,7 +116,7 @@ func (s *Source) missing(ctx context.Context, open []string, to map[string]core.
 	return found, err
 }
 
-// event gets one event; false where OCI says that it is gone or may not be seen.
+// event gets one event; false where OCI reports that it is gone or may not be seen.
 func (s *Source) event(ctx context.Context, id string, calls *int) (core.InstanceMaintenanceEventSummary, bool, error) {
 	*calls++
 	answer, err := call(ctx, s.compute.GetInstanceMaintenanceEvent, core.GetInstanceMaintenanceEventRequest{InstanceMaintenanceEventId: &id})
@@ -141,7 +141,7 @@ func summary(e core.InstanceMaintenanceEvent) core.InstanceMaintenanceEventSumma
 	}
 }
 
-// decide says which events are announced. One that failed ends with the next of the
+// decide reports which events are announced. One that failed ends with the next of the
 // same machine, and is not news if it was not open here.
 func decide(events map[string]core.InstanceMaintenanceEventSummary, open []string) []announcement.Announcement {
 	stands := make(map[string]bool, len(open))

@@ -29,7 +29,7 @@ type server struct {
 	denied    bool            // events can be listed and not got
 	page      int             // items of a page at most; zero is what is asked for
 	faults    map[string][]fault
-	books     []string // operation and page of every request that was not refused
+	requests  []string // operation and page of every request that was not refused
 }
 
 // event is one as the API writes it.
@@ -95,7 +95,7 @@ func (s *server) trouble(w http.ResponseWriter, operation string, page int) bool
 		refuse(w, int(list[0]))
 		return true
 	}
-	s.books = append(s.books, key)
+	s.requests = append(s.requests, key)
 	return false
 }
 

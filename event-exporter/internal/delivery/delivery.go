@@ -119,7 +119,7 @@ func (ex *Exporter) deliver(ctx context.Context, one *partition, batch []record.
 	events, broken := ex.encode(batch)
 	if len(events) == 0 {
 		facts := cloudevent.Facts{Events: 1, Unencodable: true}
-		return ex.judge(ctx, one, batch[:1], sender.Result{Facts: facts, Detail: broken.Error()})
+		return ex.applyResult(ctx, one, batch[:1], sender.Result{Facts: facts, Detail: broken.Error()})
 	}
 	// A leader that lost its lease sends nothing more.
 	fenced, cancel := lease.Fence(ctx)
@@ -133,7 +133,7 @@ func (ex *Exporter) deliver(ctx context.Context, one *partition, batch []record.
 	if ctx.Err() != nil && result.Status == 0 {
 		return 0, ctx.Err() // cut short by the end of the process
 	}
-	return ex.judge(ctx, one, batch[:len(events)], result)
+	return ex.applyResult(ctx, one, batch[:len(events)], result)
 }
 
 // encode makes the events of the batch, up to the first record that makes none.
@@ -156,8 +156,8 @@ func (ex *Exporter) Try(_ context.Context, r record.Record) {
 	_, _ = json.Marshal(events) // an event that cannot be sent is found when it is
 }
 
-// judge carries out what the answer for a batch asks for.
-func (ex *Exporter) judge(ctx context.Context, one *partition, batch []record.Record, r sender.Result) (done int, err error) {
+// applyResult carries out what the answer for a batch asks for.
+func (ex *Exporter) applyResult(ctx context.Context, one *partition, batch []record.Record, r sender.Result) (done int, err error) {
 	v := cloudevent.Decide(r.Facts, ex.Policy, ex.Clock.Now())
 	if v.Do != cloudevent.Done {
 		ex.Metrics.errors.WithLabelValues(string(v.Reason)).Inc()
@@ -282,7 +282,7 @@ func (b *breaker) reset() {
 	b.trouble = ""
 }
 
-func (b *breaker) ours() string {
+func (b *breaker) ownFailure() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.trouble

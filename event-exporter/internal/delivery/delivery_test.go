@@ -45,16 +45,16 @@ type world struct {
 	batches   []int          // events of each request
 	dead      map[string]string
 	// answer of the receiver for the ids of a request.
-	answer func(ids []string) sender.Result
-	buried func() error
-	aside  passing
+	answer       func(ids []string) sender.Result
+	buried       func() error
+	deadLettered passing
 }
 
 func newWorld(t *testing.T, records ...record.Record) *world {
 	return &world{
 		t: t, records: records, more: make(chan struct{}, 1), taken: map[string]int{}, dead: map[string]string{},
 		answer: func([]string) sender.Result { return status(200) },
-		buried: func() error { return nil }, aside: passing{},
+		buried: func() error { return nil }, deadLettered: passing{},
 	}
 }
 
@@ -189,7 +189,7 @@ func (w *world) exporter(edit func(*delivery.Exporter)) (*delivery.Exporter, *co
 		edit(d)
 	}
 	service := d.Service()
-	service.Vet = &consume.Vetting[record.Record]{Memory: w.aside, ID: func(r record.Record) string { return r.ID }, Try: d.Try}
+	service.Vet = &consume.Vetting[record.Record]{Memory: w.deadLettered, ID: func(r record.Record) string { return r.ID }, Try: d.Try}
 	loop := service.Loop(&daemon.Daemon{Clock: d.Clock, Log: d.Log, Registry: registry})
 	d.Metrics.Show(d)
 	return d, loop

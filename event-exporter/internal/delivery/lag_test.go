@@ -14,9 +14,9 @@ import (
 	"github.com/nvidia/nvsentinel/internal/crashloop"
 )
 
-// TestAHeldRecordLags: what waits for its turn at the bounded rate is neither
+// TestDelayedRecordLags: what waits for its turn at the bounded rate is neither
 // delivered nor forgotten.
-func TestAHeldRecordLags(t *testing.T) {
+func TestDelayedRecordLags(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old := history(3, 1)
 		for i := range old {
@@ -42,22 +42,25 @@ func TestAHeldRecordLags(t *testing.T) {
 	})
 }
 
-// passing is a loop's memory of a calm past, with records that are set aside.
+// passing is a loop's memory of a calm past, with records that are dead-lettered.
 type passing map[string]bool
 
-func (p passing) Load(context.Context) (crashloop.Past, error)       { return crashloop.Past{}, nil }
-func (p passing) Save(context.Context, crashloop.Past) error         { return nil }
-func (p passing) SetAside(_ context.Context, f crashloop.Work) error { p[f.Record] = true; return nil }
-func (p passing) Aside(id string) bool                               { return p[id] }
-func (p passing) Count() int                                         { return len(p) }
+func (p passing) Load(context.Context) (crashloop.Past, error) { return crashloop.Past{}, nil }
+func (p passing) Save(context.Context, crashloop.Past) error   { return nil }
+func (p passing) MoveToDeadLetters(_ context.Context, f crashloop.Work) error {
+	p[f.Record] = true
+	return nil
+}
+func (p passing) IsDeadLetter(id string) bool { return p[id] }
+func (p passing) Count() int                  { return len(p) }
 
-// TestWhatIsSetAsideIsPassedOver: a record that killed the exporter is not sent, and
+// TestDeadLettersAreSkipped: a record that killed the exporter is not sent, and
 // the position goes on behind it; what waits in a partition is what a try looks at.
-func TestWhatIsSetAsideIsPassedOver(t *testing.T) {
+func TestDeadLettersAreSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, history(20, 3)...)
 		w.dead["r0007"] = "set aside"
-		w.aside["r0007"] = true
+		w.deadLettered["r0007"] = true
 		d, loop := w.exporter(nil)
 		w.answer = func([]string) sender.Result { return status(503) }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)

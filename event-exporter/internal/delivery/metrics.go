@@ -56,7 +56,7 @@ func (m *Metrics) Show(d *Exporter) {
 	m.registerer.MustRegister(
 		gauge("nvsentinel_exporter_lag_seconds", "Age in seconds of the oldest record that is neither delivered nor a dead letter.", func() float64 { return d.lag().Seconds() }),
 		gauge("nvsentinel_exporter_receiver_rejecting", "1 while the receiver rejects the credentials or the address of the requests, otherwise 0.", func() float64 {
-			if d.breaker.ours() != "" {
+			if d.breaker.ownFailure() != "" {
 				return 1
 			}
 			return 0

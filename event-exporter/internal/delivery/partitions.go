@@ -57,21 +57,21 @@ func (ex *Exporter) partitionOf(r record.Record) string {
 type turn struct {
 	limit *rate.Limiter // nil is no bound
 
-	mu   sync.Mutex
-	held time.Time // when it was accepted; zero is none
+	mu         sync.Mutex
+	acceptedAt time.Time // when it was accepted; zero is none
 }
 
-func (t *turn) hold(at time.Time) {
+func (t *turn) accept(at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.held = at
+	t.acceptedAt = at
 }
 
 // oldest is when a held record was accepted.
 func (t *turn) oldest() time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.held
+	return t.acceptedAt
 }
 
 // pace bounds the rate of old records, so that a receiver that was away, or is
@@ -81,8 +81,8 @@ func (ex *Exporter) pace(ctx context.Context, r record.Record) {
 	if ex.turn.limit == nil || now.Sub(r.CreatedAt) < catchUpAge {
 		return
 	}
-	ex.turn.hold(r.CreatedAt)
-	defer ex.turn.hold(time.Time{})
+	ex.turn.accept(r.CreatedAt)
+	defer ex.turn.accept(time.Time{})
 	retry.Sleep(ctx, ex.Clock, ex.turn.limit.ReserveN(now, 1).DelayFrom(now))
 }
 

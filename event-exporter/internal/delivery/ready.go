@@ -7,9 +7,9 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// Receiving says whether the receiver knows us: credentials and address.
+// Receiving reports whether the receiver knows us: credentials and address.
 func (ex *Exporter) Receiving() (ok bool, detail string) {
-	if why := ex.breaker.ours(); why != "" {
+	if why := ex.breaker.ownFailure(); why != "" {
 		return false, why
 	}
 	if until, why, tripped := ex.breaker.tripped(ex.Clock.Now()); tripped {
@@ -18,7 +18,7 @@ func (ex *Exporter) Receiving() (ok bool, detail string) {
 	return true, "no errors"
 }
 
-// KeepsUp says whether the oldest undelivered record is young enough.
+// KeepsUp reports whether the oldest undelivered record is young enough.
 func (ex *Exporter) KeepsUp() (ok bool, detail string) {
 	lag := ex.lag().Round(time.Second)
 	if ex.MaxLag > 0 && lag > ex.MaxLag {

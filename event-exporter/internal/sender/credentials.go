@@ -23,13 +23,13 @@ import (
 type TokenFile config.SecretFile
 
 // Token reads the file.
-func (t TokenFile) Token(context.Context) (string, error) { return word(config.SecretFile(t)) }
+func (t TokenFile) Token(context.Context) (string, error) { return readSecret(config.SecretFile(t)) }
 
 // Refused waits for another token in the file.
 func (TokenFile) Refused(string) bool { return false }
 
-// word is a secret without blanks around it.
-func word(file config.SecretFile) (string, error) {
+// readSecret is a secret without blanks around it.
+func readSecret(file config.SecretFile) (string, error) {
 	text, err := file.Read()
 	if err != nil {
 		return "", fmt.Errorf("reading a secret: %w", err)
@@ -67,7 +67,7 @@ func (c *ClientCredentials) Token(ctx context.Context) (string, error) {
 	if c.token != "" && (c.until.IsZero() || c.Clock.Now().Before(c.until)) {
 		return c.token, nil
 	}
-	secret, err := word(c.SecretFile)
+	secret, err := readSecret(c.SecretFile)
 	if err != nil {
 		return "", err
 	}

@@ -76,7 +76,7 @@ func write(t *testing.T, file string, text []byte) {
 	}
 }
 
-func TestWhatComesBack(t *testing.T) {
+func TestResponses(t *testing.T) {
 	end := make(chan struct{})
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		// A connection that is closed with a request half read is reset.

@@ -28,7 +28,7 @@ func BenchmarkStorm(b *testing.B) {
 				b.StopTimer()
 				s := &shelf{changed: func(string) {}}
 				for i := range nodes {
-					s.put(fmt.Sprint("n", i), "")
+					s.add(fmt.Sprint("n", i), "")
 				}
 				q := quota.New(s, func() (bool, string) { return true, "" }, testkit.NewClock(), rules)
 				q.Open(nil, nil)

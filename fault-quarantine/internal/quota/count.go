@@ -94,8 +94,8 @@ func (q *Queue) recount() error {
 	return nil
 }
 
-// known is a candidate with what the cache says of it. The caller holds the lock.
-func (q *Queue) known(c budget.Candidate) budget.Candidate {
+// fromCache is a candidate with what the cache reports about it. The caller holds the lock.
+func (q *Queue) fromCache(c budget.Candidate) budget.Candidate {
 	if node, err := q.nodes.Get(c.Name); err == nil {
 		c.Counted, c.Labels = q.rules.Counted.Matches(labels.Set(node.Labels)), node.Labels
 	}
@@ -110,19 +110,19 @@ func (q *Queue) admit(now time.Time) (budget.Decision, error) {
 	}
 	queue := make([]budget.Candidate, 0, len(q.waiting))
 	for _, w := range q.waiting {
-		queue = append(queue, q.known(w.Candidate))
+		queue = append(queue, q.fromCache(w.Candidate))
 	}
 	return ledger.Admit(queue, now), nil
 }
 
-// refuses says why a candidate of the queue gets no place now, or nothing. One that has no
-// room alone needs no look at who was there before it. The caller holds the lock.
+// refuses reports why a candidate of the queue gets no place now, or nothing. One that has no
+// capacity alone needs no look at who was there before it. The caller holds the lock.
 func (q *Queue) refuses(c budget.Candidate, now time.Time) (why string, err error) {
 	ledger, err := q.counted(now)
 	if err != nil {
 		return "", err
 	}
-	if why := ledger.Refuses(q.known(c), now); why != "" || len(q.waiting) == 1 {
+	if why := ledger.Refuses(q.fromCache(c), now); why != "" || len(q.waiting) == 1 {
 		return why, nil
 	}
 	d, err := q.admit(now)

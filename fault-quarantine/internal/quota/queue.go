@@ -1,6 +1,6 @@
 // Package quota keeps the places of the quarantine budget: it takes one under
 // one lock before a session opens, queues the nodes for which there is none,
-// and enqueues the oldest when there is room. What is counted are the Nodes that
+// and enqueues the oldest when there is capacity. What is counted are the Nodes that
 // bear a session and the sessions of the open records, which are written first:
 // a restarted service or the next leader finds them all again.
 package quota
@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// look is how often the queue is looked at without any news: windows pass
+	// queuePollInterval is how often the queue is looked at without any news: windows pass
 	// and absences end by time alone.
-	look = 5 * time.Second
+	queuePollInterval = 5 * time.Second
 	// absence is how long a session whose Node is deleted keeps its place.
 	absence = 15 * time.Minute
 )
@@ -79,7 +79,7 @@ type Queue struct {
 	absent map[string]bool
 }
 
-// New makes a queue that is closed until Open. synced says whether the cache
+// New makes a queue that is closed until Open. synced reports whether the cache
 // has been filled.
 func New(nodes Cache, synced func() (bool, string), c clock.WithTicker, rules Rules) *Queue {
 	return &Queue{
@@ -116,7 +116,7 @@ func (q *Queue) Set(r Rules) {
 }
 
 // Take takes a place for the session that the candidate wants to open. Without
-// room, or with older ones waiting for it, the candidate is queued and why says
+// capacity, or with older ones waiting for it, the candidate is queued and why reports
 // what it waits for. A node that has a place keeps it, and so does one whose Node
 // bears a session that the store has forgotten: it is out of service already, and
 // counted.
@@ -163,7 +163,7 @@ func (q *Queue) recounted(name string) {
 	}
 }
 
-// Settle says what a look at a node has come to: the session it is in, or none.
+// Settle reports what a look at a node has come to: the session it is in, or none.
 // Either way it waits for nothing.
 func (q *Queue) Settle(node, session string) {
 	q.mu.Lock()
@@ -184,7 +184,7 @@ func (q *Queue) Settle(node, session string) {
 	}
 }
 
-// Leave takes a node out of the queue because nothing can be said about it now,
+// Leave takes a node out of the queue because nothing can be reported about it now,
 // so that it stands in nobody's way.
 func (q *Queue) Leave(node string) {
 	q.mu.Lock()
@@ -203,10 +203,10 @@ func (q *Queue) Poke() {
 	}
 }
 
-// Source enqueues the nodes for which there is room, the oldest first, until ctx
+// Source enqueues the nodes for which there is capacity, the oldest first, until ctx
 // ends.
 func (q *Queue) Source(ctx context.Context, enqueue func(string)) error {
-	ticker := q.clock.NewTicker(look)
+	ticker := q.clock.NewTicker(queuePollInterval)
 	defer ticker.Stop()
 	for {
 		names, err := q.next()
@@ -226,7 +226,7 @@ func (q *Queue) Source(ctx context.Context, enqueue func(string)) error {
 	}
 }
 
-// forget has every node counted anew: whatever was missed is made good.
+// forget has every node counted again: whatever was missed is made good.
 func (q *Queue) forget() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -27,7 +27,7 @@ import (
 type shelf struct {
 	mu    sync.Mutex
 	nodes map[string]*corev1.Node
-	// changed is told of each change.
+	// changed is called for each change.
 	changed func(name string)
 }
 
@@ -50,8 +50,8 @@ func (s *shelf) List(labels.Selector) ([]*corev1.Node, error) {
 	return out, nil
 }
 
-// put shows a node, in a session or in none.
-func (s *shelf) put(name, session string) {
+// add shows a node, in a session or in none.
+func (s *shelf) add(name, session string) {
 	defer s.changed(name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,12 +82,12 @@ func newQueue(t *testing.T, rules quota.Rules, nodes ...string) (*quota.Queue, *
 	q := quota.New(s, func() (bool, string) { return true, "" }, clock, rules)
 	s.changed = q.Changed
 	for _, n := range nodes {
-		s.put(n, "")
+		s.add(n, "")
 	}
 	return q, s, clock
 }
 
-// take asks for a place and says what came of it.
+// take asks for a place and reports what came of it.
 func take(t *testing.T, q *quota.Queue, name string, order int64) bool {
 	t.Helper()
 	granted, why, err := q.Take(budget.Candidate{Name: name, Order: order}, "s-"+name)
@@ -119,7 +119,7 @@ func TestNothingIsTakenBeforeTheBudgetIsRead(t *testing.T) {
 func TestACacheThatStandsStill(t *testing.T) {
 	q, cache, _ := newQueue(t, number(7))
 	for i := range 100 {
-		cache.put(fmt.Sprintf("n%d", i), "")
+		cache.add(fmt.Sprintf("n%d", i), "")
 	}
 	q.Open([]quota.Session{{Node: "n98", Session: "old"}, {Node: "n99", Session: "old"}}, nil)
 	var all sync.WaitGroup
@@ -138,7 +138,7 @@ func TestACacheThatStandsStill(t *testing.T) {
 	}
 	for len(granted) > 0 {
 		name := <-granted
-		cache.put(name, "s")
+		cache.add(name, "s")
 		q.Settle(name, "")
 	}
 	q.Settle("n98", "")
@@ -164,7 +164,7 @@ func TestTheOldestIsServedFirst(t *testing.T) {
 		t.Error("the oldest got no place")
 	}
 	q.Settle("a2", "")
-	q.Leave("a3") // nothing can be said about it now
+	q.Leave("a3") // nothing can be reported about it now
 	if !take(t, q, "b1", 4) {
 		t.Error("a node of which nothing can be said stands in the way")
 	}
@@ -181,7 +181,7 @@ func TestANodeKeepsItsPlace(t *testing.T) {
 	if take(t, q, "a2", 1) {
 		t.Error("the place was given twice")
 	}
-	cache.put("a1", "s-a1")
+	cache.add("a1", "s-a1")
 	q.Settle("a1", "s-a1")
 	q.Settle("a1", "next") // one session ended and another began in one look
 	if take(t, q, "a2", 1) {
@@ -191,7 +191,7 @@ func TestANodeKeepsItsPlace(t *testing.T) {
 	if take(t, q, "a2", 1) {
 		t.Error("a Node that bears a session has no place")
 	}
-	cache.put("a1", "")
+	cache.add("a1", "")
 	if !take(t, q, "a2", 1) {
 		t.Error("no place after the release")
 	}
@@ -207,7 +207,7 @@ func TestADeletedNodeKeepsItsPlaceForAWhile(t *testing.T) {
 		t.Error("the place of a deleted node was given away at once")
 	}
 	clock.Step(14 * time.Minute)
-	cache.put("a1", "")
+	cache.add("a1", "")
 	if take(t, q, "a2", 2) {
 		t.Error("the node is back and has no place")
 	}
@@ -269,7 +269,7 @@ func TestSource(t *testing.T) {
 	expect("a2")
 	q.Settle("a2", "")
 	expect("a3")
-	cache.put("a3", "s-a3")
+	cache.add("a3", "s-a3")
 	q.Settle("a3", "s-a3")
 	q.Set(number(3)) // without a window all sessions count: a1, a3, and room for one
 	expect("a4")
@@ -293,8 +293,8 @@ func TestMetrics(t *testing.T) {
 	if diff := cmp.Diff(want, gather(t, q)); diff != "" {
 		t.Errorf("without nodes (-want +got):\n%s", diff)
 	}
-	cache.put("a1", "")
-	cache.put("a2", "")
+	cache.add("a1", "")
+	cache.add("a2", "")
 	take(t, q, "a1", 1)
 	take(t, q, "a2", 2)
 	clock.Step(time.Minute)

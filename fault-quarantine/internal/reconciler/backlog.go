@@ -14,9 +14,9 @@ import (
 )
 
 // Backlog reads the open sessions and the held nodes for the budget, opens it,
-// and enqueues every node with unjudged, Held or open records.
+// and enqueues every node with unevaluated, Held or open records.
 //
-// The faults that are not judged for good are touched first: a replica that led
+// The faults that are not evaluated for good are touched first: a replica that led
 // before, and was frozen between taking a place and writing it down, then finds
 // another revision and writes nothing. What it had written before stands among
 // the open records, which are read after that.
@@ -53,7 +53,7 @@ func (rc *Reconciler) Backlog(ctx context.Context, enqueue func(string)) error {
 
 // touch gives the faults of a page another revision. A record that got one
 // meanwhile from somebody else needs no touch; nor does one that this version never
-// judges.
+// evaluates.
 func (rc *Reconciler) touch(ctx context.Context, page []record.Record) error {
 	var changes []store.Change
 	for _, r := range page {

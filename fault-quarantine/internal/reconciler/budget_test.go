@@ -16,7 +16,7 @@ import (
 	"github.com/nvidia/nvsentinel/fault-quarantine/budget"
 	"github.com/nvidia/nvsentinel/fault-quarantine/internal/quota"
 	"github.com/nvidia/nvsentinel/fault-quarantine/internal/reconciler"
-	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
+	"github.com/nvidia/nvsentinel/fault-quarantine/rulematch"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
@@ -27,14 +27,14 @@ import (
 )
 
 // racks are several Nodes without an API server.
-type racks struct{ nodes map[string]*books }
+type racks struct{ nodes map[string]*fakeNode }
 
 func newRacks(names ...string) *racks {
-	r := &racks{nodes: map[string]*books{}}
+	r := &racks{nodes: map[string]*fakeNode{}}
 	for _, name := range names {
 		node := newNode()
 		node.Name = name
-		r.nodes[name] = &books{node: node}
+		r.nodes[name] = &fakeNode{node: node}
 	}
 	return r
 }
@@ -118,7 +118,7 @@ func TestALeaderThatWritesLate(t *testing.T) {
 	if _, _, wait := retry.AsWait(first.Handle(t.Context(), "n1")); !wait {
 		t.Error("the first leader's write was not refused")
 	}
-	if r := storetest.MustGet(t, s, one.ID); r.Judged() || !clean(nodes, "n1") {
+	if r := storetest.MustGet(t, s, one.ID); r.Evaluated() || !clean(nodes, "n1") {
 		t.Errorf("two nodes are in quarantine, 1 allowed: %+v", r.Status)
 	}
 	if r := storetest.MustGet(t, s, two.ID); r.Reason() != record.Matched || clean(nodes, "n2") {
@@ -126,11 +126,11 @@ func TestALeaderThatWritesLate(t *testing.T) {
 	}
 }
 
-func clean(nodes *racks, name string) bool { return !nodemark.Bears(nodes.nodes[name].node) }
+func clean(nodes *racks, name string) bool { return !nodemark.HasMarks(nodes.nodes[name].node) }
 
-// TestWhatWasWrittenCounts: a leader dies after it wrote the verdict and before
+// TestStoredSessionsCount: a leader dies after it wrote the verdict and before
 // it marked the Node; the next counts that session although no Node bears it.
-func TestWhatWasWrittenCounts(t *testing.T) {
+func TestStoredSessionsCount(t *testing.T) {
 	s, nodes := storetest.SQLite(t), newRacks("n1", "n2")
 	storetest.MustAppend(t, s, faultOf("n1"), faultOf("n2"))
 	first := replica(t, s, nodes)
@@ -242,14 +242,14 @@ func TestAStaleCache(t *testing.T) {
 	}
 }
 
-// TestARuleThatFailsIsTold: an expression whose type is known only when it runs
-// is no answer: the fault is left unjudged, said, and judged once it can be.
-func TestARuleThatFailsIsTold(t *testing.T) {
-	s, nodes := storetest.SQLite(t), &books{node: newNode()}
+// TestFailingRuleIsReported: an expression whose type is known only when it runs
+// is no answer: the fault is left unevaluated, reported, and evaluated once it can be.
+func TestFailingRuleIsReported(t *testing.T) {
+	s, nodes := storetest.SQLite(t), &fakeNode{node: newNode()}
 	d := newReconciler(t, s, nodes)
-	rules, err := ruling.Compile([]ruling.Set{{
-		Enabled: true, Name: "number", Cordon: ruling.Cordon{ShouldCordon: true},
-		Match: ruling.Match{All: []ruling.Rule{{Kind: "HealthEvent", Expression: "node.metadata.labels.slots"}}},
+	rules, err := rulematch.Compile([]rulematch.Set{{
+		Enabled: true, Name: "number", Cordon: rulematch.Cordon{ShouldCordon: true},
+		Match: rulematch.Match{All: []rulematch.Rule{{Kind: "HealthEvent", Expression: "node.metadata.labels.slots"}}},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -263,10 +263,10 @@ func TestARuleThatFailsIsTold(t *testing.T) {
 	if _, why, parked := retry.AsPark(d.Handle(t.Context(), "n1")); !parked || why != "RuleNotEvaluated" {
 		t.Errorf("parked %v: %q", parked, why)
 	}
-	if storetest.MustGet(t, s, f.ID).Judged() || !slices.Equal(nodes.notes, []string{"RuleNotEvaluated"}) {
+	if storetest.MustGet(t, s, f.ID).Evaluated() || !slices.Equal(nodes.notes, []string{"RuleNotEvaluated"}) {
 		t.Errorf("the fault is judged, or it is not told: %v", nodes.notes)
 	}
-	d.Rules, err = ruling.Compile(ruling.Default())
+	d.Rules, err = rulematch.Compile(rulematch.Default())
 	if err != nil {
 		t.Fatal(err)
 	}

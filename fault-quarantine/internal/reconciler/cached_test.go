@@ -14,28 +14,28 @@ import (
 
 // behind are the Nodes of an API server that are not what the cache shows any more.
 type behind struct {
-	*books
+	*fakeNode
 	reads int
 	moved bool
 }
 
 func (b *behind) Read(ctx context.Context, name string) (*corev1.Node, error) {
 	b.reads++
-	return b.books.Read(ctx, name)
+	return b.fakeNode.Read(ctx, name)
 }
 
 func (b *behind) Patch(ctx context.Context, before *corev1.Node, mutate func(*corev1.Node)) (*corev1.Node, error) {
 	if b.moved && b.reads == 0 {
 		return nil, kube.ErrConflict
 	}
-	return b.books.Patch(ctx, before, mutate)
+	return b.fakeNode.Patch(ctx, before, mutate)
 }
 
 // TestACachedNodeIsEnoughForItsFirstFault: it is not read once more; where it has changed
 // since, that is found when it is marked, and it is read then.
 func TestACachedNodeIsEnoughForItsFirstFault(t *testing.T) {
 	for _, moved := range []bool{false, true} {
-		s, nodes := storetest.SQLite(t), &behind{books: &books{node: newNode()}, moved: moved}
+		s, nodes := storetest.SQLite(t), &behind{fakeNode: &fakeNode{node: newNode()}, moved: moved}
 		d := newReconciler(t, s, nodes)
 		cached := nodes.node.DeepCopy()
 		d.Cached = func(string) *corev1.Node { return cached }

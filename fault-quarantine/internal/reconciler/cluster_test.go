@@ -56,15 +56,15 @@ func TestOnARealAPIServer(t *testing.T) {
 	if node, err = cluster.Client().CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if node.Spec.Unschedulable || nodemark.Bears(node) || node.Labels["team"] != "a" {
+	if node.Spec.Unschedulable || nodemark.HasMarks(node) || node.Labels["team"] != "a" {
 		t.Errorf("not released: %+v %+v", node.Spec, node.Annotations)
 	}
 }
 
-// TestALostRaceIsLookedAtAgain: a Node that changed since it was read is no
+// TestConflictIsRetried: a Node that changed since it was read is no
 // failure.
-func TestALostRaceIsLookedAtAgain(t *testing.T) {
-	d := newReconciler(t, storetest.SQLite(t), &books{node: newNode(), fail: fmt.Errorf("node n1: %w", kube.ErrConflict)})
+func TestConflictIsRetried(t *testing.T) {
+	d := newReconciler(t, storetest.SQLite(t), &fakeNode{node: newNode(), fail: fmt.Errorf("node n1: %w", kube.ErrConflict)})
 	err := d.Handle(t.Context(), "n1")
 	if _, why, waits := retry.AsWait(err); !waits || !strings.Contains(why, "changed by another client") {
 		t.Errorf("Handle = %v, want another look soon", err)
@@ -73,12 +73,12 @@ func TestALostRaceIsLookedAtAgain(t *testing.T) {
 
 // meddled is a Node that somebody uncordons while it is marked.
 type meddled struct {
-	*books
+	*fakeNode
 	during func(was, is *corev1.Node)
 }
 
 func (m meddled) Patch(ctx context.Context, before *corev1.Node, mutate func(*corev1.Node)) (*corev1.Node, error) {
-	after, err := m.books.Patch(ctx, before, func(n *corev1.Node) { mutate(n); n.ResourceVersion = "2" })
+	after, err := m.fakeNode.Patch(ctx, before, func(n *corev1.Node) { mutate(n); n.ResourceVersion = "2" })
 	foreign := after.DeepCopy()
 	foreign.ResourceVersion = "3"
 	uncordon(foreign, "alice")
@@ -91,7 +91,7 @@ func (m meddled) Patch(ctx context.Context, before *corev1.Node, mutate func(*co
 // TestAChangeDuringTheMarkingIsSeen: the source is silent while the Node is
 // written, and what it would have enqueued the node for is looked at.
 func TestAChangeDuringTheMarkingIsSeen(t *testing.T) {
-	s, nodes := storetest.SQLite(t), &books{node: newNode()}
+	s, nodes := storetest.SQLite(t), &fakeNode{node: newNode()}
 	var concerned []bool
 	var d *reconciler.Reconciler
 	d = newReconciler(t, s, meddled{nodes, func(was, is *corev1.Node) { concerned = append(concerned, d.Concerns(was, is)) }})

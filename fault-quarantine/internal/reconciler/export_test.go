@@ -5,15 +5,15 @@ import (
 	"encoding/json"
 )
 
-// ReportStranded looks once for orphaned faults.
-var ReportStranded = (*Reconciler).reportStranded
+// ReportOrphaned looks once for orphaned faults.
+var ReportOrphaned = (*Reconciler).reportOrphaned
 
-// HoldWhole has a reconciler hold so many bytes of open faults whole.
-func (rc *Reconciler) HoldWhole(bytes int) { rc.whole = bytes }
+// SetMaxFullBytes has a reconciler hold so many bytes of open faults whole.
+func (rc *Reconciler) SetMaxFullBytes(bytes int) { rc.maxFullBytes = bytes }
 
-// Holds is what a look at a node holds of its open faults, as JSON, and how many of
-// them are in brief.
-func (rc *Reconciler) Holds(ctx context.Context, name string) (bytes, brief int, err error) {
+// Memory is what a look at a node holds of its open faults, as JSON, and how many of
+// them are condensed.
+func (rc *Reconciler) Memory(ctx context.Context, name string) (bytes, brief int, err error) {
 	seen, err := rc.observe(ctx, name)
 	if err != nil {
 		return 0, 0, err
@@ -25,5 +25,5 @@ func (rc *Reconciler) Holds(ctx context.Context, name string) (bytes, brief int,
 		}
 		bytes += len(b)
 	}
-	return bytes, len(seen.view.Brief), nil
+	return bytes, len(seen.view.Condensed), nil
 }

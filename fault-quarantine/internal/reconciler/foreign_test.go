@@ -28,7 +28,7 @@ func TestAnotherNodesRecordProvesNothing(t *testing.T) {
 	}
 	state := func() (held, unknown bool) {
 		n := nodes.nodes["n1"].node
-		return n.Spec.Unschedulable && nodemark.Bears(n), n.Annotations[nodemark.UnknownAnnotation] != ""
+		return n.Spec.Unschedulable && nodemark.HasMarks(n), n.Annotations[nodemark.UnknownAnnotation] != ""
 	}
 	expect := func(when string, wantHeld, wantUnknown bool) {
 		t.Helper()
@@ -42,7 +42,7 @@ func TestAnotherNodesRecordProvesNothing(t *testing.T) {
 	expect("after its fault", true, false)
 
 	s = storetest.SQLite(t) // emptied
-	d.Store, d.Said = s, s
+	d.Store, d.Reported = s, s
 	taken, back := faultOf("n2"), event(2, true, "")
 	taken.ID, taken.Event.ID, taken.SeqEpoch = own.ID, own.ID, "x"
 	back.Event.NodeName, back.SeqEpoch = "n2", "x"
@@ -54,11 +54,11 @@ func TestAnotherNodesRecordProvesNothing(t *testing.T) {
 	handle("n2")
 	handle("n1")
 	expect("after the end of the other node's fault", true, true)
-	if nodemark.Bears(nodes.nodes["n2"].node) {
+	if nodemark.HasMarks(nodes.nodes["n2"].node) {
 		t.Error("the other node's own recovery has not released it")
 	}
 
-	for _, want := range []store.AppendResult{store.Appended, store.Duplicate} { // its connector tells again
+	for _, want := range []store.AppendResult{store.Appended, store.Duplicate} { // its connector reports again
 		if got, err := s.Append(t.Context(), []record.Record{own}); err != nil || !cmp.Equal(got, []store.AppendResult{want}) {
 			t.Fatalf("n1's own fault again: %v, %v; want %v", got, err, want)
 		}
@@ -68,7 +68,7 @@ func TestAnotherNodesRecordProvesNothing(t *testing.T) {
 	expect("after its own fault is stored again", true, false)
 
 	s = storetest.SQLite(t) // emptied once more, and nobody takes the id
-	d.Store, d.Said = s, s
+	d.Store, d.Reported = s, s
 	handle("n1")
 	expect("after the store was emptied once more", true, true)
 	storetest.MustAppend(t, s, own)

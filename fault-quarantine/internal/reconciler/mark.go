@@ -27,41 +27,41 @@ const (
 	// heldReason: a fault of the node waits, because a budget has no capacity or the emergency stop is on. Action: repair
 	// or release the nodes that the Event names, raise the budget, or run `nvsentinel resume`.
 	heldReason = "QuarantineHeld"
-	// setAsideReason: a record crashed fault-quarantine each time, so it is a dead letter and was not evaluated. Action:
+	// deadLetterReason: a record crashed fault-quarantine each time, so it is a dead letter and was not evaluated. Action:
 	// check the node yourself, and report the record as a defect.
-	setAsideReason = "RecordDeadLettered"
+	deadLetterReason = "RecordDeadLettered"
 )
 
-// Event is what is told about a Node.
+// Event is what is reported about a Node.
 type Event struct {
 	Warning         bool
 	Reason, Message string
 }
 
-// mark brings the Node to what its open records ask for, then stamps the
+// mark brings the Node to what its open records ask for, then records the
 // records whose quarantine is finished by that; written are the revisions that the
-// judgement made. It returns the Node as it is then.
-func (rc *Reconciler) mark(ctx context.Context, node *corev1.Node, j decision.Judgement, written map[string]int64) (*corev1.Node, error) {
-	desired := marks.Of(j.Open).Without(j.Brief)
+// evaluation made. It returns the Node as it is then.
+func (rc *Reconciler) mark(ctx context.Context, node *corev1.Node, j decision.Evaluation, written map[string]int64) (*corev1.Node, error) {
+	desired := marks.Of(j.Open).Without(j.Condensed)
 	for _, r := range j.Changed {
 		if r.Status.NodeQuarantined == record.QuarantineCanceled {
 			desired.Ended = append(desired.Ended, r.ID)
 		}
 	}
-	rc.noteHeld(ctx, node, j.Changed)
+	rc.recordHeld(ctx, node, j.Changed)
 	if len(j.Unknown) > 0 {
 		if j.Leave {
 			return node, nil
 		}
 		desired = desired.Keep(node, j.Unknown)
 	}
-	if desired.Session == "" && !nodemark.Bears(node) {
+	if desired.Session == "" && !nodemark.HasMarks(node) {
 		rc.noteRestored(ctx, node.Name, node, node)
 		return node, nil
 	}
 	now := rc.Clock.Now()
-	if why, on := rc.Brake.On(); on && rc.adds(node, desired, now) {
-		return node, retry.Park(rc.Brake.Wait(), why)
+	if why, on := rc.Pause.On(); on && rc.adds(node, desired, now) {
+		return node, retry.Park(rc.Pause.Wait(), why)
 	}
 	after, news, err := rc.patch(ctx, node, func(n *corev1.Node) { rc.apply(n, desired, now) })
 	if err != nil {
@@ -75,8 +75,8 @@ func (rc *Reconciler) mark(ctx context.Context, node *corev1.Node, j decision.Ju
 	return after, retry.Wait(0, "the node changed during the update of its cordon, taints and labels")
 }
 
-// apply brings a Node to what is desired. A cordon of ours brings its taint
-// along, and no schedulable Node keeps it, whoever uncordoned it.
+// apply brings a Node to what is desired. A cordon of the project brings its taint
+// along, and no schedulable Node keeps it, regardless of who uncordoned it.
 func (rc *Reconciler) apply(n *corev1.Node, desired marks.Desired, now time.Time) {
 	was := n.Spec.Unschedulable
 	rc.Mutator.Apply(n, desired, now)
@@ -85,7 +85,7 @@ func (rc *Reconciler) apply(n *corev1.Node, desired marks.Desired, now time.Time
 	}
 }
 
-// patch patches the Node; news says that somebody else changed it meanwhile.
+// patch patches the Node; news reports that somebody else changed it meanwhile.
 func (rc *Reconciler) patch(ctx context.Context, node *corev1.Node, mutate func(*corev1.Node)) (after *corev1.Node, news bool, err error) {
 	rc.ownWrites.Begin(node.Name)
 	after, err = rc.Nodes.Patch(ctx, node, mutate)
@@ -96,7 +96,7 @@ func (rc *Reconciler) patch(ctx context.Context, node *corev1.Node, mutate func(
 	return after, rc.ownWrites.End(node.Name, after.ResourceVersion), nil
 }
 
-func (rc *Reconciler) noteHeld(ctx context.Context, node *corev1.Node, changed []record.Record) {
+func (rc *Reconciler) recordHeld(ctx context.Context, node *corev1.Node, changed []record.Record) {
 	for _, r := range changed {
 		if r.Reason() == record.Held {
 			rc.Nodes.Note(ctx, node, Event{Warning: true, Reason: heldReason, Message: "Fault " + r.ID + " is held: " + r.Status.QuarantineVerdict.Detail})
@@ -115,17 +115,17 @@ func (rc *Reconciler) note(ctx context.Context, was, is *corev1.Node, desired ma
 		switch nodemark.Read(was).Released {
 		case nodemark.ByUncordon:
 			rc.Metrics.Uncordoned.Inc()
-			why = hand(was) + " uncordoned the node"
+			why = removedBy(was) + " uncordoned the node"
 		case nodemark.ByUntaint:
 			rc.Metrics.Untainted.Inc()
-			why = hand(was) + " removed a taint of the quarantine session"
+			why = removedBy(was) + " removed a taint of the quarantine session"
 		case nodemark.ByRequest:
 			r := nodemark.Read(was).Request
 			rc.Metrics.Requested.Inc()
 			why = r.By + " released the node: " + r.Reason
-		case nodemark.ByNobody:
+		case nodemark.NotReleased:
 		}
-		if uid := nodemark.Read(is).Claim; desired.Session == "" && nodemark.Bears(is) && uid != "" {
+		if uid := nodemark.Read(is).Claim; desired.Session == "" && nodemark.HasMarks(is) && uid != "" {
 			why += ". Cordon, taints and labels stay until the maintenance object with uid " + uid + ", which claims the node, has ended"
 		}
 		rc.Nodes.Note(ctx, is, Event{Reason: releasedReason, Message: "Quarantine session " + before + " ended: " + why})
@@ -136,8 +136,8 @@ func (rc *Reconciler) note(ctx context.Context, was, is *corev1.Node, desired ma
 	}
 }
 
-// hand names who lifted a mark and released the Node by it.
-func hand(node *corev1.Node) string {
+// removedBy names who lifted a mark and released the Node by it.
+func removedBy(node *corev1.Node) string {
 	m := nodemark.Read(node)
 	switch {
 	case nodemark.WriterOf(m.LiftedBy) == nodemark.Person:
@@ -148,10 +148,10 @@ func hand(node *corev1.Node) string {
 	return "an unknown client"
 }
 
-// finish stamps when the Node was seen to bear the marks of a record. What this
-// judgement changed stands at the revision that was written; anything else that
+// finish records when the Node was seen to bear the marks of a record. What this
+// evaluation changed stands at the revision that was written; anything else that
 // changed it meanwhile is a conflict.
-func (rc *Reconciler) finish(ctx context.Context, j decision.Judgement, written map[string]int64, now time.Time) error {
+func (rc *Reconciler) finish(ctx context.Context, j decision.Evaluation, written map[string]int64, now time.Time) error {
 	unmarked := slices.DeleteFunc(slices.Clone(j.Open), func(r record.Record) bool {
 		return r.Status.QuarantineFinishTimestamp != nil || record.NeedsNewer(r) != ""
 	})
@@ -161,8 +161,8 @@ func (rc *Reconciler) finish(ctx context.Context, j decision.Judgement, written 
 			if made, changed := written[r.ID]; changed {
 				r.Revision = made
 			}
-			if j.Brief[r.ID] {
-				full, err := rc.readWhole(ctx, r)
+			if j.Condensed[r.ID] {
+				full, err := rc.readFull(ctx, r)
 				if err != nil {
 					return err
 				}

@@ -15,8 +15,8 @@ type Metrics struct {
 	Restored *prometheus.CounterVec
 	// Contested is the number of nodes to which that happens repeatedly.
 	Contested prometheus.Gauge
-	// Stranded is the number of open faults whose publisher now reports PERSIST_ONLY.
-	Stranded *prometheus.GaugeVec
+	// OrphanedFaults is the number of open faults whose publisher now reports PERSIST_ONLY.
+	OrphanedFaults *prometheus.GaugeVec
 }
 
 // NewMetrics registers the reconciler's metrics.
@@ -42,11 +42,11 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "nvsentinel_fault_quarantine_contested_nodes",
 			Help: "Nodes whose cordon or taints were restored at least 5 times in their quarantine session, as reported by the leader.",
 		}),
-		Stranded: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		OrphanedFaults: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "nvsentinel_fault_quarantine_orphaned_faults",
 			Help: "Open PROCESS faults whose publisher now reports PERSIST_ONLY, by agent, as reported by the leader.",
 		}, []string{"agent"}),
 	}
-	registry.MustRegister(m.Verdicts, m.RuleErrors, m.Quarantined, m.Released, m.Uncordoned, m.Untainted, m.Requested, m.Restored, m.Contested, m.Stranded)
+	registry.MustRegister(m.Verdicts, m.RuleErrors, m.Quarantined, m.Released, m.Uncordoned, m.Untainted, m.Requested, m.Restored, m.Contested, m.OrphanedFaults)
 	return m
 }

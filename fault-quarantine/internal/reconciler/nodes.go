@@ -26,7 +26,7 @@ type Cluster struct {
 // Read reads a Node; nil is certain absence.
 func (c Cluster) Read(ctx context.Context, name string) (*corev1.Node, error) {
 	node, err := kube.ReadNode(ctx, c.Client, name)
-	if errors.Is(err, kube.ErrGone) {
+	if errors.Is(err, kube.ErrNodeDeleted) {
 		return nil, nil
 	}
 	return node, err
@@ -46,15 +46,15 @@ func (c Cluster) Note(_ context.Context, node *corev1.Node, e Event) {
 	c.Events.Event(eventrecorder.Node(node.Name), eventtype, e.Reason, e.Message)
 }
 
-// MarkedIn says from a cache of Nodes which ones bear our marks.
+// MarkedIn reports from a cache of Nodes which ones bear our marks.
 func MarkedIn(nodes *kube.Nodes) func(name string) bool {
 	return func(name string) bool {
 		node, err := nodes.Lister.Get(name)
-		return err == nil && nodemark.Bears(node)
+		return err == nil && nodemark.HasMarks(node)
 	}
 }
 
-// Concerns says whether a Node's change enqueues it: it is relevant and more
+// Concerns reports whether a Node's change enqueues it: it is relevant and more
 // than what this reconciler has just written there.
 func (rc *Reconciler) Concerns(before, after *corev1.Node) bool {
 	if before == nil || after == nil {
@@ -63,13 +63,13 @@ func (rc *Reconciler) Concerns(before, after *corev1.Node) bool {
 	return rc.repaired(before, after) || Relevant(before, after) && !rc.ownWrites.Ignores(after.Name, after.ResourceVersion)
 }
 
-// repaired says that a repair has succeeded for which recoveries wait.
+// repaired reports that a repair has succeeded for which recoveries wait.
 func (rc *Reconciler) repaired(before, after *corev1.Node) bool {
 	is := nodemark.Read(after).State
 	return is == nodemark.RemediationSucceeded && nodemark.Read(before).State != is && rc.waits.is(after.Name, decision.WaitRepair)
 }
 
-// Relevant says whether a Node's change concerns fault-quarantine: it came,
+// Relevant reports whether a Node's change concerns fault-quarantine: it came,
 // went, was opted out or in, or bears our marks and its schedule, taints or
 // session changed, or a person asks for its release, or the repair claim is gone
 // that kept marks after the end of their session.
@@ -80,7 +80,7 @@ func Relevant(before, after *corev1.Node) bool {
 	if before.UID != after.UID || nodemark.OptedOut(before.Labels) != nodemark.OptedOut(after.Labels) {
 		return true
 	}
-	if !nodemark.Bears(before) && !nodemark.Bears(after) {
+	if !nodemark.HasMarks(before) && !nodemark.HasMarks(after) {
 		return false
 	}
 	return before.Spec.Unschedulable != after.Spec.Unschedulable ||
@@ -88,7 +88,7 @@ func Relevant(before, after *corev1.Node) bool {
 		nodemark.Session(before) != nodemark.Session(after) || released(before, after) || nodemark.Read(before).Request != nodemark.Read(after).Request
 }
 
-// released says that a Node out of session is claimed by no repair any more. A
+// released reports that a Node out of session is claimed by no repair any more. A
 // claim during a session changes no marks.
 func released(before, after *corev1.Node) bool {
 	was, is := nodemark.Read(before), nodemark.Read(after)
@@ -96,7 +96,7 @@ func released(before, after *corev1.Node) bool {
 }
 
 // foreignToCordon are a Node's taints but for the one by which Kubernetes
-// follows a cordon: it says nothing that the cordon does not, and would enqueue
+// follows a cordon: it reports nothing that the cordon does not, and would enqueue
 // every node once more right after its quarantine.
 func foreignToCordon(node *corev1.Node) []corev1.Taint {
 	var out []corev1.Taint
@@ -108,7 +108,7 @@ func foreignToCordon(node *corev1.Node) []corev1.Taint {
 	return out
 }
 
-// Counts says whether a Node's change concerns the quarantine budget: a node
+// Counts reports whether a Node's change concerns the quarantine budget: a node
 // more or less, another session, or other labels.
 func Counts(before, after *corev1.Node) bool {
 	return before == nil || after == nil || nodemark.Session(before) != nodemark.Session(after) || !maps.Equal(before.Labels, after.Labels)

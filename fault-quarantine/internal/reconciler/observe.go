@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	// maxLook bounds the unjudged records of a node that one look judges, and
-	// store.PageBytes does: a pile is judged in several looks, oldest first.
-	maxLook = 1000
+	// maxPendingPerPass bounds the unevaluated records of a node that one look evaluates, and
+	// store.PageBytes does: a pile is evaluated in several looks, oldest first.
+	maxPendingPerPass = 1000
 	// maxBatch bounds what is written in one transaction: as much as a database
 	// takes in one statement, since a distant one is asked five times for each.
 	maxBatch = 500
-	// maxWhole bounds the open faults of a node that a look holds whole, in bytes of
-	// memory, about; of the others it holds what the judgement needs of them.
-	maxWhole = 32 << 20
-	// briefBatch is maxBatch where records have to be read whole to be written.
-	briefBatch = 16
+	// maxFullBytes bounds the open faults of a node that a look holds whole, in bytes of
+	// memory, about; of the others it holds what the evaluation needs of them.
+	maxFullBytes = 32 << 20
+	// condensedBatch is maxBatch where records have to be read whole to be written.
+	condensedBatch = 16
 )
 
 // facts are what one look at a node sees.
@@ -33,17 +33,17 @@ type facts struct {
 	view   decision.View
 	node   *corev1.Node
 	policy decision.Policy
-	// after is the record after which the unjudged ones were read, or 0.
+	// after is the record after which the unevaluated ones were read, or 0.
 	after int64
-	// more says that further unjudged records wait.
+	// more reports that further unevaluated records wait.
 	more bool
 }
 
-// pass says that one look does not see all that waits.
+// pass reports that one look does not see all that waits.
 func (f facts) pass() bool { return f.more || f.after > 0 }
 
 // observe reads the facts of a node: its records, the Node if it matters, and
-// of the past what can change the judgement.
+// of the past what can change the evaluation.
 func (rc *Reconciler) observe(ctx context.Context, name string) (facts, error) {
 	seen, err := rc.present(ctx, name)
 	if err != nil {
@@ -111,7 +111,7 @@ func (rc *Reconciler) named(ctx context.Context, v decision.View, reads decision
 // since reads the recoveries that later events of their publishers hold for
 // faults that only the Node knows.
 func (rc *Reconciler) since(ctx context.Context, name string, lost []record.Record) ([]record.Record, error) {
-	back := lookBack{reconciler: rc, recoveries: Past(name), fresh: cases(lost)}
+	back := history{reconciler: rc, recoveries: Past(name), fresh: cases(lost)}
 	back.recoveries.Healthy = record.Yes()
 	seen := map[publisher]bool{{}: true}
 	for _, r := range lost {
@@ -129,7 +129,7 @@ func (rc *Reconciler) since(ctx context.Context, name string, lost []record.Reco
 	return back.found, nil
 }
 
-// present reads the records that are not judged for good, or open: in one query,
+// present reads the records that are not evaluated for good, or open: in one query,
 // of one moment, if they are not many. Else a record is read before what it may
 // become meanwhile by another replica's hand, so that none is missed.
 func (rc *Reconciler) present(ctx context.Context, name string) (facts, error) {
@@ -148,11 +148,11 @@ func (rc *Reconciler) present(ctx context.Context, name string) (facts, error) {
 		}
 	}
 	rc.cursors.skip(name, after)
-	unjudged, more, err := rc.some(ctx, judgedAs(pending, ""), after)
+	unjudged, more, err := rc.some(ctx, evaluatedAs(pending, ""), after)
 	if err != nil {
 		return seen, err
 	}
-	held, err := rc.all(ctx, judgedAs(pending, record.Held))
+	held, err := rc.all(ctx, evaluatedAs(pending, record.Held))
 	if err != nil {
 		return seen, err
 	}
@@ -160,22 +160,22 @@ func (rc *Reconciler) present(ctx context.Context, name string) (facts, error) {
 	if !seen.pass() {
 		rc.cursors.end(name)
 	}
-	seen.view.Open, seen.view.Brief, err = rc.open(ctx, open, decision.Recoveries(seen.view.Pending))
+	seen.view.Open, seen.view.Condensed, err = rc.open(ctx, open, decision.Recoveries(seen.view.Pending))
 	return seen, err
 }
 
-// some reads as many records as one look takes, and says whether more may follow.
+// some reads as many records as one look takes, and reports whether more may follow.
 func (rc *Reconciler) some(ctx context.Context, s record.Selector, after int64) (page []record.Record, more bool, err error) {
-	page, err = rc.Store.List(ctx, store.Query{Selector: s, After: after, Limit: maxLook, More: &more})
+	page, err = rc.Store.List(ctx, store.Query{Selector: s, After: after, Limit: maxPendingPerPass, More: &more})
 	return page, more, err
 }
 
-// Present selects the records of a node that are not judged for good, or open.
+// Present selects the records of a node that are not evaluated for good, or open.
 func Present(name string) record.Selector {
 	return record.Selector{Name: "OfNode", Node: name, Any: []record.Selector{record.BacklogOfNode(name), record.OpenOfNode(name)}}
 }
 
-func judgedAs(s record.Selector, reasons ...record.Reason) record.Selector {
+func evaluatedAs(s record.Selector, reasons ...record.Reason) record.Selector {
 	s.Verdicts = reasons
 	return s
 }
@@ -208,14 +208,14 @@ func (rc *Reconciler) pagesAfter(ctx context.Context, selector record.Selector, 
 	return nil
 }
 
-// cursors has the nodes with more unjudged records than one look takes, and after
+// cursors has the nodes with more unevaluated records than one look takes, and after
 // which of them the next look begins.
 type cursors struct {
 	mu   sync.Mutex
 	from map[string]int64
 }
 
-// begin says after which record the look at a node begins, and whether the one
+// begin reports after which record the look at a node begins, and whether the one
 // before could not see all.
 func (c *cursors) begin(name string) (after int64, deep bool) {
 	c.mu.Lock()

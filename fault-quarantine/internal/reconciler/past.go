@@ -10,23 +10,23 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
-// Past selects the settled records of a node: judged recoveries, and faults that
+// Past selects the settled records of a node: evaluated recoveries, and faults that
 // were quarantined and are no longer open. They prove order and past boots.
 func Past(name string) record.Selector {
 	settled := []record.Reason{record.Cleared, record.NoOpenFault, record.Matched}
 	return record.Selector{Name: "Past", Node: name, Strategy: record.Process, Verdicts: settled, Open: record.No()}
 }
 
-// past reads what of the past can change the judgement, and no more: a node may
-// have weeks of recoveries. Only a fault that is not judged yet looks back; a
-// held one met every recovery when that was judged. For each publisher of such a
-// fault its newest recovery tells of a later boot, and whether any recovery is
+// past reads what of the past can change the evaluation, and no more: a node may
+// have weeks of recoveries. Only a fault that is not evaluated yet looks back; a
+// held one met every recovery when that was evaluated. For each publisher of such a
+// fault its newest recovery reports a later boot, and whether any recovery is
 // later than the fault; if so, those that clear something of it are read.
 func (rc *Reconciler) past(ctx context.Context, seen facts, reads decision.Reads) ([]record.Record, error) {
 	if len(reads.Fresh) == 0 {
 		return nil, nil
 	}
-	back := lookBack{reconciler: rc, recoveries: Past(seen.view.Name), fresh: cases(reads.Fresh)}
+	back := history{reconciler: rc, recoveries: Past(seen.view.Name), fresh: cases(reads.Fresh)}
 	back.recoveries.Healthy = record.Yes()
 	if err := back.later(ctx); err != nil {
 		return nil, err
@@ -40,22 +40,22 @@ func (rc *Reconciler) past(ctx context.Context, seen facts, reads decision.Reads
 		// What waits behind this look may have ended already what it would open.
 		back.recoveries.Verdicts = []record.Reason{""}
 		back.fresh = cases(slices.DeleteFunc(slices.Clone(reads.Fresh), func(r record.Record) bool { return !seen.acts(r) }))
-		if err := back.scan(ctx, back.recoveries, latest(unjudgedOf(seen.view.Pending))); err != nil {
+		if err := back.scan(ctx, back.recoveries, latest(pendingOf(seen.view.Pending))); err != nil {
 			return nil, err
 		}
 	}
 	return back.found, nil
 }
 
-// acts says whether the rules, or the event itself, ask for a quarantine.
+// acts reports whether the rules, or the event itself, ask for a quarantine.
 func (f facts) acts(r record.Record) bool {
 	o := r.Event.QuarantineOverrides
 	return o != nil && o.Force || f.policy.Match(r.Event).Matched()
 }
 
-func unjudgedOf(pending []record.Record) (out []record.Record) {
+func pendingOf(pending []record.Record) (out []record.Record) {
 	for _, r := range pending {
-		if !r.Judged() {
+		if !r.Evaluated() {
 			out = append(out, r)
 		}
 	}
@@ -69,8 +69,8 @@ func latest(records []record.Record) (at int64) {
 	return at
 }
 
-// lookBack gathers the part of the past that counts.
-type lookBack struct {
+// history gathers the part of the past that counts.
+type history struct {
 	reconciler *Reconciler
 	recoveries record.Selector
 	fresh      []open
@@ -95,45 +95,45 @@ type publisher struct{ agent, epoch string }
 
 // later reads the recoveries that are later than a fault: in the store, or in
 // its publisher's order.
-func (l *lookBack) later(ctx context.Context) error {
-	newest, err := l.newest(ctx, l.recoveries, store.ByAppendDescending)
+func (h *history) later(ctx context.Context) error {
+	newest, err := h.newest(ctx, h.recoveries, store.ByAppendDescending)
 	if err != nil || newest == nil {
 		return err
 	}
-	l.found = append(l.found, *newest)
+	h.found = append(h.found, *newest)
 	oldest, counted := newest.Append, map[publisher][]record.Record{}
-	for _, f := range l.fresh {
+	for _, f := range h.fresh {
 		oldest = min(oldest, f.Append)
 		if p := (publisher{f.Event.Agent, f.SeqEpoch}); p.epoch != "" {
 			counted[p] = append(counted[p], f.Record)
 		}
 	}
 	for p, faults := range counted {
-		own := l.recoveries
+		own := h.recoveries
 		own.Agent, own.SeqEpoch = p.agent, p.epoch
-		last, err := l.newest(ctx, own, store.BySeqDescending)
+		last, err := h.newest(ctx, own, store.BySeqDescending)
 		if err != nil {
 			return err
 		}
 		if last == nil {
 			continue
 		}
-		l.found = append(l.found, *last)
+		h.found = append(h.found, *last)
 		if slices.ContainsFunc(faults, func(f record.Record) bool { return fault.Follows(f, *last) }) {
-			if err := l.scan(ctx, own, 0); err != nil {
+			if err := h.scan(ctx, own, 0); err != nil {
 				return err
 			}
 		}
 	}
 	if oldest < newest.Append {
-		return l.scan(ctx, l.recoveries, oldest)
+		return h.scan(ctx, h.recoveries, oldest)
 	}
 	return nil
 }
 
 // newest reads one record; nil if there is none.
-func (l *lookBack) newest(ctx context.Context, s record.Selector, order store.Order) (*record.Record, error) {
-	list, err := l.reconciler.Store.List(ctx, store.Query{Selector: s, Order: order, Limit: 1})
+func (h *history) newest(ctx context.Context, s record.Selector, order store.Order) (*record.Record, error) {
+	list, err := h.reconciler.Store.List(ctx, store.Query{Selector: s, Order: order, Limit: 1})
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
@@ -142,24 +142,24 @@ func (l *lookBack) newest(ctx context.Context, s record.Selector, order store.Or
 
 // scan reads page by page what was appended after a record and keeps what
 // clears an entry that nothing found so far clears.
-func (l *lookBack) scan(ctx context.Context, s record.Selector, after int64) error {
-	if len(l.fresh) == 0 {
+func (h *history) scan(ctx context.Context, s record.Selector, after int64) error {
+	if len(h.fresh) == 0 {
 		return nil
 	}
-	return l.reconciler.pagesAfter(ctx, s, after, func(page []record.Record) error {
+	return h.reconciler.pagesAfter(ctx, s, after, func(page []record.Record) error {
 		for _, r := range page {
-			if l.clears(r) {
-				l.found = append(l.found, r)
+			if h.clears(r) {
+				h.found = append(h.found, r)
 			}
 		}
 		return nil
 	})
 }
 
-func (l *lookBack) clears(recovery record.Record) bool {
+func (h *history) clears(recovery record.Record) bool {
 	any := false
-	for i := range l.fresh {
-		f := &l.fresh[i]
+	for i := range h.fresh {
+		f := &h.fresh[i]
 		if !fault.Before(f.Record, recovery) {
 			continue
 		}
@@ -174,7 +174,7 @@ func (l *lookBack) clears(recovery record.Record) bool {
 
 // boots reads what else proves that a boot is over: repairs, and what the Node
 // reported during the sessions of its open records.
-func (l *lookBack) boots(ctx context.Context, name string, open []record.Record) error {
+func (h *history) boots(ctx context.Context, name string, open []record.Record) error {
 	kinds := []record.Selector{{Repaired: record.Yes()}}
 	known := map[string]bool{}
 	for _, r := range open {
@@ -185,18 +185,18 @@ func (l *lookBack) boots(ctx context.Context, name string, open []record.Record)
 	}
 	s := Past(name)
 	s.Any = kinds
-	return l.reconciler.pages(ctx, s, func(page []record.Record) error {
+	return h.reconciler.pages(ctx, s, func(page []record.Record) error {
 		for _, r := range page {
-			if tells(r, known) {
-				l.found = append(l.found, r)
+			if provesNewBoot(r, known) {
+				h.found = append(h.found, r)
 			}
 		}
 		return nil
 	})
 }
 
-// tells says whether a record names a boot that none before it named.
-func tells(r record.Record, known map[string]bool) bool {
+// provesNewBoot reports whether a record names a boot that none before it named.
+func provesNewBoot(r record.Record, known map[string]bool) bool {
 	var boots []string
 	if v := r.Status.QuarantineVerdict; v != nil && v.NodeBootID != "" {
 		boots = append(boots, "reported "+r.Status.Session+" "+v.NodeBootID)

@@ -1,6 +1,6 @@
 // Package reconciler is fault-quarantine's handler: for one node it observes its
 // records and its Node, has the decision made, writes the records, then the
-// Node, and stamps what is done.
+// Node, and updates the status.
 package reconciler
 
 import (
@@ -19,12 +19,12 @@ import (
 	"github.com/nvidia/nvsentinel/fault-quarantine/decision"
 	"github.com/nvidia/nvsentinel/fault-quarantine/internal/quota"
 	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
-	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
-	"github.com/nvidia/nvsentinel/internal/brake"
+	"github.com/nvidia/nvsentinel/fault-quarantine/rulematch"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/pause"
 	"github.com/nvidia/nvsentinel/internal/retry"
 	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/store"
@@ -44,13 +44,13 @@ type Nodes interface {
 type Reconciler struct {
 	// Store has the records that act.
 	Store store.Store
-	// Said has those that are only observed too: what publishers said last.
-	Said  store.Lister
-	Nodes Nodes
+	// Reported has those that are only observed too: what publishers reported last.
+	Reported store.Lister
+	Nodes    Nodes
 	// Rules are the rule sets until Use takes others over.
-	Rules   *ruling.Rules
+	Rules   *rulematch.Rules
 	Mutator marks.Mutator
-	// DryRun judges and writes verdicts, and never quarantines.
+	// DryRun evaluates and writes verdicts, and never quarantines.
 	DryRun    bool
 	Retention time.Duration
 	Clock     clock.PassiveClock
@@ -58,9 +58,9 @@ type Reconciler struct {
 	Metrics   *Metrics
 	// Quota keeps the places of the quarantine budget.
 	Quota *quota.Queue
-	// Brake is the emergency brake; nil is never on.
-	Brake *brake.Brake
-	// Marked says from a cache whether a Node bears marks of ours, so that a
+	// Pause is the emergency stop; nil is never on.
+	Pause *pause.Switch
+	// Marked reports from a cache whether a Node bears marks of the project, so that a
 	// node without records and marks costs no API request. A stale no is made
 	// good by the Node's own source.
 	Marked func(name string) bool
@@ -69,27 +69,27 @@ type Reconciler struct {
 	// Nodes from the API server. See decision.Node.Suffices.
 	Cached func(name string) *corev1.Node
 
-	newer     atomic.Pointer[ruling.Rules]
-	waits     waits
-	cursors   cursors
-	contested contested
-	ownWrites consumer.OwnWrites
-	whole     int // stands for maxWhole in tests
+	newer        atomic.Pointer[rulematch.Rules]
+	waits        waits
+	cursors      cursors
+	contested    contested
+	ownWrites    consumer.OwnWrites
+	maxFullBytes int // stands for maxFullBytes in tests
 }
 
 // Use takes other rule sets over: from the next look at a node on, faults that are
-// not judged yet are judged by them, whole.
-func (rc *Reconciler) Use(r *ruling.Rules) { rc.newer.Store(r) }
+// not evaluated yet are evaluated by them, whole.
+func (rc *Reconciler) Use(r *rulematch.Rules) { rc.newer.Store(r) }
 
-// inForce are the rule sets that judge now.
-func (rc *Reconciler) inForce() *ruling.Rules {
+// inForce are the rule sets that evaluate now.
+func (rc *Reconciler) inForce() *rulematch.Rules {
 	if r := rc.newer.Load(); r != nil {
 		return r
 	}
 	return rc.Rules
 }
 
-// soon is when a node is looked at again of which one look could not judge all
+// soon is when a node is looked at again of which one look could not evaluate all
 // records; those left are found by the backlog after a restart.
 const soon = time.Millisecond
 
@@ -115,7 +115,7 @@ func (rc *Reconciler) Handle(ctx context.Context, name string) error {
 	return err
 }
 
-// expected says whether the work is done or waits for something known.
+// expected reports whether the work is done or waits for something known.
 func expected(err error) bool {
 	_, _, wait := retry.AsWait(err)
 	_, _, park := retry.AsPark(err)
@@ -128,13 +128,13 @@ func (rc *Reconciler) handle(ctx context.Context, name string) error {
 		return err
 	}
 	if len(seen.view.Pending)+len(seen.view.Open) == 0 && seen.node == nil {
-		rc.settle(name, decision.Judgement{})
+		rc.settle(name, decision.Evaluation{})
 		rc.waits.set(name, "")
 		rc.noteRestored(ctx, name, nil, nil)
 		return nil
 	}
 	crashpoint.Here("fault-quarantine/observed")
-	judgement, err := rc.judge(seen)
+	judgement, err := rc.evaluate(seen)
 	if err != nil {
 		return err
 	}
@@ -158,33 +158,33 @@ func (rc *Reconciler) handle(ctx context.Context, name string) error {
 }
 
 // requeueSoon has the node looked at again soon: at the records behind what could not
-// be judged now, and after the last ones from the start.
-func (rc *Reconciler) requeueSoon(name string, seen facts, j decision.Judgement) error {
+// be evaluated now, and after the last ones from the start.
+func (rc *Reconciler) requeueSoon(name string, seen facts, j decision.Evaluation) error {
 	rc.waits.set(name, j.Waiting)
 	switch {
 	case !seen.more:
 		rc.cursors.end(name)
 		return retry.Park(waitForNode, "some records of the node cannot be evaluated now")
 	case len(j.Changed) == 0:
-		rc.cursors.skip(name, latest(unjudgedOf(seen.view.Pending)))
+		rc.cursors.skip(name, latest(pendingOf(seen.view.Pending)))
 	}
 	return retry.Park(soon, "more records of the node wait for their evaluation")
 }
 
-// judge has the decision made, with a place in the budget for a session that
+// evaluate has the decision made, with a place in the budget for a session that
 // would be opened, or without.
-func (rc *Reconciler) judge(seen facts) (decision.Judgement, error) {
+func (rc *Reconciler) evaluate(seen facts) (decision.Evaluation, error) {
 	now, node, policy := rc.Clock.Now(), seen.node, seen.policy
-	judgement := decision.Judge(seen.view, policy, now)
+	judgement := decision.Evaluate(seen.view, policy, now)
 	if judgement.Opens == nil {
 		return judgement, nil
 	}
-	if rc.Brake.Unread() {
+	if rc.Pause.Unread() {
 		return judgement, retry.Wait(waitForBudget, "the emergency stop is not read yet")
 	}
-	if why, on := rc.Brake.On(); on {
-		policy.Hold = why
-		return decision.Judge(seen.view, policy, now), nil
+	if why, on := rc.Pause.On(); on {
+		policy.HoldReason = why
+		return decision.Evaluate(seen.view, policy, now), nil
 	}
 	c := budget.Candidate{Name: node.Name, Labels: node.Labels, InSession: nodemark.Session(node) != "", Order: judgement.Opens.Append}
 	granted, why, err := rc.Quota.Take(c, judgement.Opens.ID)
@@ -194,26 +194,26 @@ func (rc *Reconciler) judge(seen facts) (decision.Judgement, error) {
 	if err != nil || granted {
 		return judgement, err
 	}
-	policy.Hold = why
-	return decision.Judge(seen.view, policy, now), nil
+	policy.HoldReason = why
+	return decision.Evaluate(seen.view, policy, now), nil
 }
 
-// settle tells the budget what became of the node.
-func (rc *Reconciler) settle(name string, j decision.Judgement) {
+// settle informs the budget of what became of the node.
+func (rc *Reconciler) settle(name string, j decision.Evaluation) {
 	if j.Held == nil {
 		rc.Quota.Settle(name, decision.Session(j.Open))
 	}
 }
 
-// requeue reports what the node waits for, and says when it is looked at again.
-func (rc *Reconciler) requeue(ctx context.Context, name string, node *corev1.Node, j decision.Judgement) error {
+// requeue reports what the node waits for, and reports when it is looked at again.
+func (rc *Reconciler) requeue(ctx context.Context, name string, node *corev1.Node, j decision.Evaluation) error {
 	if rc.waits.set(name, j.Waiting) && j.Waiting != "" {
 		rc.Log.Warn("evaluation of records postponed", "node", name, "reason", j.Waiting, "detail", j.Detail, "unknown", j.Unknown)
 		if node != nil {
-			rc.Nodes.Note(ctx, node, Event{Warning: j.Waiting != decision.WaitRepair && j.Waiting != decision.WaitLemon, Reason: j.Waiting, Message: waitingText(j)})
+			rc.Nodes.Note(ctx, node, Event{Warning: j.Waiting != decision.WaitRepair && j.Waiting != decision.WaitRepeatOffender, Reason: j.Waiting, Message: waitingText(j)})
 		}
 	}
-	mend := rc.mendWait(node)
+	mend := rc.restoreWait(node)
 	switch {
 	case mend > 0:
 		return retry.Park(mend, "a cordon or taint was removed shortly after its restoration, it is restored again later")
@@ -226,10 +226,10 @@ func (rc *Reconciler) requeue(ctx context.Context, name string, node *corev1.Nod
 }
 
 func (rc *Reconciler) policy(node *corev1.Node) decision.Policy {
-	value, known, rules := nodeValue(node), map[string]ruling.Ruling{}, rc.inForce()
+	value, known, rules := nodeValue(node), map[string]rulematch.Ruling{}, rc.inForce()
 	return decision.Policy{
 		DryRun: rc.DryRun, Retention: rc.Retention,
-		Match: func(e record.Event) ruling.Ruling {
+		Match: func(e record.Event) rulematch.Ruling {
 			r, ok := known[e.ID]
 			if ok {
 				return r
@@ -246,23 +246,23 @@ func (rc *Reconciler) policy(node *corev1.Node) decision.Policy {
 	}
 }
 
-// writeVerdicts writes the judgement in parts, each as one batch of compare-and-sets
+// writeVerdicts writes the evaluation in parts, each as one batch of compare-and-sets
 // within the time that no other replica can lead: a pile of records gets through
-// however slow the store is. What a stopped pass has not written is judged again.
+// however slow the store is. What a stopped pass has not written is evaluated again.
 // It returns the revisions that it made, by the records' ids.
 func (rc *Reconciler) writeVerdicts(
-	ctx context.Context, j decision.Judgement, recoveries []record.Record,
+	ctx context.Context, j decision.Evaluation, recoveries []record.Record,
 ) (written map[string]int64, err error) {
 	written = map[string]int64{}
 	for _, part := range j.Batches(batchOf(j)) {
 		changes := make([]store.Change, len(part))
 		for i, r := range part {
-			if j.Brief[r.ID] {
-				full, err := rc.readWhole(ctx, r)
+			if j.Condensed[r.ID] {
+				full, err := rc.readFull(ctx, r)
 				if err != nil {
 					return nil, err
 				}
-				r.Status = decision.Whole(full, r, recoveries)
+				r.Status = decision.Expand(full, r, recoveries)
 			}
 			changes[i] = store.Change{ID: r.ID, Revision: r.Revision, Status: r.Status, ExpireAt: r.ExpireAt}
 		}

@@ -24,7 +24,7 @@ import (
 	"github.com/nvidia/nvsentinel/fault-quarantine/internal/quota"
 	"github.com/nvidia/nvsentinel/fault-quarantine/internal/reconciler"
 	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
-	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
+	"github.com/nvidia/nvsentinel/fault-quarantine/rulematch"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/internal/retry"
@@ -41,51 +41,51 @@ type both struct{ m *testing.M }
 
 func (b both) Run() int { return pgtest.Main(b.m) }
 
-// books is a Node without an API server that counts its patches and can fail.
-type books struct {
+// fakeNode is a Node without an API server that counts its patches and can fail.
+type fakeNode struct {
 	node    *corev1.Node
 	patches int
 	notes   []string
 	fail    error
 }
 
-func (b *books) Read(context.Context, string) (*corev1.Node, error) {
-	if b.node == nil {
-		return nil, b.fail
+func (f *fakeNode) Read(context.Context, string) (*corev1.Node, error) {
+	if f.node == nil {
+		return nil, f.fail
 	}
-	return b.node.DeepCopy(), b.fail
+	return f.node.DeepCopy(), f.fail
 }
 
-func (b *books) Patch(_ context.Context, before *corev1.Node, mutate func(*corev1.Node)) (*corev1.Node, error) {
-	if b.fail != nil {
-		return nil, b.fail
+func (f *fakeNode) Patch(_ context.Context, before *corev1.Node, mutate func(*corev1.Node)) (*corev1.Node, error) {
+	if f.fail != nil {
+		return nil, f.fail
 	}
 	after := before.DeepCopy()
 	mutate(after)
 	if !cmp.Equal(before, after) {
-		b.patches++
-		b.node = after
+		f.patches++
+		f.node = after
 	}
 	return after, nil
 }
 
-func (b *books) Note(_ context.Context, _ *corev1.Node, e reconciler.Event) {
-	b.notes = append(b.notes, e.Reason)
+func (f *fakeNode) Note(_ context.Context, _ *corev1.Node, e reconciler.Event) {
+	f.notes = append(f.notes, e.Reason)
 }
 
 // cache lists the Node as an informer does that has always just caught up.
-func (b *books) Get(name string) (*corev1.Node, error) {
-	if b.node == nil {
+func (f *fakeNode) Get(name string) (*corev1.Node, error) {
+	if f.node == nil {
 		return nil, apierrors.NewNotFound(corev1.Resource("nodes"), name)
 	}
-	return b.node, nil
+	return f.node, nil
 }
 
-func (b *books) List(labels.Selector) ([]*corev1.Node, error) {
-	if b.node == nil {
+func (f *fakeNode) List(labels.Selector) ([]*corev1.Node, error) {
+	if f.node == nil {
 		return nil, nil
 	}
-	return []*corev1.Node{b.node}, nil
+	return []*corev1.Node{f.node}, nil
 }
 
 func newNode() *corev1.Node {
@@ -96,20 +96,20 @@ func newNode() *corev1.Node {
 
 func newReconciler(t *testing.T, s store.Store, nodes reconciler.Nodes) *reconciler.Reconciler {
 	t.Helper()
-	rules, err := ruling.Compile(ruling.Default())
+	rules, err := rulematch.Compile(rulematch.Default())
 	if err != nil {
 		t.Fatal(err)
 	}
 	clock := clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	cache, ok := nodes.(quota.Cache)
 	if !ok {
-		cache = &books{}
+		cache = &fakeNode{}
 	}
 	queue := quota.New(cache, func() (bool, string) { return true, "" }, clock, quota.Rules{Counted: labels.Everything()})
 	queue.Open(nil, nil)
 	return &reconciler.Reconciler{
 		Quota: queue,
-		Store: s, Said: s, Nodes: nodes, Rules: rules, Mutator: marks.Mutator{LabelPrefix: "p/"}, Retention: time.Hour,
+		Store: s, Reported: s, Nodes: nodes, Rules: rules, Mutator: marks.Mutator{LabelPrefix: "p/"}, Retention: time.Hour,
 		Clock: clock, Log: slog.New(slog.DiscardHandler),
 		Metrics: reconciler.NewMetrics(prometheus.NewRegistry()), Marked: func(string) bool { return true },
 	}
@@ -141,7 +141,7 @@ func handle(t *testing.T, d *reconciler.Reconciler) {
 }
 
 func TestQuarantineAndRelease(t *testing.T) {
-	s, nodes := storetest.SQLite(t), &books{node: newNode()}
+	s, nodes := storetest.SQLite(t), &fakeNode{node: newNode()}
 	d := newReconciler(t, s, nodes)
 	f := event(1, false, "79", "GPU-1")
 	storetest.MustAppend(t, s, f)
@@ -158,7 +158,7 @@ func TestQuarantineAndRelease(t *testing.T) {
 	r := event(2, true, "")
 	storetest.MustAppend(t, s, r)
 	handle(t, d)
-	if nodes.node.Spec.Unschedulable || nodemark.Bears(nodes.node) {
+	if nodes.node.Spec.Unschedulable || nodemark.HasMarks(nodes.node) {
 		t.Errorf("not released: %+v", nodes.node)
 	}
 	if got := storetest.MustGet(t, s, r.ID); got.Status.NodeQuarantined != record.UnQuarantined || got.ExpireAt == nil {
@@ -166,10 +166,10 @@ func TestQuarantineAndRelease(t *testing.T) {
 	}
 }
 
-// TestARecoveryWaitsForAChain: the node stays marked until fault-remediation has stamped
+// TestARecoveryWaitsForAChain: the node stays marked until fault-remediation has recorded
 // that the chain succeeded, and its label enqueues the node then.
 func TestARecoveryWaitsForAChain(t *testing.T) {
-	s, nodes := storetest.SQLite(t), &books{node: newNode()}
+	s, nodes := storetest.SQLite(t), &fakeNode{node: newNode()}
 	d := newReconciler(t, s, nodes)
 	f := event(1, false, "79", "GPU-1")
 	storetest.MustAppend(t, s, f)
@@ -207,7 +207,7 @@ func TestARecoveryWaitsForAChain(t *testing.T) {
 // TestAFailedPatchHealsItself: records first, the Node second; whatever fails
 // between the two is made good by the next look.
 func TestAFailedPatchHealsItself(t *testing.T) {
-	s, nodes := storetest.SQLite(t), &books{node: newNode()}
+	s, nodes := storetest.SQLite(t), &fakeNode{node: newNode()}
 	d := newReconciler(t, s, nodes)
 	storetest.MustAppend(t, s, event(1, false, "79", "GPU-1"))
 	boom := errors.New("the API server is away")
@@ -227,13 +227,13 @@ func TestAFailedPatchHealsItself(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	handle(t, d)
-	if nodemark.Bears(nodes.node) || nodes.node.Spec.Unschedulable {
+	if nodemark.HasMarks(nodes.node) || nodes.node.Spec.Unschedulable {
 		t.Error("the next look does not release the node")
 	}
 }
 
 type patchFails struct {
-	*books
+	*fakeNode
 	err error
 }
 
@@ -242,7 +242,7 @@ func (p patchFails) Patch(context.Context, *corev1.Node, func(*corev1.Node)) (*c
 }
 
 func TestUnknownIsNotAbsent(t *testing.T) {
-	s, nodes := storetest.SQLite(t), &books{node: newNode()}
+	s, nodes := storetest.SQLite(t), &fakeNode{node: newNode()}
 	d := newReconciler(t, s, nodes)
 	f := event(1, false, "79", "GPU-1")
 	storetest.MustAppend(t, s, f)
@@ -261,7 +261,7 @@ func TestUnknownIsNotAbsent(t *testing.T) {
 }
 
 func TestDryRunMarksNothing(t *testing.T) {
-	s, nodes := storetest.SQLite(t), &books{node: newNode()}
+	s, nodes := storetest.SQLite(t), &fakeNode{node: newNode()}
 	d := newReconciler(t, s, nodes)
 	d.DryRun = true
 	f := event(1, false, "79", "GPU-1")
@@ -275,7 +275,7 @@ func TestDryRunMarksNothing(t *testing.T) {
 
 func TestExpire(t *testing.T) {
 	s := storetest.SQLite(t)
-	d := newReconciler(t, s, &books{node: newNode()})
+	d := newReconciler(t, s, &fakeNode{node: newNode()})
 	clock := d.Clock.(*clocktesting.FakeClock)
 	open, done := event(1, false, "79", "GPU-1"), event(2, false, "13", "GPU-2")
 	done.Event.IsFatal = false
@@ -309,7 +309,7 @@ func TestExpire(t *testing.T) {
 
 func TestBacklog(t *testing.T) {
 	s := storetest.SQLite(t)
-	d := newReconciler(t, s, &books{node: newNode()})
+	d := newReconciler(t, s, &fakeNode{node: newNode()})
 	storetest.MustAppend(t, s, event(1, false, "79", "GPU-1"))
 	var enqueued []string
 	if err := d.Backlog(t.Context(), func(key string) { enqueued = append(enqueued, key) }); err != nil {
@@ -340,13 +340,13 @@ func TestEveryOrderOfArrival(t *testing.T) {
 	}
 }
 
-// arrive appends one history of its own node in the given order, judging after
+// arrive appends one history of its own node in the given order, evaluating after
 // each, and checks the end.
 func arrive(t *testing.T, s store.Store, name string, order []int) {
 	t.Helper()
 	node := newNode()
 	node.Name = name
-	nodes := &books{node: node}
+	nodes := &fakeNode{node: node}
 	d := newReconciler(t, s, nodes)
 	clock := d.Clock.(*clocktesting.FakeClock)
 	history := []record.Record{

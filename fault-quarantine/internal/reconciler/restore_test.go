@@ -90,17 +90,17 @@ func openVault(t *testing.T, dsn string) store.Store {
 	return s
 }
 
-// fleetInLife are nodes in the state of docs/tasks/back-up-and-restore.md: healed was
+// restoredFleet are nodes in the state of docs/tasks/back-up-and-restore.md: healed was
 // released after the backup, sick went into quarantine after it, stays was and is
 // in quarantine.
-type fleetInLife struct {
+type restoredFleet struct {
 	t     *testing.T
 	d     *reconciler.Reconciler
 	nodes *racks
 	fault map[string]record.Record
 }
 
-func (f fleetInLife) event(node string, seq uint64, healthy bool, code string, gpus ...string) record.Record {
+func (rf restoredFleet) event(node string, seq uint64, healthy bool, code string, gpus ...string) record.Record {
 	r := event(seq, healthy, code, gpus...)
 	r.Event.NodeName, r.Node.UID, r.SeqEpoch = node, "u1", "e-"+node
 	r.Event.Metadata = map[string]string{
@@ -109,26 +109,26 @@ func (f fleetInLife) event(node string, seq uint64, healthy bool, code string, g
 	return r
 }
 
-// look has every node looked at, and its own check told by its connector.
-func (f fleetInLife) look() {
-	f.t.Helper()
-	for name := range f.nodes.nodes {
-		err := f.d.Handle(f.t.Context(), name)
+// handleAll has every node looked at, and its own check reported by its connector.
+func (rf restoredFleet) handleAll() {
+	rf.t.Helper()
+	for name := range rf.nodes.nodes {
+		err := rf.d.Handle(rf.t.Context(), name)
 		if _, _, parked := retry.AsPark(err); err != nil && !parked {
-			f.t.Fatal(err)
+			rf.t.Fatal(err)
 		}
 	}
 }
 
-func (f fleetInLife) check(node string, status corev1.ConditionStatus) {
-	f.nodes.nodes[node].node.Status.Conditions = []corev1.NodeCondition{{
-		Type: "SysLogsXIDError", Status: status, LastTransitionTime: metav1.NewTime(f.d.Clock.Now()),
+func (rf restoredFleet) check(node string, status corev1.ConditionStatus) {
+	rf.nodes.nodes[node].node.Status.Conditions = []corev1.NodeCondition{{
+		Type: "SysLogsXIDError", Status: status, LastTransitionTime: metav1.NewTime(rf.d.Clock.Now()),
 	}}
 }
 
-// held says whether a node is in quarantine because the store cannot tell.
-func (f fleetInLife) held(node string) bool {
-	n := f.nodes.nodes[node].node
+// inQuarantine reports whether a node is in quarantine because the store cannot determine.
+func (rf restoredFleet) inQuarantine(node string) bool {
+	n := rf.nodes.nodes[node].node
 	return n.Spec.Unschedulable && n.Annotations[nodemark.UnknownAnnotation] != ""
 }
 
@@ -139,7 +139,7 @@ func TestTheRunbook(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			nodes := newRacks("healed", "sick", "stays")
 			s := openVault(t, v.dsn)
-			f := fleetInLife{t: t, d: newReconciler(t, s, nodes), nodes: nodes, fault: map[string]record.Record{}}
+			f := restoredFleet{t: t, d: newReconciler(t, s, nodes), nodes: nodes, fault: map[string]record.Record{}}
 			clock := testkit.NewClock()
 			f.d.Clock = clock
 			for _, node := range []string{"healed", "stays"} {
@@ -147,7 +147,7 @@ func TestTheRunbook(t *testing.T) {
 				storetest.MustAppend(t, s, f.fault[node])
 				f.check(node, corev1.ConditionTrue)
 			}
-			f.look()
+			f.handleAll()
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -158,7 +158,7 @@ func TestTheRunbook(t *testing.T) {
 			clock.Step(20 * time.Minute)
 			f.fault["sick"] = f.event("sick", 1, false, "79", "GPU-1")
 			storetest.MustAppend(t, s, f.fault["sick"], f.event("healed", 2, true, ""))
-			f.look()
+			f.handleAll()
 			f.check("healed", corev1.ConditionFalse)
 			f.check("sick", corev1.ConditionTrue)
 			if !clean(nodes, "healed") || clean(nodes, "sick") || clean(nodes, "stays") {
@@ -171,16 +171,16 @@ func TestTheRunbook(t *testing.T) {
 			s = openVault(t, backup)
 			f.d.Store = s
 			patches := nodes.nodes["healed"].patches
-			f.look()
+			f.handleAll()
 			if nodes.nodes["healed"].patches != patches || record.Open(storetest.MustGet(t, s, f.fault["healed"].ID)) {
 				t.Error("a node that was released since the backup is touched again, or its fault is open")
 			}
-			if !f.held("sick") || f.held("stays") || clean(nodes, "stays") {
+			if !f.inQuarantine("sick") || f.inQuarantine("stays") || clean(nodes, "stays") {
 				t.Error("after the restore: the node of after the backup is not held, or the other one is not as it was")
 			}
 			storetest.MustAppend(t, s, f.fault["sick"], f.event("stays", 2, true, ""))
-			f.look()
-			if f.held("sick") || clean(nodes, "sick") || !clean(nodes, "stays") {
+			f.handleAll()
+			if f.inQuarantine("sick") || clean(nodes, "sick") || !clean(nodes, "stays") {
 				t.Error("life does not go on")
 			}
 			if err := s.Close(); err != nil {
@@ -190,13 +190,13 @@ func TestTheRunbook(t *testing.T) {
 			s = openVault(t, v.empty(t)) // of another cluster, or wiped
 			defer s.Close()
 			f.d.Store = s
-			f.look()
-			if !f.held("sick") {
+			f.handleAll()
+			if !f.inQuarantine("sick") {
 				t.Error("an empty store releases a node")
 			}
 			storetest.MustAppend(t, s, f.event("sick", 3, true, ""))
-			f.look()
-			if nodemark.Bears(nodes.nodes["sick"].node) {
+			f.handleAll()
+			if nodemark.HasMarks(nodes.nodes["sick"].node) {
 				t.Error("its publisher says that the node has recovered, and it is still held")
 			}
 		})

@@ -23,18 +23,18 @@ func (rc *Reconciler) Try(_ context.Context, r record.Record) {
 		v.Pending = []record.Record{r}
 	}
 	now := rc.Clock.Now()
-	j := decision.Judge(v, rc.policy(node), now)
+	j := decision.Evaluate(v, rc.policy(node), now)
 	rc.Mutator.Apply(node, marks.Of(j.Open), now)
 }
 
-// Tell says on the Node that a record of it is judged by nobody.
-func (rc *Reconciler) Tell(ctx context.Context, f crashloop.Work) {
+// ReportDeadLetter reports on the Node that a record of it is evaluated by nobody.
+func (rc *Reconciler) ReportDeadLetter(ctx context.Context, f crashloop.Work) {
 	node, err := rc.Nodes.Read(ctx, f.Key)
 	if err != nil || node == nil {
 		return
 	}
 	rc.Nodes.Note(ctx, node, Event{
-		Warning: true, Reason: setAsideReason,
+		Warning: true, Reason: deadLetterReason,
 		Message: "Record " + f.Record + " crashed fault-quarantine at each attempt. It is dead-lettered and not evaluated: " +
 			"inspect the node manually, see docs/concepts/quarantine.md",
 	})

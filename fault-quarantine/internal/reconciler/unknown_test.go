@@ -18,7 +18,7 @@ import (
 )
 
 // unknown handles a node whose session the store does not know.
-func unknown(t *testing.T, d *reconciler.Reconciler, nodes *books) {
+func unknown(t *testing.T, d *reconciler.Reconciler, nodes *fakeNode) {
 	t.Helper()
 	if _, why, parked := retry.AsPark(d.Handle(t.Context(), "n1")); !parked || why != "SessionUnknown" {
 		t.Errorf("parked %v: %q", parked, why)
@@ -32,9 +32,9 @@ func unknown(t *testing.T, d *reconciler.Reconciler, nodes *books) {
 }
 
 // quarantined is a node in quarantine for one fault, with the reconciler that did it.
-func quarantined(t *testing.T) (*reconciler.Reconciler, *books, record.Record) {
+func quarantined(t *testing.T) (*reconciler.Reconciler, *fakeNode, record.Record) {
 	t.Helper()
-	s, nodes := storetest.SQLite(t), &books{node: newNode()}
+	s, nodes := storetest.SQLite(t), &fakeNode{node: newNode()}
 	d, f := newReconciler(t, s, nodes), event(1, false, "79", "GPU-1")
 	f.Event.Metadata = map[string]string{record.MetadataSeq: "1", record.MetadataSeqEpoch: "e", record.MetadataSeqRuns: "run"}
 	storetest.MustAppend(t, s, f)
@@ -42,7 +42,7 @@ func quarantined(t *testing.T) (*reconciler.Reconciler, *books, record.Record) {
 	return d, nodes, f
 }
 
-// TestAnEmptiedStoreReleasesNothing: the store says nothing of the session; the
+// TestAnEmptiedStoreReleasesNothing: the store reports nothing of the session; the
 // node stays as it is until its fault is stored again and recovers.
 func TestAnEmptiedStoreReleasesNothing(t *testing.T) {
 	d, nodes, f := quarantined(t)
@@ -60,13 +60,13 @@ func TestAnEmptiedStoreReleasesNothing(t *testing.T) {
 	}
 	storetest.MustAppend(t, d.Store, event(3, true, ""))
 	handle(t, d)
-	if nodes.node.Spec.Unschedulable || nodemark.Bears(nodes.node) {
+	if nodes.node.Spec.Unschedulable || nodemark.HasMarks(nodes.node) {
 		t.Errorf("not released: %v", nodes.node.Annotations)
 	}
 }
 
-// TestAForgottenSessionKeepsItsPlace: the service starts anew on a store that was
-// emptied, with room for one node. The fault of the node that is out of service
+// TestAForgottenSessionKeepsItsPlace: the service starts again on a store that was
+// emptied, with capacity for one node. The fault of the node that is out of service
 // already is stored again and goes on; another node's waits.
 func TestAForgottenSessionKeepsItsPlace(t *testing.T) {
 	nodes := newRacks("n1", "n2")
@@ -98,7 +98,7 @@ func TestAForgottenSessionKeepsItsPlace(t *testing.T) {
 
 // TestAnUnreadableFaultIsNoProof: the document of a fault that the Node names has
 // become unreadable. The Node stays out of service, and other faults of it are
-// judged.
+// evaluated.
 func TestAnUnreadableFaultIsNoProof(t *testing.T) {
 	nodes, dsn := newRacks("n1"), storetest.SQLiteDSN(t)
 	s := storetest.Open(t, dsn, storeopen.Options{})
@@ -126,7 +126,7 @@ func TestAnUnreadableFaultIsNoProof(t *testing.T) {
 	}
 }
 
-// TestALaterRecoveryIsProof: the publisher itself says that what only the Node
+// TestALaterRecoveryIsProof: the publisher itself reports that what only the Node
 // knows is over, in its own counting.
 func TestALaterRecoveryIsProof(t *testing.T) {
 	d, nodes, _ := quarantined(t)
@@ -137,7 +137,7 @@ func TestALaterRecoveryIsProof(t *testing.T) {
 	unknown(t, d, nodes)
 	storetest.MustAppend(t, d.Store, event(2, true, "", "GPU-1"))
 	handle(t, d)
-	if nodes.node.Spec.Unschedulable || nodemark.Bears(nodes.node) {
+	if nodes.node.Spec.Unschedulable || nodemark.HasMarks(nodes.node) {
 		t.Errorf("not released: %v", nodes.node.Annotations)
 	}
 }
@@ -149,14 +149,14 @@ func TestAPersonReleasesAnUnknownSession(t *testing.T) {
 	unknown(t, d, nodes)
 	uncordon(nodes.node, "alice")
 	handle(t, d)
-	if nodemark.Bears(nodes.node) || nodes.node.Annotations[nodemark.QuarantinedNodeUncordonedManually] != nodemark.True {
+	if nodemark.HasMarks(nodes.node) || nodes.node.Annotations[nodemark.QuarantinedNodeUncordonedManually] != nodemark.True {
 		t.Errorf("not released: %v", nodes.node.Annotations)
 	}
 }
 
-// TestAFaultJudgedAnewIsNoProof: the store holds the session's record in the
-// state before its verdict, and by now no rule matches it.
-func TestAFaultJudgedAnewIsNoProof(t *testing.T) {
+// TestReevaluatedFaultIsNoEvidence: the store holds the session's record in the
+// state before its verdict, and now no rule matches it.
+func TestReevaluatedFaultIsNoEvidence(t *testing.T) {
 	d, nodes, f := quarantined(t)
 	d.Store, d.DryRun = storetest.SQLite(t), true
 	storetest.MustAppend(t, d.Store, f)
@@ -167,15 +167,15 @@ func TestAFaultJudgedAnewIsNoProof(t *testing.T) {
 	}
 }
 
-// TestAnOlderStoreQuarantinesNobody: the store holds a fault as open for which
+// TestOlderStoreQuarantinesNoNode: the store holds a fault as open for which
 // the node was marked and has been released since; the node's own check proves
 // it. Without a word of it the node is left as it is.
-func TestAnOlderStoreQuarantinesNobody(t *testing.T) {
+func TestOlderStoreQuarantinesNoNode(t *testing.T) {
 	for name, checks := range map[string][]corev1.NodeCondition{
 		"healthy": {{Type: "SysLogsXIDError", Status: corev1.ConditionFalse}}, "silent": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, nodes := storetest.SQLite(t), &books{node: newNode()}
+			s, nodes := storetest.SQLite(t), &fakeNode{node: newNode()}
 			d, f := newReconciler(t, s, nodes), event(1, false, "79", "GPU-1")
 			f.Node.UID, f.Event.Metadata = "u1", map[string]string{record.MetadataBootID: "b1"}
 			storetest.MustAppend(t, s, f)

@@ -18,8 +18,8 @@ func nodeView(node *corev1.Node) *decision.Node {
 	m := nodemark.Read(node)
 	v := &decision.Node{
 		Identity: kube.NodeIdentity(node), Created: node.CreationTimestamp.Time, OptedOut: m.OptedOut,
-		Session: m.Session, Released: m.Released != nodemark.ByNobody, LetGo: m.LetGo,
-		Active: marks.Active(node), Doubted: m.Unknown, Ended: m.Ended, Kept: m.KeptLemon(), Unschedulable: node.Spec.Unschedulable,
+		Session: m.Session, Released: m.Released != nodemark.NotReleased, LetGo: m.LetGo,
+		Active: marks.Active(node), Unconfirmed: m.Unknown, Ended: m.Ended, RequiresRelease: m.RequiresRelease(), Unschedulable: node.Spec.Unschedulable,
 		Taints: nodemark.Taints(node), Checks: map[string]decision.Check{},
 	}
 	for _, c := range node.Status.Conditions {

@@ -9,20 +9,20 @@ import (
 	"github.com/nvidia/nvsentinel/fault-quarantine/decision"
 )
 
-// waits remembers which nodes have faults that cannot be judged, and why.
+// waits remembers which nodes have faults that cannot be evaluated, and why.
 type waits struct {
 	mu     sync.Mutex
 	reason map[string]string
 }
 
-// is says whether a node waits for a reason.
+// is reports whether a node waits for a reason.
 func (w *waits) is(name, reason string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.reason[name] == reason
 }
 
-// set notes a node's reason, or that it has none, and says whether it is new.
+// set notes a node's reason, or that it has none, and reports whether it is new.
 func (w *waits) set(name, reason string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -50,7 +50,7 @@ func (rc *Reconciler) Describe(out chan<- *prometheus.Desc) { out <- waitingNode
 func (rc *Reconciler) Collect(out chan<- prometheus.Metric) {
 	rc.waits.mu.Lock()
 	defer rc.waits.mu.Unlock()
-	count := map[string]float64{decision.WaitMachineUnsure: 0, decision.WaitNodeMissing: 0, decision.WaitUnknown: 0, decision.WaitRule: 0, decision.WaitRepair: 0, decision.WaitLemon: 0, decision.WaitNewer: 0}
+	count := map[string]float64{decision.WaitMachineUnsure: 0, decision.WaitNodeMissing: 0, decision.WaitUnknown: 0, decision.WaitRule: 0, decision.WaitRepair: 0, decision.WaitRepeatOffender: 0, decision.WaitNewer: 0}
 	for _, reason := range rc.waits.reason {
 		count[reason]++
 	}
@@ -59,16 +59,16 @@ func (rc *Reconciler) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// maxTold bounds the ids in an Event.
-const maxTold = 5
+// maxListedIDs bounds the ids in an Event.
+const maxListedIDs = 5
 
-// waitingText says what a person should know of a wait.
-func waitingText(j decision.Judgement) string {
+// waitingText reports what a person should know of a wait.
+func waitingText(j decision.Evaluation) string {
 	switch j.Waiting {
 	case decision.WaitUnknown:
 	case decision.WaitRepair:
 		return "The node stays in quarantine although its recovery was reported: its remediation has not succeeded (" + j.Detail + ")"
-	case decision.WaitLemon:
+	case decision.WaitRepeatOffender:
 		return "The node stays in quarantine although its recovery was reported: it is a repeat offender and requires a manual release (" + j.Detail + ")"
 	case decision.WaitNewer:
 		return "A record of the node requires a newer version of this program, all other records are evaluated: " + j.Detail + ", see docs/tasks/upgrade.md"
@@ -77,7 +77,7 @@ func waitingText(j decision.Judgement) string {
 	default:
 		return "A fault is not evaluated: its record names no machine and is older than this Node, so that it may belong to another machine"
 	}
-	ids := strings.Join(j.Unknown[:min(len(j.Unknown), maxTold)], ", ")
+	ids := strings.Join(j.Unknown[:min(len(j.Unknown), maxListedIDs)], ", ")
 	if j.Leave {
 		return "The store has open faults (" + ids + ") for which this Node was quarantined, but the Node has no cordon, taint or label: the store may have an older state. " +
 			"No action is taken for them until the node's checks report again, see docs/tasks/back-up-and-restore.md"

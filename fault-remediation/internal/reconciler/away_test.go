@@ -21,8 +21,8 @@ func answer(r *http.Request, code int, body string) *http.Response {
 	return &http.Response{StatusCode: code, Body: io.NopCloser(strings.NewReader(body)), Header: http.Header{"Content-Type": {"application/json"}}, Request: r}
 }
 
-// TestAPIServerAway: whatever request of a repair's life fails, the reconciler says so
-// and asks again; nothing is stamped that is not so, and the life ends as one
+// TestAPIServerAway: whatever request of a repair's life fails, the reconciler reports it
+// and asks again; nothing untrue is recorded, and the lifecycle ends as one
 // without an outage, with one object.
 func TestAPIServerAway(t *testing.T) {
 	for name, hit := range map[string]func(*http.Request) bool{
@@ -105,7 +105,7 @@ func TestAnswerLost(t *testing.T) {
 }
 
 // TestReadsGoToTheAPIServer: no read of the reconciler may be answered from a cache,
-// neither one of ours nor the API server's.
+// neither one of the project nor the API server's.
 func TestReadsGoToTheAPIServer(t *testing.T) {
 	b := newBench(t)
 	reads := 0

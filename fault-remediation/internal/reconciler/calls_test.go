@@ -33,9 +33,9 @@ func (b *bench) calls() func() []string {
 	}
 }
 
-// TestNothingIsAskedBeforeTheDrain: a node that goes into quarantine is enqueued, and
+// TestNoRequestsBeforeTheDrain: a node that goes into quarantine is enqueued, and
 // nothing can be decided yet.
-func TestNothingIsAskedBeforeTheDrain(t *testing.T) {
+func TestNoRequestsBeforeTheDrain(t *testing.T) {
 	b := newBench(t)
 	b.undrained("r1", record.ActionRestartVM)
 	calls := b.calls()
@@ -47,10 +47,10 @@ func TestNothingIsAskedBeforeTheDrain(t *testing.T) {
 	b.parks(decision.WaitObject)
 }
 
-// TestARepairAsksTheAPIServerFourTimes: the Node and its pods are read once,
+// TestRepairMakesFourAPIRequests: the Node and its pods are read once,
 // the Node is marked, the object is created; what all that shows is not asked
-// for again. The reconciler's own stamps enqueue nobody, those of others do.
-func TestARepairAsksTheAPIServerFourTimes(t *testing.T) {
+// for again. The reconciler's own status updates enqueue no node, those of others do.
+func TestRepairMakesFourAPIRequests(t *testing.T) {
 	b := newBench(t)
 	b.fault("r1", record.ActionRestartVM)
 	calls := b.calls()

@@ -31,14 +31,14 @@ const claimsEvery = time.Minute
 
 // Claims takes the claims of repair objects that certainly do not exist off
 // their Nodes: nobody else would, and a Node that is claimed is neither repaired
-// nor given back whole.
+// nor released whole.
 type Claims struct {
 	Reconciler *Reconciler
 	Nodes      listers.NodeLister
 	// Objects reads the objects' metadata.
 	Objects metadata.Interface
-	// Patience is how long a claim must have been seen without its object.
-	Patience time.Duration
+	// OrphanTimeout is how long a claim must have been seen without its object.
+	OrphanTimeout time.Duration
 
 	seen decision.Claims
 }
@@ -49,16 +49,16 @@ func NewClaims(reconciler *Reconciler, nodes listers.NodeLister, patience time.D
 	if err != nil {
 		return nil, fmt.Errorf("creating the metadata client: %w", err)
 	}
-	return &Claims{Reconciler: reconciler, Nodes: nodes, Objects: objects, Patience: patience}, nil
+	return &Claims{Reconciler: reconciler, Nodes: nodes, Objects: objects, OrphanTimeout: patience}, nil
 }
 
 // Task looks again and again. It enqueues nobody: a Node whose claim is gone does.
 func (c *Claims) Task() consume.Task {
-	return consume.Task{Name: "orphaned claims", Every: claimsEvery, Do: c.Look}
+	return consume.Task{Name: "orphaned claims", Every: claimsEvery, Do: c.Poll}
 }
 
-// Look looks once. What can not be read leaves every claim as it is.
-func (c *Claims) Look(ctx context.Context) error {
+// Poll looks once. What can not be read leaves every claim as it is.
+func (c *Claims) Poll(ctx context.Context) error {
 	claimed, err := c.claimed()
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func (c *Claims) Look(ctx context.Context) error {
 		return err
 	}
 	var problems []error
-	for _, node := range c.seen.Orphans(claimed, exists, c.Reconciler.Clock.Now(), c.Patience) {
+	for _, node := range c.seen.Orphans(claimed, exists, c.Reconciler.Clock.Now(), c.OrphanTimeout) {
 		problems = append(problems, c.drop(ctx, node, claimed[node]))
 	}
 	return errors.Join(problems...)
@@ -124,24 +124,24 @@ func (c *Claims) uids(ctx context.Context) (map[string]bool, error) {
 	return uids, nil
 }
 
-// drop takes a claim off a Node that still bears it, and says so.
+// drop takes a claim off a Node that still bears it, and reports it.
 func (c *Claims) drop(ctx context.Context, name, uid string) error {
 	node, err := kube.ReadNode(ctx, c.Reconciler.Cluster.Clientset, name)
-	if errors.Is(err, kube.ErrGone) || (err == nil && nodemark.Read(node).Claim != uid) {
+	if errors.Is(err, kube.ErrNodeDeleted) || (err == nil && nodemark.Read(node).Claim != uid) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	message := fmt.Sprintf("The maintenance object with uid %s that claims the Node has not existed for %s. Its claim is removed", uid, c.Patience)
+	message := fmt.Sprintf("The maintenance object with uid %s that claims the Node has not existed for %s. Its claim is removed", uid, c.OrphanTimeout)
 	c.Reconciler.Log.Warn("orphaned claim found", "node", name, "uid", uid, "dryRun", c.Reconciler.DryRun)
 	if c.Reconciler.DryRun {
 		return nil
 	}
-	c.Reconciler.tell(ctx, node, EventClaimOrphaned, message)
+	c.Reconciler.warn(ctx, node, EventClaimOrphaned, message)
 	_, err = kube.PatchNode(ctx, c.Reconciler.Cluster.Clientset, node, func(n *corev1.Node) { nodemark.SetClaim(n, "") })
-	if errors.Is(err, kube.ErrConflict) || errors.Is(err, kube.ErrGone) {
-		return nil // the next look decides anew
+	if errors.Is(err, kube.ErrConflict) || errors.Is(err, kube.ErrNodeDeleted) {
+		return nil // the next look decides again
 	}
 	if err == nil {
 		c.Reconciler.Metrics.orphans.Inc()

@@ -23,15 +23,15 @@ func (b *bench) claim(uid string) {
 	b.patchNode(`{"metadata":{"annotations":{"` + nodemark.RepairAnnotation + `":"` + uid + `"}}}`)
 }
 
-// looks has the claims of the bench's node looked at.
-func (b *bench) looks(c *reconciler.Claims) {
+// pollClaims has the claims of the bench's node looked at.
+func (b *bench) pollClaims(c *reconciler.Claims) {
 	b.t.Helper()
 	seen := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	if err := seen.Add(b.liveNode()); err != nil {
 		b.t.Fatal(err)
 	}
 	c.Nodes = listers.NewNodeLister(seen)
-	if err := c.Look(b.t.Context()); err != nil {
+	if err := c.Poll(b.t.Context()); err != nil {
 		b.t.Logf("Look: %v", err)
 	}
 }
@@ -46,7 +46,7 @@ func (b *bench) claims() *reconciler.Claims {
 }
 
 // TestAClaimWithoutItsObjectIsDropped: first it is waited for, which the record
-// says, and then the repair goes on.
+// reports, and then the repair goes on.
 func TestAClaimWithoutItsObjectIsDropped(t *testing.T) {
 	b := newBench(t)
 	b.claim("an-object-whose-finalizer-was-stripped")
@@ -57,12 +57,12 @@ func TestAClaimWithoutItsObjectIsDropped(t *testing.T) {
 		t.Errorf("the record says that it waits for %+v", w)
 	}
 	c := b.claims()
-	b.looks(c)
+	b.pollClaims(c)
 	if b.liveNode().Annotations[nodemark.RepairAnnotation] == "" {
 		t.Fatal("the claim is dropped at the first look")
 	}
 	b.clock.Step(decision.DefaultOrphanedAfter)
-	b.looks(c)
+	b.pollClaims(c)
 	if uid := b.liveNode().Annotations[nodemark.RepairAnnotation]; uid != "" {
 		t.Fatalf("the claim of %s stays", uid)
 	}
@@ -75,7 +75,7 @@ func TestAClaimWithoutItsObjectIsDropped(t *testing.T) {
 	}
 }
 
-// TestAClaimIsKept: while its object is there, whoever made it, and while that
+// TestAClaimIsKept: while its object is there, regardless of who made it, and while that
 // can not be read. One that takes too long is a person's.
 func TestAClaimIsKept(t *testing.T) {
 	b := newBench(t)
@@ -102,14 +102,14 @@ func TestAClaimIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		b.looks(c)
+		b.pollClaims(c)
 		b.clock.Step(decision.DefaultOrphanedAfter)
 	}
 	if err := b.cluster.Dynamic().Resource(rebootNodes).Delete(t.Context(), o.GetName(), metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
-		b.looks(blind)
+		b.pollClaims(blind)
 		b.clock.Step(decision.DefaultOrphanedAfter)
 	}
 	if b.liveNode().Annotations[nodemark.RepairAnnotation] != string(o.GetUID()) {

@@ -35,7 +35,7 @@ func (f *facts) wrote(step decision.Step) {
 // that precedes the creation holds only while the Node is as it was seen, and of two
 // objects of one name the API server creates one. The nil reservation knows nothing.
 type reservation struct {
-	// name was in no attempt before: no object of ours has it.
+	// name was in no attempt before: no object of the project has it.
 	name string
 	// node is nil where the mark may find nothing to write on it.
 	node *corev1.Node
@@ -47,7 +47,7 @@ type reservation struct {
 // reserve is what is left of the facts after a step; nil if it reserved no name.
 func reserve(f *facts, step decision.Step) *reservation {
 	cur, ok := decision.Current(f.view.Records)
-	if step.Reason != decision.Stamp || !ok {
+	if step.Reason != decision.Reserved || !ok {
 		return nil
 	}
 	r := &reservation{name: cur.Attempt.Name, records: map[string]bool{}}
@@ -60,15 +60,15 @@ func reserve(f *facts, step decision.Step) *reservation {
 	return r
 }
 
-// knownNode is the Node, if these are records that it was read with.
-func (r *reservation) knownNode(records []record.Record) *corev1.Node {
+// nodeOf is the Node, if these are records that it was read with.
+func (r *reservation) nodeOf(records []record.Record) *corev1.Node {
 	if r == nil || slices.ContainsFunc(records, func(x record.Record) bool { return !r.records[x.ID] }) {
 		return nil
 	}
 	return r.node
 }
 
-// names says whether an attempt is the one that was reserved, still without object.
+// names reports whether an attempt is the one that was reserved, still without object.
 func (r *reservation) names(a record.Attempt) bool {
 	return r != nil && a.Name == r.name && a.UID == ""
 }

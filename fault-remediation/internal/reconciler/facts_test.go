@@ -11,10 +11,10 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
-// TestWhatAReservationKnows: the Node only for the records that it was read with, and
+// TestReservationFacts: the Node only for the records that it was read with, and
 // where the mark has something to write; the absence of the object only of the name
 // that was reserved; and of any other step nothing.
-func TestWhatAReservationKnows(t *testing.T) {
+func TestReservationFacts(t *testing.T) {
 	reserved := record.Record{ID: "r", Status: record.Status{Remediation: &record.Remediation{Attempts: []record.Attempt{{Name: "o"}}}}}
 	read := func(state nodemark.State) *facts {
 		return &facts{
@@ -26,20 +26,20 @@ func TestWhatAReservationKnows(t *testing.T) {
 	if reserve(f, decision.Step{Reason: decision.Escalate}) != nil {
 		t.Error("a step that reserves no name leaves a reservation")
 	}
-	if reserve(&facts{node: f.node}, decision.Step{Reason: decision.Stamp}) != nil {
+	if reserve(&facts{node: f.node}, decision.Step{Reason: decision.Reserved}) != nil {
 		t.Error("a name whose stamp was lost leaves a reservation")
 	}
-	r := reserve(f, decision.Step{Reason: decision.Stamp})
-	if r.knownNode([]record.Record{reserved}) != f.node || r.knownNode([]record.Record{reserved, {ID: "new"}}) != nil {
+	r := reserve(f, decision.Step{Reason: decision.Reserved})
+	if r.nodeOf([]record.Record{reserved}) != f.node || r.nodeOf([]record.Record{reserved, {ID: "new"}}) != nil {
 		t.Error("the Node is not known for its records, or for others")
 	}
 	if !r.names(record.Attempt{Name: "o"}) || r.names(record.Attempt{Name: "o", UID: "u"}) || r.names(record.Attempt{Name: "other"}) {
 		t.Error("the object is not absent under its name alone")
 	}
-	if marked := reserve(read(nodemark.Remediating), decision.Step{Reason: decision.Stamp}); marked.knownNode(nil) != nil || !marked.names(record.Attempt{Name: "o"}) {
+	if marked := reserve(read(nodemark.Remediating), decision.Step{Reason: decision.Reserved}); marked.nodeOf(nil) != nil || !marked.names(record.Attempt{Name: "o"}) {
 		t.Error("a Node that the mark may not change is known")
 	}
-	if r = nil; r.knownNode(nil) != nil || r.names(record.Attempt{Name: "o"}) {
+	if r = nil; r.nodeOf(nil) != nil || r.names(record.Attempt{Name: "o"}) {
 		t.Error("no reservation knows something")
 	}
 }

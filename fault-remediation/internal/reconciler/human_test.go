@@ -66,9 +66,9 @@ func once(t *testing.T, onFailure string) action.Policy {
 	return compile(t, actions)
 }
 
-// TestAttemptsUsedUpAskAPerson: label, Event, record and annotation say it, each
+// TestAttemptsExhaustedRequireManualIntervention: label, Event, record and annotation report it, each
 // once, however often the node is looked at.
-func TestAttemptsUsedUpAskAPerson(t *testing.T) {
+func TestAttemptsExhaustedRequireManualIntervention(t *testing.T) {
 	b := newBench(t)
 	b.Repairs = once(t, "")
 	b.fault("r1", record.ActionRestartVM)
@@ -82,11 +82,11 @@ func TestAttemptsUsedUpAskAPerson(t *testing.T) {
 	if got := b.needsHuman(); !slices.Equal(got, []nodemark.Call{want}) {
 		t.Errorf("annotation asks for %+v, want %+v", got, want)
 	}
-	told := []string{reconciler.EventNeedsHuman + " x1: AttemptsExhausted: " + message + " (record r1)"}
-	if got := b.events(); !slices.Equal(got, told) {
-		t.Errorf("events %q, want %q", got, told)
+	reported := []string{reconciler.EventNeedsHuman + " x1: AttemptsExhausted: " + message + " (record r1)"}
+	if got := b.events(); !slices.Equal(got, reported) {
+		t.Errorf("events %q, want %q", got, reported)
 	}
-	// A second one is told of too.
+	// A second one is reported too.
 	b.fault("r2", record.ActionContactSupport)
 	b.settles()
 	if got := b.events(); len(got) != 2 || !strings.Contains(strings.Join(got, "\n"), "ManualActionRequired: CONTACT_SUPPORT") {
@@ -131,7 +131,7 @@ func TestEventsThatFail(t *testing.T) {
 	}
 }
 
-// TestEscalation: the next action's object follows, the record and an Event say
+// TestEscalation: the next action's object follows, the record and an Event report
 // why; a recovery in between ends it all.
 func TestEscalation(t *testing.T) {
 	b := newBench(t)
@@ -150,7 +150,7 @@ func TestEscalation(t *testing.T) {
 	}
 }
 
-// TestEscalationSurvivesTheStore: the store fails around the stamp that
+// TestEscalationSurvivesTheStore: the store fails around the status update that
 // escalates, written or not; the same object follows.
 func TestEscalationSurvivesTheStore(t *testing.T) {
 	for name, written := range map[string]bool{"lost": false, "written": true} {

@@ -34,7 +34,7 @@ func (b *bench) renew() {
 	}
 }
 
-// timedOut is a node whose reboot has had its time, and which says Ready under its old
+// timedOut is a node whose reboot has had its time, and which reports Ready under its old
 // boot all the while.
 func timedOut(t *testing.T) *bench {
 	t.Helper()
@@ -51,14 +51,14 @@ func timedOut(t *testing.T) *bench {
 	return b
 }
 
-// TestADeadKubeletIsNotReady: a machine was told to reboot and is off or in mid-boot, and
-// nobody sets its Ready condition to Unknown. It is not told a second time, and a person is
+// TestADeadKubeletIsNotReady: a machine was asked to reboot and is off or in mid-boot, and
+// nobody sets its Ready condition to Unknown. It is not reported a second time, and a person is
 // asked when the machine's time is over.
 func TestADeadKubeletIsNotReady(t *testing.T) {
 	b := timedOut(t)
-	for at := time.Duration(0); at < 13*time.Minute; at += kubelet.LookAgain {
+	for at := time.Duration(0); at < 13*time.Minute; at += kubelet.PollInterval {
 		b.parks(decision.WaitReady)
-		b.clock.Step(kubelet.LookAgain)
+		b.clock.Step(kubelet.PollInterval)
 	}
 	b.onlyObject()
 	b.clock.Step(time.Minute)
@@ -72,7 +72,7 @@ func TestADeadKubeletIsNotReady(t *testing.T) {
 func TestALiveKubeletIsReady(t *testing.T) {
 	b := timedOut(t)
 	b.parks(decision.WaitReady)
-	b.clock.Step(kubelet.LookAgain)
+	b.clock.Step(kubelet.PollInterval)
 	b.renew()
 	b.parks(decision.WaitObject)
 	b.shows("r1", "null () [1 Unhealthy uid=true sent=true] [2 Unknown uid=true sent=true] label=remediating")
@@ -87,7 +87,7 @@ func TestAHeartbeatIsALiveKubelet(t *testing.T) {
 	b.parks(decision.WaitBackoff)
 	b.clock.Step(time.Minute)
 	b.parks(decision.WaitReady)
-	b.clock.Step(kubelet.LookAgain)
+	b.clock.Step(kubelet.PollInterval)
 	b.beat()
 	b.parks(decision.WaitObject)
 }

@@ -14,21 +14,21 @@ import (
 const (
 	// holder of the leases that this service takes.
 	holder = "fault-remediation"
-	// leaseLife bounds a lease that is taken; that of a repair that takes longer is taken
+	// leaseDuration bounds a lease that is taken; that of a repair that takes longer is taken
 	// again at half of it. leaseMargin is how much longer a lease lives than an object may
 	// be without a verdict.
-	leaseLife   = 40 * time.Minute
-	leaseMargin = time.Minute
+	leaseDuration = 40 * time.Minute
+	leaseMargin   = time.Minute
 )
 
 // claim takes the node's lease for as long as the object to be may be without a
 // verdict, or a while of that: until then no other remediator begins anything. It is not
-// given back before; the node is in quarantine, where others leave it alone anyway.
+// released before; the node is in quarantine, where others leave it alone anyway.
 func (r *Reconciler) claim(ctx context.Context, node *corev1.Node, by record.Action) error {
 	if r.Leases == nil {
 		return nil
 	}
-	life := leaseLife
+	life := leaseDuration
 	if repair, _ := r.Repairs.Of(by); repair.UnknownTimeout > 0 {
 		life = min(life, repair.UnknownTimeout)
 	}
@@ -39,18 +39,18 @@ func (r *Reconciler) claim(ctx context.Context, node *corev1.Node, by record.Act
 	return err
 }
 
-// hold takes the lease of a node again whose repair object works on, when half of its
-// life is over. Neither that somebody else has taken it by now nor that it can not be
+// renewLease takes the lease of a node again whose repair object works on, when half of its
+// life is over. Neither that somebody else has taken it now nor that it can not be
 // taken changes anything of what works: the next look tries again.
-func (r *Reconciler) hold(ctx context.Context, f *facts, step decision.Step) {
+func (r *Reconciler) renewLease(ctx context.Context, f *facts, step decision.Step) {
 	if r.Leases == nil || f.node == nil || step.Reason != decision.WaitObject {
 		return
 	}
 	now := r.Clock.Now()
-	if at, ok := r.taken.Load(f.node.Name); ok && now.Sub(at.(time.Time)) < leaseLife/2 {
+	if at, ok := r.taken.Load(f.node.Name); ok && now.Sub(at.(time.Time)) < leaseDuration/2 {
 		return
 	}
-	err := r.Leases.Take(ctx, f.node, holder, leaseLife+leaseMargin, nil)
+	err := r.Leases.Take(ctx, f.node, holder, leaseDuration+leaseMargin, nil)
 	if _, is := nodelease.Taken(err); is {
 		r.Log.Warn("node lease lost to another remediator while the maintenance object is active", "node", f.node.Name, "error", err)
 	} else if err != nil {

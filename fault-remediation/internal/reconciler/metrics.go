@@ -58,16 +58,16 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	return m
 }
 
-// RegisterLemons registers the number of Nodes with the label of repeat offenders. A standby
+// RegisterRepeatOffenders registers the number of Nodes with the label of repeat offenders. A standby
 // replica does not know it.
-func RegisterLemons(registry prometheus.Registerer, nodes corelisters.NodeLister, synced func() (bool, string)) {
+func RegisterRepeatOffenders(registry prometheus.Registerer, nodes corelisters.NodeLister, synced func() (bool, string)) {
 	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "nvsentinel_fault_remediation_repeat_offender_nodes", Help: "Nodes with the label of repeat offenders, because their machine required too many remediations.",
 	}, func() float64 {
 		known, _ := synced()
 		n := 0
-		for _, key := range []string{nodemark.LemonLabel, nodemark.FormerRepeatOffenderLabel} {
-			list, err := nodes.List(labels.SelectorFromSet(labels.Set{key: nodemark.LemonYes}))
+		for _, key := range []string{nodemark.RepeatOffenderLabel, nodemark.FormerRepeatOffenderLabel} {
+			list, err := nodes.List(labels.SelectorFromSet(labels.Set{key: nodemark.RepeatOffenderTrue}))
 			known, n = known && err == nil, n+len(list)
 		}
 		if !known {
@@ -77,7 +77,7 @@ func RegisterLemons(registry prometheus.Registerer, nodes corelisters.NodeLister
 	}))
 }
 
-func (m *Metrics) stamped(step decision.Step, records []record.Record) {
+func (m *Metrics) reserved(step decision.Step, records []record.Record) {
 	m.steps.WithLabelValues(string(step.Reason), "false").Inc()
 	switch step.Reason { //nolint:exhaustive // the others have no counter of their own
 	case decision.CoveredByReboot:

@@ -68,17 +68,17 @@ func objectFacts(obj *unstructured.Unstructured, repair action.Action) decision.
 	return o
 }
 
-// kindMissing tells the 404 of a path nobody serves from that of an object.
+// kindMissing distinguishes the 404 of a path nobody serves from that of an object.
 func kindMissing(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 // create creates the reserved object, after the Node was marked by a patch
 // that holds only while it shows the session. The answer is a fact like others: the
-// step is what is decided of it, or a wait, or the same one if the next look has
-// to judge what is there.
+// step is what is decided of it, or a wait, or the same one if the next look has to
+// evaluate what is there.
 func (r *Reconciler) create(ctx context.Context, f *facts, step decision.Step) (decision.Step, error) {
-	if wait, on := r.braked(); on {
+	if wait, on := r.paused(); on {
 		return wait, nil
 	}
 	began, at := r.Clock.Now(), step.Create.Attempt
@@ -120,13 +120,13 @@ func (r *Reconciler) create(ctx context.Context, f *facts, step decision.Step) (
 }
 
 // permit asks, right before what can not be taken back, whether it may be done: by
-// the lead, the brake and the node's lease, which is taken. Else the step is what is decided
+// the lead, the emergency stop and the node's lease, which is taken. Else the step is what is decided
 // instead.
 func (r *Reconciler) permit(fenced context.Context, f *facts, at record.Attempt) (instead *decision.Step, err error) {
 	if err := fenced.Err(); err != nil {
 		return nil, fmt.Errorf("creating %s %s: %w", at.Kind, at.Name, err)
 	}
-	if wait, on := r.braked(); on {
+	if wait, on := r.paused(); on {
 		return &wait, nil
 	}
 	err = r.claim(fenced, f.node, at.Action)
@@ -142,23 +142,23 @@ func (r *Reconciler) hindered(f *facts, why decision.Reason, err error) decision
 	return r.decide(f)
 }
 
-// braked is the wait for the emergency brake, while that is on.
-func (r *Reconciler) braked() (wait decision.Step, on bool) {
-	why, on := r.Brake.On()
-	return decision.Step{Reason: decision.WaitBrake, After: r.Brake.Wait(), Message: why}, on
+// paused is the wait for the emergency stop, while that is on.
+func (r *Reconciler) paused() (wait decision.Step, on bool) {
+	why, on := r.Pause.On()
+	return decision.Step{Reason: decision.WaitPaused, After: r.Pause.Wait(), Message: why}, on
 }
 
 func writeKey(obj *unstructured.Unstructured) string {
 	return obj.GetKind() + "/" + obj.GetNamespace() + "/" + obj.GetName()
 }
 
-// Own says whether news of an object is only that this reconciler created it.
+// Own reports whether news of an object is only that this reconciler created it.
 func (r *Reconciler) Own(obj *unstructured.Unstructured) bool {
 	return r.objects.Ignores(writeKey(obj), obj.GetResourceVersion())
 }
 
-// notCreated judges the API server's error. That the object exists already is for
-// the next look to judge.
+// notCreated evaluates the API server's error. That the object exists already is for
+// the next look to evaluate.
 func (r *Reconciler) notCreated(f *facts, step decision.Step, err error) (decision.Step, error) {
 	at := step.Create.Attempt
 	switch {

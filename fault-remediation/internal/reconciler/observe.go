@@ -36,7 +36,7 @@ func (r *Reconciler) observe(ctx context.Context, node string, reserved *reserva
 		return nil, err
 	}
 	r.readObject(ctx, f, reserved)
-	return f, r.readRest(ctx, f)
+	return f, r.readDetails(ctx, f)
 }
 
 func (r *Reconciler) readRecords(ctx context.Context, f *facts) (err error) {
@@ -50,7 +50,7 @@ func (r *Reconciler) readRecords(ctx context.Context, f *facts) (err error) {
 	return nil
 }
 
-// readNode reads the Node, unless it is known well enough. wanted says whether the decision
+// readNode reads the Node, unless it is known well enough. wanted reports whether the decision
 // looks at it.
 func (r *Reconciler) readNode(ctx context.Context, f *facts, reserved *reservation) (wanted bool, err error) {
 	name := f.view.Node.Name
@@ -59,11 +59,11 @@ func (r *Reconciler) readNode(ctx context.Context, f *facts, reserved *reservati
 	if !needs.Node {
 		return false, nil
 	}
-	if f.node = reserved.knownNode(f.view.Records); f.node == nil && needs.Cached {
+	if f.node = reserved.nodeOf(f.view.Records); f.node == nil && needs.Cached {
 		f.node = cached
 	}
 	if f.node == nil {
-		if f.node, err = kube.ReadNode(ctx, r.Cluster.Clientset, name); err != nil && !errors.Is(err, kube.ErrGone) {
+		if f.node, err = kube.ReadNode(ctx, r.Cluster.Clientset, name); err != nil && !errors.Is(err, kube.ErrNodeDeleted) {
 			return true, err
 		}
 	}
@@ -87,15 +87,15 @@ func (r *Reconciler) readObject(ctx context.Context, f *facts, reserved *reserva
 	}
 }
 
-// readRest reads what only some decisions depend on. The pods are not read that node-drainer
+// readDetails reads what only some decisions depend on. The pods are not read that node-drainer
 // has just listed: the API server answers such a list when its cache has caught up, up to a
 // tenth of a second later.
-func (r *Reconciler) readRest(ctx context.Context, f *facts) (err error) {
+func (r *Reconciler) readDetails(ctx context.Context, f *facts) (err error) {
 	name := f.view.Node.Name
 	needs := decision.Needs(f.view, nil, r.Clock.Now())
 	if !needs.Kubelet {
 		r.kubelets.Forget(name)
-	} else if f.view.Node.Kubelet, err = r.kubelets.Look(ctx, r.Cluster.Clientset, f.node, r.Clock.Now()); err != nil {
+	} else if f.view.Node.Kubelet, err = r.kubelets.Poll(ctx, r.Cluster.Clientset, f.node, r.Clock.Now()); err != nil {
 		return err
 	}
 	if needs.Pods {
@@ -123,7 +123,7 @@ func nodeFacts(node *corev1.Node) decision.Node {
 	m := nodemark.Read(node)
 	return decision.Node{
 		Name: node.Name, Presence: decision.Present, Identity: kube.NodeIdentity(node),
-		Unknown: len(m.Unknown) > 0, Session: m.Session, Claim: m.Claim, Lemon: decision.LemonMark(m.Lemon),
+		Unknown: len(m.Unknown) > 0, Session: m.Session, Claim: m.Claim, RepeatOffender: decision.RepeatOffenderMark(m.RepeatOffender),
 		Marked: !m.Schedulable, Ready: kube.NodeReady(node), ReadySince: kube.NodeReadySince(node),
 	}
 }
@@ -171,7 +171,7 @@ func (r *Reconciler) boots(ctx context.Context, v decision.View) (fault.Boots, e
 }
 
 // newest reads the record of a publisher with the highest number, and the one
-// that came last if that says nothing of one of its faults: its counter's disk
+// that came last if that reports nothing of one of its faults: its counter's disk
 // was restored from an image, and counts behind what it gave before.
 func (r *Reconciler) newest(ctx context.Context, of record.Selector, faults []record.Record) ([]record.Record, error) {
 	highest, err := r.Records.List(ctx, store.Query{Selector: of, Order: store.BySeqDescending, Limit: 1})
@@ -204,7 +204,7 @@ func Unsettled() record.Selector {
 
 // NewestOf selects what a publisher's outbox reported about a node, for the boot
 // that the newest of it names. What was only observed (PERSIST_ONLY) proves no
-// boot to be past: it would settle a fault, and a label would say so.
+// boot to be past: it would settle a fault, and a label would report it.
 func NewestOf(node, agent, epoch string) record.Selector {
 	return record.Selector{Name: "Newest of a publisher", Node: node, Agent: agent, SeqEpoch: epoch, Strategy: record.Process}
 }

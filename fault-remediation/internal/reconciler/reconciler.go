@@ -1,5 +1,5 @@
 // Package reconciler carries out the repairs of nodes. Handle observes, decides, creates
-// repair objects, stamps records, and rests with the Node marked, each in the file of
+// repair objects, updates the status of records, and waits with the Node marked, each in the file of
 // that name; facts.go has what one look leaves for the next.
 package reconciler
 
@@ -17,7 +17,6 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-remediation/action"
 	"github.com/nvidia/nvsentinel/fault-remediation/decision"
-	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/eventrecorder"
@@ -25,6 +24,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/kubelet"
 	"github.com/nvidia/nvsentinel/internal/nodelease"
+	"github.com/nvidia/nvsentinel/internal/pause"
 	"github.com/nvidia/nvsentinel/internal/retry"
 	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/store"
@@ -46,15 +46,15 @@ type Reconciler struct {
 	Clock   clock.Clock
 	Log     *slog.Logger
 	Metrics *Metrics
-	// Brake is the emergency brake; nil is never on.
-	Brake *brake.Brake
+	// Pause is the emergency stop; nil is never on.
+	Pause *pause.Switch
 	// Events writes those about Nodes; nil writes none.
 	Events *eventrecorder.Recorder
 	// Leases are those that remediators of nodes share; nil takes none.
 	Leases *nodelease.Claims
 
 	objects consumer.OwnWrites // of repair objects, by namespace and name
-	// kubelets are those that may be dead although their Nodes say Ready.
+	// kubelets are those that may be dead although their Nodes report Ready.
 	kubelets kubelet.Watches
 	// taken is when this reconciler took the lease of a node last, by its name: for half of
 	// the lease's life. What is not known here, after a start, is taken once more.
@@ -80,7 +80,7 @@ const maxSteps = 20
 const raceWait = time.Second
 
 // Handle takes a node's steps until the next one only waits: it observes, decides, does,
-// stamps and rests. Before each step the facts are read again, so that an object is
+// status updates and waits. Before each step the facts are read again, so that an object is
 // created on facts of the moment.
 func (r *Reconciler) Handle(ctx context.Context, node string) error {
 	var reserved *reservation
@@ -98,13 +98,13 @@ func (r *Reconciler) Handle(ctx context.Context, node string) error {
 		case step.Create != nil:
 			step, err = r.do(ctx, f, step)
 		case len(step.Writes) > 0:
-			_, err = r.stamp(ctx, f, step)
+			_, err = r.updateStatus(ctx, f, step)
 		}
 		if err != nil {
 			return err
 		}
-		if step.Rests() {
-			return r.rest(ctx, f, step)
+		if step.OnlyWaits() {
+			return r.waitForChange(ctx, f, step)
 		}
 		reserved = reserve(f, step)
 	}
@@ -119,32 +119,32 @@ func (r *Reconciler) do(ctx context.Context, f *facts, step decision.Step) (deci
 	if err != nil || len(step.Writes) == 0 {
 		return step, err
 	}
-	quiet, err := r.stamp(ctx, f, step)
-	if wait := r.decide(f); quiet && wait.Reason == decision.WaitObject && wait.Rests() {
-		wait.Label, wait.Lemon = "", nil
+	quiet, err := r.updateStatus(ctx, f, step)
+	if wait := r.decide(f); quiet && wait.Reason == decision.WaitObject && wait.OnlyWaits() {
+		wait.Label, wait.RepeatOffender = "", nil
 		return wait, err
 	}
 	return step, err
 }
 
-// decide says what is to be done, which takes nothing but the facts.
+// decide reports what is to be done, which takes nothing but the facts.
 func (r *Reconciler) decide(f *facts) decision.Step {
 	return decision.Next(f.view, r.Repairs, r.Policy, r.Clock.Now())
 }
 
-// rehearse tells what would be done and leaves it.
+// rehearse reports what would be done and leaves it.
 func (r *Reconciler) rehearse(node string, step decision.Step) error {
-	if !step.Rests() {
+	if !step.OnlyWaits() {
 		r.Log.Info("step skipped in dry run", "node", node, "step", step.Reason, "message", step.Message)
 	}
 	r.Metrics.steps.WithLabelValues(string(step.Reason), "true").Inc()
 	return nil
 }
 
-// stamp writes a step's record changes, which the facts show then. quiet says that
+// updateStatus writes a step's record changes, which the facts show then. quiet reports that
 // they are all that is new about these records. A conflict is no error: the facts
-// are read again and decided anew.
-func (r *Reconciler) stamp(ctx context.Context, f *facts, step decision.Step) (quiet bool, err error) {
+// are read again and decided again.
+func (r *Reconciler) updateStatus(ctx context.Context, f *facts, step decision.Step) (quiet bool, err error) {
 	var changes []store.Change
 	for _, w := range step.Writes {
 		changes = append(changes, store.Change{ID: w.ID, Revision: w.Revision, Status: w.Status, ExpireAt: w.ExpireAt})
@@ -160,17 +160,17 @@ func (r *Reconciler) stamp(ctx context.Context, f *facts, step decision.Step) (q
 	}
 	f.wrote(step)
 	r.Log.Info("status updated", "node", f.view.Node.Name, "step", step.Reason, "records", len(changes), "message", step.Message)
-	r.Metrics.stamped(step, f.view.Records)
-	crashpoint.Here(stampPoint(step.Reason))
+	r.Metrics.reserved(step, f.view.Records)
+	crashpoint.Here(statusPoint(step.Reason))
 	if step.Reason == decision.Escalate {
 		r.escalated(f, step.Message)
 	}
 	return !news, nil
 }
 
-func stampPoint(why decision.Reason) string {
-	switch why { //nolint:exhaustive // all other stamps are alike
-	case decision.Stamp:
+func statusPoint(why decision.Reason) string {
+	switch why { //nolint:exhaustive // all other status updates are alike
+	case decision.Reserved:
 		return "fault-remediation/name-stamped"
 	case decision.RecordUID:
 		return "fault-remediation/uid-stamped"
@@ -178,9 +178,9 @@ func stampPoint(why decision.Reason) string {
 	return "fault-remediation/stamped"
 }
 
-// rest shows on the Node what is waited for, and lets it go until the world changes
+// waitForChange shows on the Node what is waited for, and lets it go until the world changes
 // or the step's time is over.
-func (r *Reconciler) rest(ctx context.Context, f *facts, step decision.Step) error {
+func (r *Reconciler) waitForChange(ctx context.Context, f *facts, step decision.Step) error {
 	if err := r.mark(ctx, f, step); err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (r *Reconciler) rest(ctx context.Context, f *facts, step decision.Step) err
 		r.Events.Event(eventrecorder.Node(f.node.Name), corev1.EventTypeWarning, string(step.Reason),
 			"The remediation of the node requires a newer version of fault-remediation, see docs/tasks/upgrade.md: "+step.Message)
 	}
-	r.hold(ctx, f, step)
+	r.renewLease(ctx, f, step)
 	crashpoint.Here("fault-remediation/done")
 	r.Metrics.waiting(step.Reason)
 	if step.After > 0 {

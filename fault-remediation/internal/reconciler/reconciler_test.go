@@ -25,7 +25,7 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
-func TestWholeLife(t *testing.T) {
+func TestFullLifecycle(t *testing.T) {
 	b := newBench(t)
 	b.fault("r1", record.ActionRestartVM)
 	b.parks(decision.WaitObject)
@@ -88,7 +88,7 @@ func (f *failing) Update(ctx context.Context, w record.Writer, c []store.Change)
 	return nil, errors.New("the store is gone")
 }
 
-// TestInterrupted: an interruption around each stamp, seen or not seen by the
+// TestInterrupted: an interruption around each status update, seen or not seen by the
 // store, leads to the same one object and the same end.
 func TestInterrupted(t *testing.T) {
 	for name, f := range map[string]failing{
@@ -201,7 +201,7 @@ func TestPodsThatCameBackHoldTheRepair(t *testing.T) {
 	b.onlyObject()
 }
 
-// TestAControllerThatIsLeftAloneHoldsNoRepair: node-drainer has stamped that a controller
+// TestAControllerThatIsLeftAloneHoldsNoRepair: node-drainer has recorded that a controller
 // puts its pods back on the node. Another controller's pod holds the repair all the same.
 func TestAControllerThatIsLeftAloneHoldsNoRepair(t *testing.T) {
 	b := newBench(t)

@@ -26,7 +26,7 @@ var undone = []string{
 // previewLength is how many bytes of a value's begin a record keeps.
 const previewLength = 200
 
-// runFacts adds what only runs of chains tell. Nothing was done by one that ended for a
+// runFacts adds what only runs of chains report. Nothing was done by one that ended for a
 // reason of undone before a step had made its object. Steps that cannot be read may have
 // made one.
 func runFacts(o *decision.Object, obj *unstructured.Unstructured) {

@@ -7,7 +7,7 @@ import (
 	"github.com/nvidia/nvsentinel/fault-remediation/internal/reconciler"
 )
 
-// TestNoObservedBootSettlesAFault: what a monitor that is only observed says about
+// TestNoObservedBootSettlesAFault: what a monitor that is only observed reports about
 // its boot proves none to be past.
 func TestNoObservedBootSettlesAFault(t *testing.T) {
 	s := reconciler.NewestOf("n", "a", "e")

@@ -11,7 +11,7 @@ import (
 	"github.com/nvidia/nvsentinel/fault-remediation/internal/reconciler"
 )
 
-// waiting is what a record says that its repair waits for; nil if it says nothing.
+// waiting is what a record reports that its repair waits for; nil if it reports nothing.
 func (b *bench) waiting(id string) *record.Wait {
 	b.t.Helper()
 	if rem := b.record(id).Status.Remediation; rem != nil {
@@ -20,7 +20,7 @@ func (b *bench) waiting(id string) *record.Wait {
 	return nil
 }
 
-// TestAFaultWithoutARepair: it is told of once when it begins to wait for its recovery, and
+// TestAFaultWithoutARepair: it is reported once when it begins to wait for its recovery, and
 // a person is asked once when that does not come within a day.
 func TestAFaultWithoutARepair(t *testing.T) {
 	b := newBench(t)
@@ -42,7 +42,7 @@ func TestAFaultWithoutARepair(t *testing.T) {
 	}
 }
 
-// TestACreationThatIsForbidden, by a right that is missing or by a policy, is said in the
+// TestACreationThatIsForbidden, by a right that is missing or by a policy, is reported in the
 // record; what follows when it lasts is in the script cannot_begin.
 func TestACreationThatIsForbidden(t *testing.T) {
 	b := newBench(t)

@@ -30,7 +30,7 @@ type kind struct {
 	namespace string
 }
 
-// Watch enqueues the node of a repair object whenever one of ours changes. A kind
+// Watch enqueues the node of a repair object whenever one of the project changes. A kind
 // that is not served is asked for again and again, and named by Ready.
 type Watch struct {
 	client dynamic.Interface
@@ -42,7 +42,7 @@ type Watch struct {
 	missing map[kind]string
 }
 
-// NewWatch watches the kinds of all repairs. News of an object that own tells
+// NewWatch watches the kinds of all repairs. News of an object that own reports
 // to be the caller's own enqueues nobody.
 func NewWatch(client dynamic.Interface, repairs action.Policy, log *slog.Logger, own func(*unstructured.Unstructured) bool) *Watch {
 	w := &Watch{client: client, log: log, own: own, missing: map[kind]string{}}
@@ -109,7 +109,7 @@ func nodeOf(x any) string {
 	return obj.GetAnnotations()[remediation.NodeAnnotation]
 }
 
-// failed notes why a kind can not be watched and says so once.
+// failed notes why a kind can not be watched and reports it once.
 func (w *Watch) failed(k kind, err error) {
 	why := "cannot be watched"
 	if kindMissing(err) {
@@ -145,8 +145,8 @@ func (w *Watch) Ready() (bool, string) {
 	return true, strings.Join(list, ", ") + ", its remediations are parked"
 }
 
-// Relevant says whether a Node's change matters to a repair: its session, its
-// claim that is gone, its marks, its machine or boot, its lemon mark. A claim that is
+// Relevant reports whether a Node's change matters to a repair: its session, its
+// claim that is gone, its marks, its machine or boot, its repeat offender mark. A claim that is
 // made lets nothing more be done.
 func Relevant(before, after *corev1.Node) bool {
 	if !concerns(before) && !concerns(after) {
@@ -162,8 +162,8 @@ func Relevant(before, after *corev1.Node) bool {
 	return was != is
 }
 
-// concerns says whether a Node bears a session, or a lemon mark.
+// concerns reports whether a Node bears a session, or a repeat offender mark.
 func concerns(n *corev1.Node) bool {
 	m := nodemark.Read(n)
-	return m.Session != "" || m.Lemon.Note != ""
+	return m.Session != "" || m.RepeatOffender.Note != ""
 }

@@ -141,7 +141,7 @@ func TestRelevant(t *testing.T) {
 	same := func(*corev1.Node) {}
 	lemon := func(label string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-			Labels: map[string]string{nodemark.LemonLabel: label}, Annotations: map[string]string{nodemark.LemonAnnotation: "{}"},
+			Labels: map[string]string{nodemark.RepeatOffenderLabel: label}, Annotations: map[string]string{nodemark.RepeatOffenderAnnotation: "{}"},
 		}}
 	}
 	tests := map[string]struct {

@@ -14,7 +14,7 @@ import (
 )
 
 // archive writes an OCI layout into a tar file, which ctr images import, docker load
-// and skopeo copy oci-archive: read. Nothing of it says when it was written.
+// and skopeo copy oci-archive: read. Nothing of it reports when it was written.
 func (r recipe) archive(file string, ref name.Tag, idx v1.ImageIndex, variants []variant) error {
 	dir, err := os.MkdirTemp(r.Out, ".layout-")
 	if err != nil {
@@ -38,7 +38,7 @@ func (r recipe) archive(file string, ref name.Tag, idx v1.ImageIndex, variants [
 	if err != nil {
 		return err
 	}
-	return whole(file, func(out *os.File) error { return files.write(out, r.Time) })
+	return writeAtomically(file, func(out *os.File) error { return files.write(out, r.Time) })
 }
 
 // fullName is a reference as containerd and Docker write it.
@@ -71,8 +71,8 @@ func forDocker(file, name string, variants []variant) error {
 	return os.WriteFile(file, text, 0o600)
 }
 
-// whole writes a file that appears when it is whole.
-func whole(file string, write func(*os.File) error) error {
+// writeAtomically writes a file that appears when it is whole.
+func writeAtomically(file string, write func(*os.File) error) error {
 	out, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-")
 	if err != nil {
 		return err

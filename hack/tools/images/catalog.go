@@ -11,14 +11,14 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// known are the platforms that images are made for.
-var known = []string{"linux/amd64", "linux/arm64"}
+// supportedPlatforms are the platforms that images are made for.
+var supportedPlatforms = []string{"linux/amd64", "linux/arm64"}
 
 // entry is one image of images.txt.
 type entry struct {
 	Name string
 	// Packages are those of its programs. The first one is /service, which runs where
-	// nothing else is said; each other one has its own name.
+	// nothing else is reported; each other one has its own name.
 	Packages []string
 	// Cgo: a program calls a C library, which a base has to bring.
 	Cgo bool
@@ -89,8 +89,8 @@ func parsePlatforms(text string) ([]v1.Platform, error) {
 		os, arch, _ := strings.Cut(strings.TrimSpace(name), "/")
 		p := v1.Platform{OS: os, Architecture: arch}
 		switch {
-		case !slices.Contains(known, p.String()):
-			return nil, fmt.Errorf("PLATFORMS names %q; there are %s", name, strings.Join(known, ", "))
+		case !slices.Contains(supportedPlatforms, p.String()):
+			return nil, fmt.Errorf("PLATFORMS names %q; there are %s", name, strings.Join(supportedPlatforms, ", "))
 		case !slices.ContainsFunc(out, p.Equals):
 			out = append(out, p)
 		}

@@ -25,7 +25,7 @@ type variant struct {
 	Programs, Files tree
 	// Base is the digest of what it is put upon; empty where that is nothing.
 	Base string
-	// Lacks says what is not in it.
+	// Lacks reports what is not in it.
 	Lacks string
 }
 
@@ -55,7 +55,7 @@ func (r recipe) make(ctx context.Context, e entry, p v1.Platform) (variant, erro
 	}
 	// What images share comes first, and what changes with each commit last.
 	for _, files := range []tree{{trusted: r.Authorities}, beside, v.Programs} {
-		if base, err = r.put(base, files); err != nil {
+		if base, err = r.appendLayer(base, files); err != nil {
 			return v, err
 		}
 		maps.Copy(v.Files, files)
@@ -64,8 +64,8 @@ func (r recipe) make(ctx context.Context, e entry, p v1.Platform) (variant, erro
 	return v, err
 }
 
-// put puts a layer with the files upon an image; no files are no layer.
-func (r recipe) put(img v1.Image, files tree) (v1.Image, error) {
+// appendLayer puts a layer with the files upon an image; no files are no layer.
+func (r recipe) appendLayer(img v1.Image, files tree) (v1.Image, error) {
 	if len(files) == 0 {
 		return img, nil
 	}
@@ -82,7 +82,7 @@ func (r recipe) put(img v1.Image, files tree) (v1.Image, error) {
 func (r recipe) base(ctx context.Context, e entry, p v1.Platform) (v1.Image, string, error) {
 	switch {
 	case !e.Cgo:
-		return ours(empty.Image), "", nil
+		return toOCI(empty.Image), "", nil
 	case r.Base == "":
 		return nil, "", leftOut(fmt.Sprintf("it is built with cgo, upon an image with the C library that it loads; name that with BASE=<image>, or: docker build --build-arg SERVICES=%s --build-arg CGO=1 --build-arg BASE=<image> -t %s/%s:%s .", strings.Join(e.Packages, ","), r.Registry, e.Name, r.Tag))
 	case !p.Equals(host()):
@@ -97,15 +97,15 @@ func (r recipe) base(ctx context.Context, e entry, p v1.Platform) (v1.Image, str
 		return nil, "", fmt.Errorf("fetching the base: %w", err)
 	}
 	digest, err := base.Digest()
-	return ours(base), digest.Hex, err
+	return toOCI(base), digest.Hex, err
 }
 
-// ours gives an image OCI's types in place of Docker's.
-func ours(img v1.Image) v1.Image {
+// toOCI gives an image OCI's types in place of Docker's.
+func toOCI(img v1.Image) v1.Image {
 	return mutate.ConfigMediaType(mutate.MediaType(img, types.OCIManifestSchema1), types.OCIConfigJSON)
 }
 
-// configure says what runs, as whom, and what the image is; it keeps what else a base says.
+// configure reports what runs, as whom, and what the image is; it keeps what else a base reports.
 func (r recipe) configure(img v1.Image, e entry, p v1.Platform) (v1.Image, error) {
 	file, err := img.ConfigFile()
 	if err != nil {
@@ -132,7 +132,7 @@ func (r recipe) configure(img v1.Image, e entry, p v1.Platform) (v1.Image, error
 }
 
 // index joins the images of all platforms. One platform has an index too: then a
-// node of another says so, instead of starting what it cannot run.
+// node of another reports it, instead of starting what it cannot run.
 func index(variants []variant) (v1.ImageIndex, error) {
 	var out []mutate.IndexAddendum
 	for _, v := range variants {

@@ -147,13 +147,13 @@ func TestDockersReader(t *testing.T) {
 
 // TestPlatforms: an index has an image for each, whose program is of that platform.
 func TestPlatforms(t *testing.T) {
-	out, said := mustBuild(t, lay(t), "--only=alpha,beta", "--platforms", strings.Join(known, ",")+",linux/amd64")
+	out, output := mustBuild(t, lay(t), "--only=alpha,beta", "--platforms", strings.Join(supportedPlatforms, ",")+",linux/amd64")
 	idx, _ := unpack(t, filepath.Join(out, "alpha.tar"))
 	if err := validate.Index(idx); err != nil {
 		t.Error(err)
 	}
 	var services []string
-	for _, text := range known {
+	for _, text := range supportedPlatforms {
 		os, arch, _ := strings.Cut(text, "/")
 		p := v1.Platform{OS: os, Architecture: arch}
 		img := imageOf(t, idx, p)
@@ -170,18 +170,18 @@ func TestPlatforms(t *testing.T) {
 		}
 		services = append(services, digest.String())
 	}
-	if len(slices.Compact(services)) != len(known) {
+	if len(slices.Compact(services)) != len(supportedPlatforms) {
 		t.Errorf("the programs are the same: %v", services)
 	}
-	if want := "without sh, which is collected on a machine of the same platform alone"; strings.Count(said, want) != 1 {
-		t.Errorf("the summary says not once %q:\n%s", want, said)
+	if want := "without sh, which is collected on a machine of the same platform alone"; strings.Count(output, want) != 1 {
+		t.Errorf("the summary says not once %q:\n%s", want, output)
 	}
 }
 
 // TestLayersAreShared: two images without a tool differ in the last layer alone, and
 // the total counts the other once.
 func TestLayersAreShared(t *testing.T) {
-	out, said := mustBuild(t, lay(t), "--only=alpha,epsilon")
+	out, output := mustBuild(t, lay(t), "--only=alpha,epsilon")
 	digests := map[v1.Hash]int64{}
 	for _, file := range []string{"alpha.tar", "epsilon.tar"} {
 		idx, _ := unpack(t, filepath.Join(out, file))
@@ -203,21 +203,21 @@ func TestLayersAreShared(t *testing.T) {
 	for _, size := range digests {
 		all += size
 	}
-	said = strings.Join(strings.Fields(said), " ")
-	if total := fmt.Sprintf("counted once %s ", megabytes(all)); len(digests) != 3 || !strings.Contains(said, total) {
-		t.Errorf("%d layers, want 3; the summary has no %q:\n%s", len(digests), total, said)
+	output = strings.Join(strings.Fields(output), " ")
+	if total := fmt.Sprintf("counted once %s ", megabytes(all)); len(digests) != 3 || !strings.Contains(output, total) {
+		t.Errorf("%d layers, want 3; the summary has no %q:\n%s", len(digests), total, output)
 	}
 }
 
-// TestLeftOut: what cannot be made is said, with what to do, and the rest is made.
+// TestLeftOut: what cannot be made is reported, with what to do, and the rest is made.
 func TestLeftOut(t *testing.T) {
-	out, said := mustBuild(t, lay(t))
+	out, output := mustBuild(t, lay(t))
 	for _, want := range []string{
 		"left out: gamma for " + host().String() + ": it is built with cgo", "--build-arg SERVICES=./alpha --build-arg CGO=1", "BASE=<image>",
 		"left out: delta for " + host().String() + ": without no-such-tool",
 	} {
-		if !strings.Contains(said, want) {
-			t.Errorf("the summary does not say %q:\n%s", want, said)
+		if !strings.Contains(output, want) {
+			t.Errorf("the summary does not say %q:\n%s", want, output)
 		}
 	}
 	made, err := filepath.Glob(filepath.Join(out, "*.tar"))
@@ -244,10 +244,10 @@ func TestBadArguments(t *testing.T) {
 		"stray":       {"alpha", []string{`"alpha"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			code, _, said := build(t, dir, tc.arg)
+			code, _, output := build(t, dir, tc.arg)
 			for _, want := range tc.want {
-				if code != 2 || !strings.Contains(said, want) {
-					t.Errorf("status %d, want 2 and %q:\n%s", code, want, said)
+				if code != 2 || !strings.Contains(output, want) {
+					t.Errorf("status %d, want 2 and %q:\n%s", code, want, output)
 				}
 			}
 		})
@@ -260,12 +260,12 @@ func TestBadArguments(t *testing.T) {
 	}
 }
 
-// TestCommit: revision and time are those of the commit; a changed tree says so.
+// TestCommit: revision and time are those of the commit; a changed tree reports it.
 func TestCommit(t *testing.T) {
 	dir := lay(t)
 	t.Setenv("SOURCE_DATE_EPOCH", "")
-	if code, _, said := build(t, dir, "--only=alpha"); code != 2 || !strings.Contains(said, "set SOURCE_DATE_EPOCH") {
-		t.Errorf("status %d without git:\n%s", code, said)
+	if code, _, output := build(t, dir, "--only=alpha"); code != 2 || !strings.Contains(output, "set SOURCE_DATE_EPOCH") {
+		t.Errorf("status %d without git:\n%s", code, output)
 	}
 	t.Setenv("GIT_COMMITTER_DATE", "2024-01-02T03:04:05Z")
 	for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-q", "-m", "first"}} {
@@ -299,7 +299,7 @@ func TestCommit(t *testing.T) {
 	}
 }
 
-// TestList: the suite's own list can be read, and a line that says nothing known not.
+// TestList: the suite's own list can be read, and a line that reports nothing known not.
 func TestList(t *testing.T) {
 	text, err := os.ReadFile("images.txt")
 	if err != nil {

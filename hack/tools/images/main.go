@@ -56,12 +56,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// said is the arguments that are not the recipe's own.
-type said struct{ list, platforms, only string }
+// arguments is the arguments that are not the recipe's own.
+type arguments struct{ list, platforms, only string }
 
 // parse reads the arguments.
-func parse(args []string, stderr io.Writer) (r recipe, s said, err error) {
-	r.say = &teller{out: stderr, began: time.Now()}
+func parse(args []string, stderr io.Writer) (r recipe, s arguments, err error) {
+	r.progress = &progressWriter{out: stderr, began: time.Now()}
 	flags := flag.NewFlagSet("images", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&r.Root, "root", ".", "Source `directory`.")
@@ -122,7 +122,7 @@ func (r recipe) all(ctx context.Context, entries []entry, made *summary) error {
 		return err
 	}
 	for i, e := range entries {
-		r.say.line("%s (%d of %d)", e.Name, i+1, len(entries))
+		r.progress.line("%s (%d of %d)", e.Name, i+1, len(entries))
 		if err := r.one(ctx, e, made); err != nil {
 			return fmt.Errorf("%s: %w", e.Name, err)
 		}
@@ -192,6 +192,6 @@ func (r recipe) keep(ctx context.Context, e entry, idx v1.ImageIndex, variants [
 	if !r.Push {
 		return nil
 	}
-	r.say.line("pushing %s", ref)
+	r.progress.line("pushing %s", ref)
 	return push(ctx, ref, idx, docs)
 }

@@ -64,7 +64,7 @@ func lay(t *testing.T) string {
 
 // build runs the command on a project and returns its status, the folder of the
 // archives, and what it printed.
-func build(t *testing.T, dir string, args ...string) (code int, out, said string) {
+func build(t *testing.T, dir string, args ...string) (code int, out, output string) {
 	t.Helper()
 	out = filepath.Join(dir, "out")
 	var text bytes.Buffer
@@ -74,13 +74,13 @@ func build(t *testing.T, dir string, args ...string) (code int, out, said string
 }
 
 // mustBuild is build where nothing may fail.
-func mustBuild(t *testing.T, dir string, args ...string) (out, said string) {
+func mustBuild(t *testing.T, dir string, args ...string) (out, output string) {
 	t.Helper()
-	code, out, said := build(t, dir, args...)
+	code, out, output := build(t, dir, args...)
 	if code != 0 {
-		t.Fatalf("status %d:\n%s", code, said)
+		t.Fatalf("status %d:\n%s", code, output)
 	}
-	return out, said
+	return out, output
 }
 
 // unpack opens an archive as an OCI layout, and returns the index with its name.

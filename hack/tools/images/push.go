@@ -39,7 +39,7 @@ func push(ctx context.Context, ref name.Tag, idx v1.ImageIndex, docs []document)
 // artifact is a document as registries keep it.
 func (d document) artifact() (v1.Image, error) {
 	// A registry takes the type of the configuration for the artifact's.
-	bare := mutate.ConfigMediaType(ours(empty.Image), types.MediaType(d.MediaType))
+	bare := mutate.ConfigMediaType(toOCI(empty.Image), types.MediaType(d.MediaType))
 	img, err := mutate.Append(bare, mutate.Addendum{Layer: static.NewLayer(d.Text, types.MediaType(d.MediaType))})
 	if err != nil {
 		return nil, err

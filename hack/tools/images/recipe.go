@@ -40,8 +40,8 @@ type recipe struct {
 	// Time is that of every image and archive.
 	Time time.Time
 	// Push brings the images to the registry.
-	Push bool
-	say  *teller
+	Push     bool
+	progress *progressWriter
 }
 
 // reference is the name by which the chart names the image.
@@ -53,7 +53,7 @@ func (r recipe) reference(image string) (name.Tag, error) {
 	return tag, nil
 }
 
-// find adds what the tree and this machine say: the commit, its time, and whether
+// find adds what the tree and this machine report: the commit, its time, and whether
 // there are authorities.
 func (r *recipe) find(ctx context.Context, epoch string) error {
 	r.Revision = r.git(ctx, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
@@ -72,7 +72,7 @@ func (r *recipe) find(ctx context.Context, epoch string) error {
 	return nil
 }
 
-// git returns what git says of the tree, and nothing where there is none.
+// git returns what git reports about the tree, and nothing where there is none.
 func (r *recipe) git(ctx context.Context, args ...string) string {
 	out, err := exec.CommandContext(ctx, "git", append([]string{"-C", r.Root}, args...)...).Output()
 	if err != nil {
@@ -87,7 +87,7 @@ func (r recipe) flags(e entry) []string {
 	if e.Cgo { // functions of a library are bound when they are called: an older one may lack those that never are
 		link += " -extldflags=-Wl,-z,lazy"
 	}
-	// What git says of the tree is in the labels; in the program it would make two
+	// What git reports about the tree is in the labels; in the program it would make two
 	// builds of the same sources differ.
 	return []string{"-trimpath", "-buildvcs=false", "-tags=grpcnotrace", "-ldflags=" + link}
 }
@@ -105,7 +105,7 @@ func (r recipe) compile(ctx context.Context, e entry, p v1.Platform) (tree, erro
 		cmd := exec.CommandContext(ctx, "go", append(append([]string{"build", "-v", "-o", binary}, r.flags(e)...), pkg)...)
 		cmd.Dir = r.Root
 		cmd.Env = append(os.Environ(), "CGO_ENABLED="+cgo, "GOOS="+p.OS, "GOARCH="+p.Architecture)
-		if err := r.say.run(cmd, e.Name+" "+p.String()); err != nil {
+		if err := r.progress.run(cmd, e.Name+" "+p.String()); err != nil {
 			return nil, fmt.Errorf("building %s for %s: %w", pkg, p, err)
 		}
 		name := path.Base(pkg)

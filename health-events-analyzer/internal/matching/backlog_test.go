@@ -12,10 +12,10 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
-// TestABacklogIsJudgedOnce: the first delivery of a node reads all that waits
-// for it and judges that; the deliveries that follow cost no further judgement,
+// TestBacklogIsEvaluatedOnce: the first delivery of a node reads all that waits
+// for it and evaluates that; the deliveries that follow cost no further evaluation,
 // unless they bring what the window does not have.
-func TestABacklogIsJudgedOnce(t *testing.T) {
+func TestBacklogIsEvaluatedOnce(t *testing.T) {
 	b := newBench(t, storetest.SQLite(t), 1000)
 	const waiting = 20
 	var ids []string
@@ -34,7 +34,7 @@ func TestABacklogIsJudgedOnce(t *testing.T) {
 	}
 	judged := func() (n float64) {
 		for _, reason := range decision.Reasons() {
-			n += testutil.ToFloat64(b.metrics.Judgements.WithLabelValues(rules()[0].Name, string(reason)))
+			n += testutil.ToFloat64(b.metrics.Evaluations.WithLabelValues(rules()[0].Name, string(reason)))
 		}
 		return n
 	}

@@ -87,7 +87,7 @@ func healthy(x *record.Record) {
 	x.Event.IsHealthy, x.Event.IsFatal, x.Event.ErrorCode = true, false, nil
 }
 
-// deliver does what the feeds do: the node is handled as often as they say so.
+// deliver does what the feeds do: the node is handled as often as they report it.
 func (r *rack) deliver(ids ...string) {
 	r.t.Helper()
 	for _, id := range ids {
@@ -133,8 +133,8 @@ const (
 	rackNodes = 18
 )
 
-// TestARackIsOneFault: the same XID on 18 nodes is one fault of the third, once,
-// whoever looks again: a matcher that begins anew in the middle, one that was there
+// TestARackIsOneFault: the same XID on 18 nodes is one fault of the third, once, regardless of
+// who looks again: a matcher that begins again in the middle, one that was there
 // all the time and does not know of the other, and one whose windows are
 // dropped. It ends when the last of its three causes does, long after.
 func TestARackIsOneFault(t *testing.T) {
@@ -246,9 +246,9 @@ func TestPersistOnlyIsNoEvidenceOfTheCluster(t *testing.T) {
 	r.want("three that act", "SameXIDOnThreeNodes n30")
 }
 
-// TestTheClusterKeepsWhatConcernsIt: other events are not in its window, and
+// TestClusterKeepsItsEvents: other events are not in its window, and
 // without a rule of it there is none.
-func TestTheClusterKeepsWhatConcernsIt(t *testing.T) {
+func TestClusterKeepsItsEvents(t *testing.T) {
 	other := func(x *record.Record) { x.Event.CheckName = "GpuMemWatch" }
 	many := strings.Replace(sameXID, "count = 3", "count = 99", 1)
 	for name, c := range map[string]struct {

@@ -22,7 +22,7 @@ count = 2
 checks = ["SysLogsXIDError"]
 `
 
-// TestACauseThatEndedLongBeforeTheStart: a matcher that begins anew reads a window,
+// TestACauseThatEndedLongBeforeTheStart: a matcher that begins again reads a window,
 // and the recovery of a fault's first cause is older than that.
 func TestACauseThatEndedLongBeforeTheStart(t *testing.T) {
 	s := storetest.SQLite(t)

@@ -1,6 +1,6 @@
 // Package matching matches rules with the events of nodes: for one node it brings its
-// window of events up to date, has the rules judge, publishes what follows through the
-// platform connector, and lets go. Where there are rules of the cluster, it does
+// window of events up to date, has the rules evaluate, publishes what follows through the
+// platform connector, and releases. Where there are rules of the cluster, it does
 // the same with the one window of all nodes after that, for the node's news.
 //
 // Nothing is remembered but in the store: a derived event is stored when the
@@ -36,7 +36,7 @@ type Records interface {
 	Dead(ctx context.Context, deadLetter store.DeadLetter) error
 }
 
-// Matcher judges nodes, one at a time each; it is safe for concurrent nodes. It is
+// Matcher evaluates nodes, one at a time each; it is safe for concurrent nodes. It is
 // made by New.
 type Matcher struct {
 	Options
@@ -46,7 +46,7 @@ type Matcher struct {
 	places atomic.Int64
 }
 
-// ruleSet is the rules in force, by their scope.
+// ruleSet is the rules active, by their scope.
 type ruleSet struct{ ofNodes, ofCluster []rule.Rule }
 
 // Options of a Matcher.
@@ -55,7 +55,7 @@ type Options struct {
 	// Connector takes the derived events.
 	Connector protos.PlatformConnectorClient
 	Rules     []rule.Rule
-	// Strategy of derived events whose rule says none.
+	// Strategy of derived events whose rule states none.
 	Strategy record.Strategy
 	// CachedEvents bounds the events in memory.
 	CachedEvents int
@@ -72,8 +72,8 @@ func New(o Options) *Matcher {
 	return d
 }
 
-// Use takes other rules over, whole: news are judged by them from then on, in
-// windows that are read for them. Faults that others have derived end as they say
+// Use takes other rules over, whole: news are evaluated by them from then on, in
+// windows that are read for them. Faults that others have derived end as they report
 // themselves.
 func (m *Matcher) Use(rules []rule.Rule) {
 	set := &ruleSet{rule.OnNode.Of(rules), rule.OnCluster.Of(rules)}
@@ -100,7 +100,7 @@ func (m *Matcher) Try(_ context.Context, r record.Record) {
 	for _, w := range []*decision.Window{decision.NewWindow(set.ofNodes), decision.NewClusterWindow(set.ofCluster)} {
 		f := factOf(r)
 		if from, changed := w.Add(f); changed {
-			w.Judge(from, m.Clock.Now())
+			w.Evaluate(from, m.Clock.Now())
 		}
 	}
 }
@@ -133,7 +133,7 @@ func (m *Matcher) Cause(r record.Record) string {
 	return r.Event.NodeName
 }
 
-// Handle judges one node's news.
+// Handle evaluates one node's news.
 func (m *Matcher) Handle(ctx context.Context, name string) error {
 	err := m.work(ctx, m.nodes.enter(name), func(set *ruleSet) (*decision.Window, error) { return m.read(ctx, name, set) })
 	if err != nil {
@@ -154,13 +154,13 @@ func (m *Matcher) work(ctx context.Context, n *node, read func(*ruleSet) (*decis
 		}
 		n.window, n.rules = w, set
 	}
-	for _, x := range m.nodes.news(n) {
+	for _, x := range m.nodes.takePending(n) {
 		if !n.window.Concerns(x.Fact) {
 			continue
 		}
 		from, changed := n.window.Add(x.Fact)
 		if !changed && (fresh || x.trigger) && !n.window.Settled(x.Record.ID) {
-			// The store had it already; nobody knows whether it was judged.
+			// The store had it already; nobody knows whether it was evaluated.
 			from, changed = x.Matters()
 		}
 		if changed {
@@ -168,7 +168,7 @@ func (m *Matcher) work(ctx context.Context, n *node, read func(*ruleSet) (*decis
 		}
 	}
 	crashpoint.Here(record.AnalyzerAgent + "/observed")
-	if err := m.judge(ctx, n); err != nil {
+	if err := m.evaluate(ctx, n); err != nil {
 		return err
 	}
 	if err := m.clear(ctx, n); err != nil {
@@ -182,18 +182,18 @@ func (m *Matcher) work(ctx context.Context, n *node, read func(*ruleSet) (*decis
 	return nil
 }
 
-// judge publishes the faults that the rules derive from the node's news.
-func (m *Matcher) judge(ctx context.Context, n *node) error {
+// evaluate publishes the faults that the rules derive from the node's news.
+func (m *Matcher) evaluate(ctx context.Context, n *node) error {
 	if !n.changed {
 		return nil
 	}
-	for _, f := range n.window.Judge(n.from, m.Clock.Now()) {
+	for _, f := range n.window.Evaluate(n.from, m.Clock.Now()) {
 		if f.Reason == decision.Matched {
 			if err := m.derive(ctx, n, f); err != nil {
 				return err
 			}
 		}
-		m.Metrics.Judgements.WithLabelValues(f.Rule.Name, string(f.Reason)).Inc()
+		m.Metrics.Evaluations.WithLabelValues(f.Rule.Name, string(f.Reason)).Inc()
 	}
 	n.window.Settle(n.from)
 	n.changed = false
@@ -234,7 +234,7 @@ func (m *Matcher) clear(ctx context.Context, n *node) error {
 // yet: behind all that was, in the order in which they were published.
 const undelivered = 1 << 62
 
-// published is an event of ours that was acknowledged, and not delivered yet.
+// published is an event of the project that was acknowledged, and not delivered yet.
 func (m *Matcher) published(e record.Event) *decision.Fact {
 	r := record.Record{ID: e.ID, Append: undelivered + m.places.Add(1), Event: e}
 	r.Seq, r.SeqEpoch, _ = e.Seq()

@@ -145,7 +145,7 @@ func TestPersistOnlyHoldsNothingOpen(t *testing.T) {
 	}
 }
 
-// TestDroppedWindows: with room for nothing every handling reads the store
+// TestDroppedWindows: with capacity for nothing every handling reads the store
 // again, and finds the same.
 func TestDroppedWindows(t *testing.T) {
 	b := newBench(t, storetest.SQLite(t), 0)
@@ -188,11 +188,11 @@ func TestAnAnswerThatIsLost(t *testing.T) {
 // deadLetters is a store that keeps dead letters where a test sees them.
 type deadLetters struct {
 	store.Store
-	kept []store.DeadLetter
+	letters []store.DeadLetter
 }
 
 func (d *deadLetters) Dead(_ context.Context, deadLetter store.DeadLetter) error {
-	d.kept = append(d.kept, deadLetter)
+	d.letters = append(d.letters, deadLetter)
 	return nil
 }
 
@@ -206,8 +206,8 @@ func TestARefusedEventHoldsUpNothing(t *testing.T) {
 	b.fault("n1", "GPU-1", record.Process)
 	b.fault("n1", "GPU-2", record.Process)
 	b.handle("n1")
-	if len(s.kept) != 1 || s.kept[0].Source != record.AnalyzerAgent || len(s.kept[0].Body) == 0 {
-		t.Errorf("dead letters %+v", s.kept)
+	if len(s.letters) != 1 || s.letters[0].Source != record.AnalyzerAgent || len(s.letters[0].Body) == 0 {
+		t.Errorf("dead letters %+v", s.letters)
 	}
 }
 
@@ -232,7 +232,7 @@ func TestARuleOfAnotherAgentHoldsUpNoOther(t *testing.T) {
 	if got := b.connector.Distinct(t); len(got) != 1 || got[0].GetCheckName() != good.Name {
 		t.Errorf("published %v", got)
 	}
-	if len(s.kept) != 1 || s.kept[0].Reason != "it belongs to another agent" {
-		t.Errorf("dead letters %+v", s.kept)
+	if len(s.letters) != 1 || s.letters[0].Reason != "it belongs to another agent" {
+		t.Errorf("dead letters %+v", s.letters)
 	}
 }

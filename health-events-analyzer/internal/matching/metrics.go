@@ -11,8 +11,8 @@ import (
 type Metrics struct {
 	// Received counts the faults that triggered rules, by strategy.
 	Received *prometheus.CounterVec
-	// Judgements counts evaluations, by rule and reason.
-	Judgements *prometheus.CounterVec
+	// Evaluations counts evaluations, by rule and reason.
+	Evaluations *prometheus.CounterVec
 	// Published counts acknowledged events, by kind and strategy.
 	Published *prometheus.CounterVec
 	// Failures counts requests that were not acknowledged, by gRPC code.
@@ -32,7 +32,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}
 	m := &Metrics{
 		Received: vec("health_event_analyzer_events_received_total", "Faults for which rules were evaluated, by processing strategy.", "strategy"),
-		Judgements: vec("nvsentinel_analyzer_evaluations_total",
+		Evaluations: vec("nvsentinel_analyzer_evaluations_total",
 			"Evaluations of rules for an event and a subject, by rule and reason of the result.", "rule_name", "reason"),
 		Published: vec("nvsentinel_analyzer_events_published_total",
 			"Events that the platform connector acknowledged, by kind (fault, recovery) and processing strategy.", "kind", "strategy"),
@@ -44,7 +44,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "nvsentinel_analyzer_truncated_windows_total", Help: "Event windows of a node or of the cluster that were truncated because they exceeded the limit of events."}),
 		registerer: r,
 	}
-	r.MustRegister(m.Received, m.Judgements, m.Published, m.Failures, m.DeadLetters, m.Truncated)
+	r.MustRegister(m.Received, m.Evaluations, m.Published, m.Failures, m.DeadLetters, m.Truncated)
 	return m
 }
 
@@ -52,7 +52,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 func (m *Metrics) know(rules []rule.Rule) {
 	for _, x := range rules {
 		for _, reason := range decision.Reasons() {
-			m.Judgements.WithLabelValues(x.Name, string(reason))
+			m.Evaluations.WithLabelValues(x.Name, string(reason))
 		}
 	}
 }

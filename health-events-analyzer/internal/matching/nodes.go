@@ -11,14 +11,14 @@ import (
 )
 
 // nodes keeps the windows of the nodes that had news last. What a feed delivers
-// is put aside here until the node is handled, so that a window that was read
+// is stored here until the node is handled, so that a window that was read
 // once needs no store any more: the feed brings what comes after. A window can be
 // dropped whenever its node is at rest, because all that was delivered is stored.
 type nodes struct {
 	max int // events of all windows
 	// cluster is the window of all nodes; it is never dropped.
 	cluster node
-	// sharing says that the cluster gets what the feeds deliver.
+	// sharing reports that the cluster gets what the feeds deliver.
 	sharing atomic.Bool
 
 	mu     sync.Mutex
@@ -33,7 +33,7 @@ type node struct {
 	work    sync.Mutex
 	window  *decision.Window
 	rules   *ruleSet  // those of the window
-	from    time.Time // the earliest news that were not judged
+	from    time.Time // the earliest news that were not evaluated
 	changed bool
 
 	inbox []delivery
@@ -41,13 +41,13 @@ type node struct {
 	users int
 	turn  int64
 	// shared counts the node's news that the cluster got, settled those of them
-	// that are judged there.
+	// that are evaluated there.
 	shared, settled int
 }
 
 func newNodes(most int) *nodes { return &nodes{max: most, byName: map[string]*node{}} }
 
-// since notes that events from a time on have to be judged.
+// since notes that events from a time on have to be evaluated.
 func (n *node) since(from time.Time) {
 	if !n.changed || from.Before(n.from) {
 		n.from = from
@@ -67,11 +67,11 @@ func (nd *nodes) get(name string) *node {
 // delivery is what a feed brought.
 type delivery struct {
 	*decision.Fact
-	// trigger says that it is to be judged whether or not it is known.
+	// trigger reports that it is to be evaluated whether or not it is known.
 	trigger bool
 }
 
-// deposit puts a delivery aside until its node is handled.
+// deposit stores a delivery until its node is handled.
 func (nd *nodes) deposit(x delivery) {
 	nd.mu.Lock()
 	defer nd.mu.Unlock()
@@ -98,7 +98,7 @@ func (nd *nodes) enterCluster() *node {
 	return &nd.cluster
 }
 
-// share puts a delivery aside for the cluster, too: its node has it judged.
+// share stores a delivery for the cluster, too: its node has it evaluated.
 func (nd *nodes) share(x delivery) {
 	nd.mu.Lock()
 	defer nd.mu.Unlock()
@@ -126,7 +126,7 @@ func (nd *nodes) owed(name string) (shared int, ok bool) {
 	return n.shared, true
 }
 
-// settle says that the cluster has judged a node's news up to a count.
+// settle reports that the cluster has evaluated a node's news up to a count.
 func (nd *nodes) settle(name string, shared int) {
 	nd.mu.Lock()
 	defer nd.mu.Unlock()
@@ -134,8 +134,8 @@ func (nd *nodes) settle(name string, shared int) {
 	n.settled = max(n.settled, shared)
 }
 
-// news takes what was put aside.
-func (nd *nodes) news(n *node) []delivery {
+// takePending takes what was stored.
+func (nd *nodes) takePending(n *node) []delivery {
 	nd.mu.Lock()
 	defer nd.mu.Unlock()
 	news := n.inbox
@@ -169,7 +169,7 @@ func (nd *nodes) drop() {
 	}
 	var idle []candidate
 	for name, n := range nd.byName {
-		// What waits in the inbox, or was not judged, is not done.
+		// What waits in the inbox, or was not evaluated, is not done.
 		if n.users == 0 && len(n.inbox) == 0 && !n.changed && n.shared == n.settled {
 			idle = append(idle, candidate{name, n})
 		}

@@ -18,8 +18,8 @@ import (
 )
 
 // publish sends one event and returns when it is stored: the connector
-// acknowledges events of a publisher that speaks for all nodes only then. An
-// event that is refused for good is kept aside for a person, so that it holds up
+// acknowledges events of a publisher that publishes events about all nodes only then. An
+// event that is refused for good is kept separately for a person, so that it holds up
 // nothing behind it.
 func (m *Matcher) publish(ctx context.Context, e record.Event) error {
 	ctx, release := lease.Fence(ctx)
@@ -65,11 +65,11 @@ func (m *Matcher) lookUp(ctx context.Context, w *decision.Window, id string) err
 	r, err := m.Records.Get(ctx, id)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		w.Gone(id)
+		w.Expire(id)
 	case err != nil:
 		return fmt.Errorf("reading source %s: %w", id, err)
 	case !r.Acts():
-		w.Gone(id)
+		w.Expire(id)
 	default:
 		w.Add(factOf(r))
 		return m.recoveries(ctx, w, r)

@@ -1,4 +1,4 @@
-// Package announcement is what cloud providers say of maintenance of their machines,
+// Package announcement is what cloud providers report about maintenance of their machines,
 // in one form.
 package announcement
 
@@ -13,7 +13,7 @@ import (
 	"github.com/nvidia/nvsentinel/api/protos"
 )
 
-// State is how far the provider says that a maintenance has come.
+// State is how far the provider reports that a maintenance has come.
 type State string
 
 // The states of a maintenance. A provider's own word that is none of them is kept in
@@ -25,11 +25,11 @@ const (
 	Cancelled State = "Cancelled"
 )
 
-// Ended says that the provider has nothing more to do.
+// Ended reports that the provider has nothing more to do.
 func (s State) Ended() bool { return s == Completed || s == Cancelled }
 
-// Announcement is what a provider says of one maintenance of one machine. The
-// provider may say it again with other words: ID stays the same over the whole life.
+// Announcement is what a provider reports about one maintenance of one machine. The
+// provider may report it again with other words: ID stays the same over the whole life.
 type Announcement struct {
 	// ID is the provider's id of the maintenance and the machine together.
 	ID string
@@ -42,10 +42,10 @@ type Announcement struct {
 	// the quarantine at once, whatever the window.
 	Unplanned, Emergency bool
 	// Begin and End are the window that is announced; Began and Ended are what the
-	// provider says has happened. Zero where it does not say.
+	// provider reports has happened. Zero where it does not report.
 	Begin, End, Began, Ended time.Time
 	// Updated is when the provider touched the announcement last; zero where it does
-	// not say.
+	// not report.
 	Updated time.Time
 	// Action is what repairs the machine, by Code; never read from free text.
 	Action protos.RecommendedAction
@@ -77,7 +77,7 @@ type Question struct {
 // Reading is what a source answered.
 type Reading struct {
 	Announcements []Announcement
-	// Complete says that every announcement that is open was listed: one of
+	// Complete reports that every announcement that is open was listed: one of
 	// Question.Open that is missing has ended, how is not known.
 	Complete bool
 	// Checkpoint goes into the next Question once this Reading is stored.
@@ -131,7 +131,7 @@ type Code struct {
 	Action protos.RecommendedAction
 	// Unplanned is maintenance that nobody scheduled; Emergency quarantines at once.
 	Unplanned, Emergency bool
-	// Why says in half a sentence why the action is that one.
+	// Why reports in half a sentence why the action is that one.
 	Why string
 	// Source is the address of the page on which the provider publishes the name.
 	Source string

@@ -124,7 +124,7 @@ func (s Bulletin) Names(_ context.Context, machines []string) (map[string][]stri
 	return names, nil
 }
 
-// Check says whether the file is there.
+// Check reports whether the file is there.
 func (s Bulletin) Check(context.Context) error {
 	info, err := os.Stat(s.Path)
 	if err != nil {

@@ -16,17 +16,17 @@ type Step string
 const (
 	// Wait: nothing now.
 	Wait Step = "wait"
-	// Quarantine: the fault is told.
+	// Quarantine: the fault is reported.
 	Quarantine Step = "quarantine"
-	// Heal: the recovery is told.
+	// Heal: the recovery is reported.
 	Heal Step = "heal"
-	// TimeOut: it is told that the node does not get ready.
+	// TimeOut: it is informed that the node does not get ready.
 	TimeOut Step = "readiness-timeout"
 	// Finish: nothing is left to be done.
 	Finish Step = "finish"
 )
 
-// Reason says why.
+// Reason reports why.
 type Reason string
 
 // Reasons of a quarantine.
@@ -46,9 +46,9 @@ const (
 	// Unplanned: the maintenance is unscheduled and has no announced start, so the fault of the node is reported
 	// at once. Action: none.
 	Unplanned Reason = "unplanned"
-	// ToldToAct: the fault was reported as PERSIST_ONLY and `processingStrategy` is PROCESS now, so the fault is
+	// StrategyChanged: the fault was reported as PERSIST_ONLY and `processingStrategy` is PROCESS now, so the fault is
 	// reported again and fault-quarantine acts on it. Action: none.
-	ToldToAct Reason = "strategy-changed"
+	StrategyChanged Reason = "strategy-changed"
 )
 
 // Reasons of a recovery.
@@ -151,15 +151,15 @@ func Decide(e maintenance.Event, f Facts, p Policy, now time.Time) Verdict {
 	case e.Finished:
 		return wait(Healed)
 	case e.Quarantined == nil:
-		return untold(e, f, p, now)
+		return decideUnreported(e, f, p, now)
 	case e.CSPStatus.Ended():
 		return ended(e, f, p, now)
 	}
-	return told(e, f, p, now)
+	return decideReported(e, f, p, now)
 }
 
-// untold: no fault was told, so none is ever healed.
-func untold(e maintenance.Event, f Facts, p Policy, now time.Time) Verdict {
+// decideUnreported: no fault was reported, so none is ever healed.
+func decideUnreported(e maintenance.Event, f Facts, p Policy, now time.Time) Verdict {
 	if e.CSPStatus.Ended() {
 		return finish(NeverQuarantined)
 	}
@@ -170,7 +170,7 @@ func untold(e maintenance.Event, f Facts, p Policy, now time.Time) Verdict {
 		return wait(Contested)
 	}
 	if f.Node == "" {
-		if now.Sub(newest(e)) > Gone {
+		if now.Sub(newest(e)) > DeletedNodeTimeout {
 			return finish(NoNode)
 		}
 		return wait(NoNode)
@@ -182,7 +182,7 @@ func untold(e maintenance.Event, f Facts, p Policy, now time.Time) Verdict {
 	return Verdict{Step: Quarantine, Reason: why, Node: f.Node}
 }
 
-// dueBy says whether the node has to be out of service, and why, or why not yet.
+// dueBy reports whether the node has to be out of service, and why, or why not yet.
 func dueBy(e maintenance.Event, p Policy, now time.Time) (Reason, bool) {
 	switch {
 	case e.Emergency:
@@ -201,8 +201,8 @@ func dueBy(e maintenance.Event, p Policy, now time.Time) (Reason, bool) {
 	return Ahead, false
 }
 
-// told: the fault was told and the provider has not ended.
-func told(e maintenance.Event, f Facts, p Policy, now time.Time) Verdict {
+// decideReported: the fault was reported and the provider has not ended.
+func decideReported(e maintenance.Event, f Facts, p Policy, now time.Time) Verdict {
 	switch {
 	case !f.Known:
 		return wait(NodesUnknown)
@@ -211,12 +211,12 @@ func told(e maintenance.Event, f Facts, p Policy, now time.Time) Verdict {
 	case f.Contested:
 		return wait(Contested)
 	case f.Node != "" && e.Quarantined.Strategy == record.PersistOnly && p.Strategy == record.Process:
-		return Verdict{Step: Quarantine, Reason: ToldToAct, Node: f.Node}
-	case putOff(e, p, now) && f.Node != "" && f.Ready && f.Kubelet == kubelet.Unknown:
+		return Verdict{Step: Quarantine, Reason: StrategyChanged, Node: f.Node}
+	case postponed(e, p, now) && f.Node != "" && f.Ready && f.Kubelet == kubelet.Unknown:
 		return wait(KubeletUnknown)
-	case putOff(e, p, now) && f.Node != "" && f.ready():
+	case postponed(e, p, now) && f.Node != "" && f.ready():
 		return Verdict{Step: Heal, Reason: Postponed}
-	case putOff(e, p, now):
+	case postponed(e, p, now):
 		return wait(NotReady)
 	case e.ScheduledEnd != nil && now.Sub(*e.ScheduledEnd) > late:
 		return wait(Overdue)
@@ -224,18 +224,18 @@ func told(e maintenance.Event, f Facts, p Policy, now time.Time) Verdict {
 	return wait(InQuarantine)
 }
 
-// putOff says that the window, which has not begun, was moved so far that the node
+// postponed reports that the window, which has not begun, was moved so far that the node
 // has time to work.
-func putOff(e maintenance.Event, p Policy, now time.Time) bool {
+func postponed(e maintenance.Event, p Policy, now time.Time) bool {
 	return e.CSPStatus == maintenance.Pending && !e.Emergency && e.ScheduledStart != nil &&
 		e.ScheduledStart.After(now.Add(p.Lead+p.HealthyDelay))
 }
 
-// watchedFor is how much longer a node may say Ready without anybody knowing whether its
+// watchedFor is how much longer a node may report Ready without anybody knowing whether its
 // kubelet is alive: to find out takes ten minutes at most, if its Lease can be read.
 const watchedFor = 20 * time.Minute
 
-// ended: the fault was told and the provider has nothing more to do.
+// ended: the fault was reported and the provider has nothing more to do.
 func ended(e maintenance.Event, f Facts, p Policy, now time.Time) Verdict {
 	end := e.LastUpdated
 	if e.ActualEnd != nil {
@@ -250,7 +250,7 @@ func ended(e maintenance.Event, f Facts, p Policy, now time.Time) Verdict {
 		return finish(MachineReplaced)
 	case f.Contested:
 		return wait(Contested)
-	case f.Node != e.NodeName && now.Sub(end) > Gone:
+	case f.Node != e.NodeName && now.Sub(end) > DeletedNodeTimeout:
 		return finish(NodeGone)
 	case f.Node != e.NodeName:
 		return wait(NodeAbsent)
@@ -292,7 +292,7 @@ func newest(e maintenance.Event) time.Time {
 // entityProvider is the entity type of a provider.
 const entityProvider = "CSP"
 
-// Unreachable is the fault of a provider that cannot be read, told of the monitor's own
+// Unreachable is the fault of a provider that cannot be read, reported about the monitor's own
 // node. It acts on nothing: no node is worse for it.
 func Unreachable(o Origin, node string, since, now time.Time) *maintenance.Waiting {
 	e := provider(o, node, since, now)

@@ -45,7 +45,7 @@ type Origin struct {
 
 // Fold is the document after an announcement; before is nil for one that is not
 // stored. node is the Node of the machine now, empty for none. What the provider has
-// ended stays ended unless it says clearly that it has begun again, and what is known
+// ended stays ended unless it reports clearly that it has begun again, and what is known
 // is not forgotten since an announcement leaves it out.
 func Fold(before *maintenance.Event, a announcement.Announcement, o Origin, node string, now time.Time) (maintenance.Event, Change) {
 	if before == nil {
@@ -89,8 +89,8 @@ func begin(a announcement.Announcement, o Origin, now time.Time) (maintenance.Ev
 	return withStatus(e, now), First
 }
 
-// again says whether the provider has clearly taken up what it had ended: it lists
-// again what it had not listed, announces another window behind the end, or says of a
+// again reports whether the provider has clearly taken up what it had ended: it lists
+// again what it had not listed, announces another window behind the end, or reports about a
 // later touch that it is at work or that the window is still ahead.
 func again(e maintenance.Event, a announcement.Announcement) bool {
 	if e.Vanished {
@@ -103,7 +103,7 @@ func again(e maintenance.Event, a announcement.Announcement) bool {
 	return ahead && (e.ScheduledStart == nil || !a.Begin.Equal(*e.ScheduledStart))
 }
 
-// reopen takes a document up again. A fault that was told and not healed goes on.
+// reopen takes a document up again. A fault that was reported and not healed goes on.
 func reopen(e *maintenance.Event) {
 	if e.Quarantined == nil || e.Healed != nil || e.Finished {
 		renew(e)
@@ -112,7 +112,7 @@ func reopen(e *maintenance.Event) {
 	e.ActualStart, e.ActualEnd, e.ScheduledStart, e.ScheduledEnd = nil, nil, nil, nil
 }
 
-// renew begins the next occurrence: nothing is told of it.
+// renew begins the next occurrence: nothing is reported about it.
 func renew(e *maintenance.Event) {
 	e.Occurrence++
 	e.Emergency = false
@@ -120,7 +120,7 @@ func renew(e *maintenance.Event) {
 	e.Finished, e.Outcome, e.ExpireAt = false, "", nil
 }
 
-// adopt takes over what the announcement says.
+// adopt takes over what the announcement reports.
 func adopt(e *maintenance.Event, a announcement.Announcement, now time.Time) {
 	if state := stateOf(a.State); rank(state) > rank(e.CSPStatus) {
 		if e.CSPStatus = state; state.Ended() {
@@ -149,7 +149,7 @@ func adopt(e *maintenance.Event, a announcement.Announcement, now time.Time) {
 	}
 }
 
-// endOf is when it ended: what the provider says, but not in the future.
+// endOf is when it ended: what the provider reports, but not in the future.
 func endOf(a announcement.Announcement, now time.Time) time.Time {
 	if a.Ended.IsZero() || a.Ended.After(now) {
 		return now

@@ -18,9 +18,9 @@ import (
 
 var place = lifecycle.Origin{CSP: "cloud", Cluster: "c", ResourceType: "instance"}
 
-// TestWhatCannotBeKept: an announcement without a name that a store keeps is refused;
+// TestInvalidAnnouncements: an announcement without a name that a store keeps is refused;
 // texts are cut and cleaned instead.
-func TestWhatCannotBeKept(t *testing.T) {
+func TestInvalidAnnouncements(t *testing.T) {
 	for name, a := range map[string]announcement.Announcement{
 		"no id": {Machine: "i"}, "no machine": {ID: "m"}, "a long id": {ID: strings.Repeat("x", 401), Machine: "i"},
 		"U+0000": {ID: "m\x00", Machine: "i"}, "invalid UTF-8": {ID: "m", Machine: "i\xff"},
@@ -65,20 +65,20 @@ func TestTimesThatAreKept(t *testing.T) {
 	}
 }
 
-// TestWhatIsLeftOutIsNotForgotten: an announcement that says less than one before takes
+// TestOmittedAnnouncementIsRemembered: an announcement that reports less than one before takes
 // nothing away.
-func TestWhatIsLeftOutIsNotForgotten(t *testing.T) {
-	said := announcement.Announcement{
+func TestOmittedAnnouncementIsRemembered(t *testing.T) {
+	output := announcement.Announcement{
 		ID: "m", Machine: "i", Code: "REBOOT", Text: "a reboot", Unplanned: true, Emergency: true, Begin: start, End: start.Add(time.Hour),
 		Action: protos.RecommendedAction_RESTART_VM, Metadata: map[string]string{"rack": "7"},
 	}
-	e, _ := lifecycle.Fold(nil, said, place, "n", start)
+	e, _ := lifecycle.Fold(nil, output, place, "n", start)
 	after, change := lifecycle.Fold(&e, announcement.Announcement{ID: "m", Machine: "i"}, place, "n", start.Add(time.Minute))
 	if change != lifecycle.Unchanged || !reflect.DeepEqual(after, e) {
 		t.Errorf("%s: %+v, was %+v", change, after, e)
 	}
-	said.Metadata = map[string]string{"rack": "8"}
-	if after, change := lifecycle.Fold(&e, said, place, "n", start); change != lifecycle.Updated || after.Metadata["rack"] != "8" {
+	output.Metadata = map[string]string{"rack": "8"}
+	if after, change := lifecycle.Fold(&e, output, place, "n", start); change != lifecycle.Updated || after.Metadata["rack"] != "8" {
 		t.Errorf("other metadata: %s, %v", change, after.Metadata)
 	}
 }
@@ -86,7 +86,7 @@ func TestWhatIsLeftOutIsNotForgotten(t *testing.T) {
 // TestTheNodeOfADocument: it follows the machine until a fault is decided; then it is the
 // one that the fault is about.
 func TestTheNodeOfADocument(t *testing.T) {
-	told := &maintenance.Telling{ID: "t"}
+	reported := &maintenance.Report{ID: "t"}
 	for name, c := range map[string]struct {
 		before maintenance.Event
 		now    string
@@ -95,7 +95,7 @@ func TestTheNodeOfADocument(t *testing.T) {
 		"the machine gets its Node":            {maintenance.Event{}, "n", "n"},
 		"the machine's Node gets another name": {maintenance.Event{NodeName: "old"}, "n", "n"},
 		"the Node is away":                     {maintenance.Event{NodeName: "old"}, "", "old"},
-		"a fault reported of the old name":     {maintenance.Event{NodeName: "old", Quarantined: told}, "n", "old"},
+		"a fault reported of the old name":     {maintenance.Event{NodeName: "old", Quarantined: reported}, "n", "old"},
 		"a fault of the old name is on its way": {
 			maintenance.Event{NodeName: "old", Waiting: &maintenance.Waiting{Stage: maintenance.Quarantine}}, "n", "old",
 		},
@@ -121,8 +121,8 @@ func TestAnEndWithoutATime(t *testing.T) {
 	}
 }
 
-// FuzzFold: whatever a provider says one after the other, what it has ended is not
-// undone by what does not say so clearly, nothing is decided but what is due, and the
+// FuzzFold: whatever a provider reports one after the other, what it has ended is not
+// undone by what does not report it clearly, nothing is decided but what is due, and the
 // document survives its stored form.
 func FuzzFold(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 0, 1}, "text", int16(30))

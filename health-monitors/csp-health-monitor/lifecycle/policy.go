@@ -1,6 +1,6 @@
 // Package lifecycle is the life of an announced maintenance as pure code: what a
 // reading of the provider makes of the stored document, and when a node is taken out
-// of service for it and given back. It reads no clock and does no I/O.
+// of service for it and released. It reads no clock and does no I/O.
 package lifecycle
 
 import (
@@ -40,16 +40,16 @@ func DefaultPolicy() Policy {
 const (
 	// Retention is how long a finished maintenance is kept.
 	Retention = record.Retention
-	// Gone is how long a node that is away is waited for: fault-quarantine closes the
+	// DeletedNodeTimeout is how long a node that is away is waited for: fault-quarantine closes the
 	// faults of such a node after the same time.
-	Gone = 7 * 24 * time.Hour
+	DeletedNodeTimeout = 7 * 24 * time.Hour
 	// late is how long after its announced end an open maintenance is called overdue.
 	late = 24 * time.Hour
 )
 
 // Facts are what is known of the machine of a maintenance and of its node.
 type Facts struct {
-	// Known says that the cluster's nodes have been read; without it nothing else here
+	// Known reports that the cluster's nodes have been read; without it nothing else here
 	// means anything.
 	Known bool
 	// Node is the Node of the machine now; empty when it has none.
@@ -58,12 +58,12 @@ type Facts struct {
 	// a condition that nobody keeps stays True.
 	Ready   bool
 	Kubelet kubelet.State
-	// Contested says that several Nodes claim the machine and none of them is verified;
+	// Contested reports that several Nodes claim the machine and none of them is verified;
 	// then it has no Node.
 	Contested bool
-	// Other says that the Node for which the fault was told has another machine now.
+	// Other reports that the Node for which the fault was reported has another machine now.
 	Other bool
 }
 
-// ready says that the Node is Ready by the word of a kubelet that is alive.
+// ready reports that the Node is Ready by the word of a kubelet that is alive.
 func (f Facts) ready() bool { return f.Ready && f.Kubelet == kubelet.Alive }

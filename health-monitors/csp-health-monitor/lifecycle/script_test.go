@@ -42,9 +42,9 @@ type node struct {
 
 var start = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
-// TestLives plays the lives of testdata. A reading is "announce <id> <key>=<value>...",
+// TestLifecycles plays the lives of testdata. A reading is "announce <id> <key>=<value>...",
 // what one round of the monitor makes of it is "round"; times are relative to noon.
-func TestLives(t *testing.T) {
+func TestLifecycles(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		policy := lifecycle.DefaultPolicy()
 		policy.Strategy = record.Process
@@ -225,7 +225,7 @@ func (w *world) restart(t *testing.T) {
 	}
 }
 
-// check holds for every life: ids are of one telling each, a recovery clears its fault
+// check holds for every life: ids are of one report each, a recovery clears its fault
 // and no other maintenance's, and nothing is healed that was not a fault before.
 func (w *world) check(t *testing.T) {
 	t.Helper()

@@ -78,7 +78,7 @@ func kubelets(client *kube.Client, nodes *kube.Nodes, d *daemon.Daemon, gap time
 		if err != nil {
 			return kubelet.Unknown, fmt.Errorf("looking up node %s: %w", name, err)
 		}
-		life, err := watches.Look(ctx, client.Clientset, node, d.Clock.Now())
+		life, err := watches.Poll(ctx, client.Clientset, node, d.Clock.Now())
 		return life.State, err
 	}
 }

@@ -24,11 +24,11 @@ const Unknown = "DCGM_FR_UNKNOWN"
 type Row struct {
 	Name   string
 	Action record.Action
-	// Source says where the action comes from.
+	// Source reports where the action comes from.
 	Source string
-	// Given says that an operator's file has the row: then its action alone says
+	// FromOperator reports that an operator's file has the row: then its action alone reports
 	// whether the fault is fatal, and not whether DCGM warns or fails.
-	Given bool
+	FromOperator bool
 }
 
 // Table is what is known of errors.
@@ -112,10 +112,10 @@ func parse(line []string) (Row, error) {
 	if err != nil {
 		return Row{}, fmt.Errorf("%s: %w", name, err)
 	}
-	return Row{Name: name, Action: action, Source: "error mapping file", Given: true}, nil
+	return Row{Name: name, Action: action, Source: "error mapping file", FromOperator: true}, nil
 }
 
-// heading tells a first line of column names, which has none of an error.
+// heading reports a first line of column names, which has none of an error.
 func heading(line []string) bool {
 	return !strings.Contains(line[0], "_FR_") && strings.ToLower(line[0]) == line[0]
 }

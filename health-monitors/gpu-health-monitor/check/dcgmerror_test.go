@@ -10,7 +10,7 @@ import (
 )
 
 // TestTheTable: as many rows as the earlier NVSentinel has, with its actions, and
-// the six that it lacks; each says where it comes from.
+// the six that it lacks; each reports where it comes from.
 func TestTheTable(t *testing.T) {
 	table, err := Builtin()
 	if err != nil {
@@ -18,7 +18,7 @@ func TestTheTable(t *testing.T) {
 	}
 	counts, ours := map[record.Action]int{}, 0
 	for name, row := range table.Rows() {
-		if row.Source == "" || row.Name != name || row.Given {
+		if row.Source == "" || row.Name != name || row.FromOperator {
 			t.Errorf("%s: %+v", name, row)
 		}
 		if strings.HasPrefix(row.Source, "ours:") {
@@ -69,16 +69,16 @@ func TestAFileIsMergedOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if row := merged.Of(14); row.Action != record.ActionNone || !row.Given {
+	if row := merged.Of(14); row.Action != record.ActionNone || !row.FromOperator {
 		t.Errorf("row 14 is %+v", row)
 	}
 	if row := merged.Named("DCGM_FR_NEW_IN_5"); row.Action != record.ActionRestartVM {
 		t.Errorf("the new row is %+v", row)
 	}
-	if row := merged.Of(4); row.Given || row.Action != record.ActionComponentReset {
+	if row := merged.Of(4); row.FromOperator || row.Action != record.ActionComponentReset {
 		t.Errorf("row 4 is %+v", row)
 	}
-	if row := table.Of(14); row.Given {
+	if row := table.Of(14); row.FromOperator {
 		t.Error("the built-in table was changed")
 	}
 	if quoted, err := table.With(strings.NewReader("DCGM_FR_NVLINK_DOWN, \"NONE\"\n")); err != nil || quoted.Of(14).Action != record.ActionNone {

@@ -11,12 +11,12 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/internal/nodefile"
 )
 
-// View is what is known when a look is judged.
+// View is what is known when a look is evaluated.
 type View struct {
 	Now time.Time
 	// Boot is the id of the running boot; empty when it cannot be read.
 	Boot string
-	// Reading is what the look said; nil if it failed, then Failure says how.
+	// Reading is what the look reported; nil if it failed, then Failure reports how.
 	Reading *reading.Reading
 	Failure *reading.Failure
 	// Connected is when the connection that was looked through began.
@@ -24,7 +24,7 @@ type View struct {
 	Inventory nodefile.Inventory
 }
 
-// Reason is why an event is told.
+// Reason is why an event is reported.
 type Reason string
 
 // Reasons.
@@ -62,29 +62,29 @@ const (
 	CuredByReboot Reason = "CuredByReboot"
 )
 
-// Told is an event about the fault of a key, and why.
-type Told struct {
+// Report is an event about the fault of a key, and why.
+type Report struct {
 	Key    string
 	Event  *protos.HealthEvent
 	Reason Reason
 }
 
-// Outcome is what a look comes to: State and Told belong into one step on the
+// Outcome is what a look comes to: State and Reported belong into one step on the
 // disk; Memory is the process's.
 type Outcome struct {
-	State  State
-	Memory Memory
-	Told   []Told
-	// Changed says that State is not what it was.
+	State   State
+	Memory  Memory
+	Reports []Report
+	// Changed reports that State is not what it was.
 	Changed bool
 	// Suppressed counts the incidents that were, by code; Unknown those of health
 	// systems that are not known; Latched the faults of past boots that DCGM still
-	// shows and that are not told again; NewXIDs the XIDs seen for the first time.
+	// shows and that are not reported again; NewXIDs the XIDs seen for the first time.
 	Suppressed map[string]int
 	Unknown    int
 	Latched    int
 	NewXIDs    []reading.XID
-	// Unreadable says that DCGM answered and could read no GPU: the look says nothing.
+	// Unreadable reports that DCGM answered and could read no GPU: the look reports nothing.
 	Unreadable bool
 }
 
@@ -94,11 +94,11 @@ type deciding struct {
 	p    Policy
 	v    View
 	seen map[string]bool // keys of faults that the look shows
-	// recovered are the GPUs that need no recovery, as the driver says.
+	// recovered are the GPUs that need no recovery, as the driver reports.
 	recovered map[string]bool
 }
 
-// Decide judges one look.
+// Decide evaluates one look.
 func Decide(s State, m Memory, v View, p Policy) Outcome {
 	d := &deciding{Outcome: Outcome{State: s.Clone(), Memory: m.clone()}, p: p, v: v, seen: map[string]bool{}, recovered: map[string]bool{}}
 	if v.Boot != "" && d.State.Boot != v.Boot {
@@ -166,10 +166,10 @@ func (d *deciding) unread() finding {
 	return x
 }
 
-// TextUnreadable says what a look means in which no GPU can be read.
+// TextUnreadable reports what a look means in which no GPU can be read.
 const TextUnreadable = "DCGM responds, but no value of any GPU is readable or has a recent sample"
 
-// failed judges a look that said nothing: nothing is healthy by it.
+// failed evaluates a look that reported nothing: nothing is healthy by it.
 func (d *deciding) failed(x finding) {
 	clear(d.Memory.clear)
 	d.Memory.failures++
@@ -188,7 +188,7 @@ func mode(embedded bool) string {
 	return "remote"
 }
 
-// take judges what a reading shows.
+// take evaluates what a reading shows.
 func (d *deciding) take(r reading.Reading) *found {
 	d.freshen(r)
 	d.name(r.Devices)
@@ -214,13 +214,13 @@ func (d *deciding) take(r reading.Reading) *found {
 	return f
 }
 
-// standing takes what the look shows and what is not told: it has not ended.
+// standing takes what the look shows and what is not reported: it has not ended.
 func (d *deciding) standing(key string) {
 	d.seen[key] = true
 	delete(d.Memory.clear, key)
 }
 
-// name remembers the names of GPUs while DCGM tells them.
+// name remembers the names of GPUs while DCGM reports them.
 func (d *deciding) name(devices []reading.Device) {
 	for _, x := range devices {
 		n := Names{x.UUID, x.PCI}
@@ -234,7 +234,7 @@ func (d *deciding) name(devices []reading.Device) {
 	}
 }
 
-// link remembers the GPUs whose NVLinks are up: the file tells 0 of a bridge that has
+// link remembers the GPUs whose NVLinks are up: the file reports 0 of a bridge that has
 // broken as of one that never was.
 func (d *deciding) link() {
 	for pci, gpu := range d.v.Inventory.ByPCI {
@@ -244,7 +244,7 @@ func (d *deciding) link() {
 	}
 }
 
-// past tells a fault of an earlier boot than the one seen last: a boot id that cannot
+// past reports a fault of an earlier boot than the one seen last: a boot id that cannot
 // be read any more makes nothing new.
 func (d *deciding) past(f Fault) bool { return f.Boot != "" && f.Boot != d.State.Boot }
 
@@ -270,15 +270,15 @@ func (d *deciding) shown(x finding) {
 	action := d.action(x)
 	switch {
 	case !ok:
-		d.tell(x, action, Began)
+		d.report(x, action, Began)
 	case d.past(open):
-		d.tell(x, action, AfterReboot)
+		d.report(x, action, AfterReboot)
 	case x.fatal && !open.Fatal:
-		d.tell(x, action, Worse)
+		d.report(x, action, Worse)
 	case action != open.Action && action == record.ActionRestartBM && x.entity.Kind == reading.NoEntity:
-		d.tell(x, action, Escalated)
+		d.report(x, action, Escalated)
 	case open.Strategy == record.PersistOnly && rule.Strategy == record.Process:
-		d.tell(x, action, Processed)
+		d.report(x, action, Processed)
 	}
 }
 
@@ -305,8 +305,8 @@ func (d *deciding) action(x finding) record.Action {
 	return x.action
 }
 
-// tell reports a fault and remembers it.
-func (d *deciding) tell(x finding, action record.Action, why Reason) {
+// report reports a fault and remembers it.
+func (d *deciding) report(x finding, action record.Action, why Reason) {
 	rule := d.p.rule(x.check)
 	old, was := d.State.Faults[x.key()]
 	f := Fault{
@@ -335,10 +335,10 @@ func (d *deciding) tell(x finding, action record.Action, why Reason) {
 	e.ProcessingStrategy = record.StrategyNumber(rule.Strategy)
 	maps.Copy(e.Metadata, x.extra)
 	d.State.Faults[x.key()] = f
-	d.Told, d.Changed = append(d.Told, Told{x.key(), e, why}), true
+	d.Reports, d.Changed = append(d.Reports, Report{x.key(), e, why}), true
 }
 
-// unshown remembers that faults that are not told yet were not shown.
+// unshown remembers that faults that are not reported yet were not shown.
 func (d *deciding) unshown() {
 	for key, seen := range d.Memory.raise {
 		if d.seen[key] {

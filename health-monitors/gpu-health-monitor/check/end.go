@@ -7,16 +7,16 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
-	"github.com/nvidia/nvsentinel/health-monitors/sighting"
+	"github.com/nvidia/nvsentinel/health-monitors/location"
 )
 
-// ending is a fault that looks say is over: why, and which of the last ones.
+// ending is a fault that looks report is over: why, and which of the last ones.
 type ending struct {
 	why   Reason
-	looks looks
+	polls pollHistory
 }
 
-// ends tells the faults that looks say are over, for the same reason, often enough.
+// ends reports the faults that looks report are over, for the same reason, often enough.
 func (d *deciding) ends(f *found, r reading.Reading) {
 	good := d.well(r)
 	for _, key := range slices.Sorted(maps.Keys(d.State.Faults)) {
@@ -30,9 +30,9 @@ func (d *deciding) ends(f *found, r reading.Reading) {
 		if e.why != why {
 			e = ending{why: why}
 		}
-		e.looks = e.looks.add(true)
+		e.polls = e.polls.add(true)
 		d.Memory.clear[key] = e
-		if e.looks.reach(d.p.rule(open.Check).Clear) {
+		if e.polls.reach(d.p.rule(open.Check).Clear) {
 			d.end(key, open, why)
 		}
 	}
@@ -60,8 +60,8 @@ func (d *deciding) over(f Fault, r reading.Reading, good map[string]bool) Reason
 	return ""
 }
 
-// replaced tells whether another GPU is in the place of a fault's: under a later boot,
-// because its machine is off meanwhile, every GPU says its name, that one is not among
+// replaced reports whether another GPU is in the place of a fault's: under a later boot,
+// because its machine is off meanwhile, every GPU reports its name, that one is not among
 // them, and one is at its address. There are as many as there ever were, because the
 // others may get other addresses too when one does not come back.
 func (d *deciding) replaced(f Fault, gpus []reading.Device) bool {
@@ -74,7 +74,7 @@ func (d *deciding) replaced(f Fault, gpus []reading.Device) bool {
 			return false
 		}
 		there = there || slices.ContainsFunc(f.Names, func(n [2]string) bool {
-			return n[0] == "PCI" && sighting.Address(n[1]) == sighting.Address(x.PCI)
+			return n[0] == "PCI" && location.Address(n[1]) == location.Address(x.PCI)
 		})
 	}
 	return there
@@ -105,7 +105,7 @@ func (d *deciding) end(key string, f Fault, why Reason) {
 		e.Message = text
 	}
 	e.ProcessingStrategy = record.StrategyNumber(f.Strategy)
-	d.Told = append(d.Told, Told{key, e, why})
+	d.Reports = append(d.Reports, Report{key, e, why})
 }
 
 // latchedCodes are the errors that DCGM makes of XIDs: measured with DCGM 4.6.0,
@@ -121,21 +121,21 @@ var latching = map[string]string{
 	"57": "DCGM_FR_CLOCKS_EVENT_POWER", "93": "DCGM_FR_CORRUPT_INFOROM",
 }
 
-// recoveryChanged is the XID by which the driver says that a GPU needs another recovery
+// recoveryChanged is the XID by which the driver reports that a GPU needs another recovery
 // action than before, or none: no fault of its own.
 const recoveryChanged = 154
 
-// latched tells a fault that a host engine forgets when it is started again, although
+// latched reports a fault that a host engine forgets when it is started again, although
 // nothing was repaired: that it is not shown is no evidence.
 func latched(f Fault) bool { return f.Latched || latchedCodes[f.Code] }
 
-// latches tells whether a finding is, or may be, what DCGM made of an XID of this boot.
+// latches reports whether a finding is, or may be, what DCGM made of an XID of this boot.
 func (d *deciding) latches(x finding) bool {
 	return latchedCodes[x.code] || d.State.Latching[x.of+"|"+x.code] != ""
 }
 
 // struck takes a new XID of a GPU: what the driver asked for before does not answer it, and
-// what a person cleared is told again when DCGM shows it.
+// what a person cleared is reported again when DCGM shows it.
 func (d *deciding) struck(of string, number int64) {
 	if number == recoveryChanged {
 		return
@@ -150,17 +150,17 @@ func (d *deciding) struck(of string, number int64) {
 		case f.Cleared:
 			delete(d.State.Faults, key)
 		default:
-			f.ResetAsked, f.Latched = false, f.Latched || f.Code == code
+			f.ResetRequested, f.Latched = false, f.Latched || f.Code == code
 			d.State.Faults[key] = f
 		}
 	}
 }
 
-// recovery takes what the driver says that GPUs need. A latched fault has ended without
+// recovery takes what the driver reports that GPUs need. A latched fault has ended without
 // another boot when the driver asked for a reset of its GPU and asks for nothing any more.
 func (d *deciding) recovery(gpus []reading.Device) {
 	for _, x := range gpus {
-		if x.Recovery == nil || !judged(x) || !isRecent(x, reading.FieldRecoveryAction, d.v.Reading.Next) {
+		if x.Recovery == nil || !healthSupported(x) || !isRecent(x, reading.FieldRecoveryAction, d.v.Reading.Next) {
 			continue
 		}
 		switch of := gpuOf(x); *x.Recovery {
@@ -168,24 +168,24 @@ func (d *deciding) recovery(gpus []reading.Device) {
 			d.recovered[of] = true
 		case reading.RecoveryReset, reading.RecoveryDrainAndReset:
 			if x.Samples[reading.FieldRecoveryAction] > d.State.lastXID(of) { // or it was asked for before
-				d.resetAsked(of, true)
+				d.resetRequested(of, true)
 			}
 		case reading.RecoveryReboot:
-			d.resetAsked(of, false)
+			d.resetRequested(of, false)
 		}
 	}
 }
 
-func (d *deciding) resetAsked(of string, asked bool) {
+func (d *deciding) resetRequested(of string, asked bool) {
 	for key, f := range d.State.Faults {
-		if f.Of == of && !f.Edge && latched(f) && f.ResetAsked != asked {
-			f.ResetAsked = asked
+		if f.Of == of && !f.Edge && latched(f) && f.ResetRequested != asked {
+			f.ResetRequested = asked
 			d.State.Faults[key], d.Changed = f, true
 		}
 	}
 }
 
-// wasReset tells whether the driver says that the reset it asked for was done.
+// wasReset reports whether the driver reports that the reset it asked for was done.
 func (d *deciding) wasReset(f Fault) bool {
-	return f.ResetAsked && d.recovered[f.Of] && d.settled(f.Of, reading.FieldRecoveryAction)
+	return f.ResetRequested && d.recovered[f.Of] && d.settled(f.Of, reading.FieldRecoveryAction)
 }

@@ -33,7 +33,7 @@ func (d *deciding) event(f Fault) *protos.HealthEvent {
 	return e
 }
 
-// names are those of a GPU: as DCGM tells them, else as the metadata file does.
+// names are those of a GPU: as DCGM reports them, else as the metadata file does.
 func (d *deciding) names(e reading.Entity) Names {
 	if e.Kind == reading.Link {
 		e, _ = e.Link()
@@ -96,7 +96,7 @@ func (d *deciding) unambiguous(f Fault, why Reason) [][2]string {
 	})
 }
 
-// shared tells whether the same fault of another GPU is told with a name.
+// shared reports whether the same fault of another GPU is reported with a name.
 func (d *deciding) shared(f Fault, name [2]string) bool {
 	for _, other := range d.State.Faults {
 		if other.Check == f.Check && other.Code == f.Code && other.Of != f.Of && slices.Contains(other.Names, name) {

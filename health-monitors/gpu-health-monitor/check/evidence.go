@@ -7,13 +7,13 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
 )
 
-// How old the newest sample of a value may be to say something. DCGM's health check
-// samples each 30 s and judges the samples of the last minute: it drops an incident when
+// How old the newest sample of a value may be to report something. DCGM's health check
+// samples each 30 s and evaluates the samples of the last minute: it drops an incident when
 // they are older. The inforom is sampled once an hour.
 const (
 	recent       = time.Minute
 	recentHourly = 2 * time.Hour
-	// ahead is how far in the future of the host engine's clock a stamp may be.
+	// ahead is how far in the future of the host engine's clock a timestamp may be.
 	ahead = time.Second
 )
 
@@ -23,7 +23,7 @@ type sample struct {
 	field reading.Field
 }
 
-// isRecent tells whether a GPU's value can be read and its newest sample is recent, by the
+// isRecent reports whether a GPU's value can be read and its newest sample is recent, by the
 // host engine's clock.
 func isRecent(x reading.Device, field reading.Field, now int64) bool {
 	at, readable := x.Samples[field]
@@ -34,24 +34,24 @@ func isRecent(x reading.Device, field reading.Field, now int64) bool {
 	return readable && isYounger(at, most, now)
 }
 
-// isYounger reports whether a stamp is younger than some time, by the host engine's clock.
+// isYounger reports whether a timestamp is younger than some time, by the host engine's clock.
 func isYounger(at int64, most time.Duration, now int64) bool {
 	age := time.Duration(now-at) * time.Microsecond
 	return age < most && age > -ahead
 }
 
-// judged tells whether DCGM can tell the health of a GPU.
-func judged(x reading.Device) bool { return x.Status.Good() && !x.Unwatched }
+// healthSupported reports whether DCGM can determine the health of a GPU.
+func healthSupported(x reading.Device) bool { return x.Status.Good() && !x.Unwatched }
 
-// unreadable tells whether DCGM answers, and has a recent name of none of the GPUs whose
-// health it should tell: as after XID 119, or while the driver hangs.
+// unreadable reports whether DCGM answers, and has a recent name of none of the GPUs whose
+// health it should report: as after XID 119, or while the driver hangs.
 func unreadable(r reading.Reading) bool {
 	none := false
 	for _, x := range r.Devices {
-		if judged(x) && isRecent(x, reading.FieldUUID, r.Next) {
+		if healthSupported(x) && isRecent(x, reading.FieldUUID, r.Next) {
 			return false
 		}
-		none = none || judged(x)
+		none = none || healthSupported(x)
 	}
 	return none
 }
@@ -73,7 +73,7 @@ func (d *deciding) freshen(r reading.Reading) {
 	}
 	for _, x := range r.Devices {
 		for field := range x.Samples {
-			if judged(x) && isRecent(x, field, r.Next) {
+			if healthSupported(x) && isRecent(x, field, r.Next) {
 				take(sample{gpuOf(x), field})
 			}
 		}
@@ -86,7 +86,7 @@ func (d *deciding) freshen(r reading.Reading) {
 	d.Memory.fresh, d.Memory.connected = fresh, d.v.Connected
 }
 
-// settled tells whether a value of a GPU has had recent samples for as long as the health
+// settled reports whether a value of a GPU has had recent samples for as long as the health
 // check looks back: one that was blank before may hide what the next one shows.
 func (d *deciding) settled(of string, field reading.Field) bool {
 	since, ok := d.Memory.fresh[sample{of, field}]
@@ -101,18 +101,18 @@ func gpuOf(x reading.Device) string {
 	return entityKey(reading.Entity{Kind: reading.GPU, ID: x.ID})
 }
 
-// well are the GPUs of which DCGM can tell the health, by UUID.
+// well are the GPUs of which DCGM can determine the health, by UUID.
 func (d *deciding) well(r reading.Reading) map[string]bool {
 	good := map[string]bool{}
 	for _, x := range r.Devices {
-		if of := gpuOf(x); judged(x) && d.settled(of, reading.FieldUUID) {
+		if of := gpuOf(x); healthSupported(x) && d.settled(of, reading.FieldUUID) {
 			good[of] = true
 		}
 	}
 	return good
 }
 
-// sees tells whether DCGM could show a fault: its GPU has to be well and what showed the
+// sees reports whether DCGM could show a fault: its GPU has to be well and what showed the
 // fault to be readable. What belongs to no single GPU needs all of them, none fewer than
 // there were.
 func (d *deciding) sees(f Fault, r reading.Reading, good map[string]bool) bool {
@@ -163,7 +163,7 @@ func (d *deciding) powerless(f *found, r reading.Reading) {
 	d.Memory.power = power
 }
 
-// unpowered tells a GPU whose power cannot be read from one of which nothing can: DCGM
+// unpowered distinguishes a GPU whose power cannot be read from one of which nothing can: DCGM
 // shows the power first, when the driver stops to answer (XID 119) or the GPU has just
 // returned. Another value of the GPU has to be sampled after that.
 func (d *deciding) unpowered(x finding, r reading.Reading) bool {
@@ -200,7 +200,7 @@ func watchedSwitch(f Fault, r reading.Reading) (x *reading.NVSwitch, ofSwitch bo
 	return &r.Switches[i], true
 }
 
-// erring reports whether the newest sample of an NVSwitch has the error of a fault, or says that
+// erring reports whether the newest sample of an NVSwitch has the error of a fault, or reports that
 // it cannot be read. It bears the time of the error, however long ago that was.
 func erring(f Fault, x reading.NVSwitch) bool {
 	field, ok := reading.OfSwitch(f.Code)
@@ -215,7 +215,7 @@ func (d *deciding) seesSwitch(f Fault, x *reading.NVSwitch) bool {
 		d.settled(switchKey(x.ID), reading.FieldSwitchReset)
 }
 
-// restarted reports whether only another boot can say that a fault of an NVSwitch is over: DCGM
+// restarted reports whether only another boot can report that a fault of an NVSwitch is over: DCGM
 // watches the switch and has no sample by which the fault would end.
 func (d *deciding) restarted(f Fault, r reading.Reading, good map[string]bool) bool {
 	x, ofSwitch := watchedSwitch(f, r)

@@ -32,7 +32,7 @@ type finding struct {
 func (f finding) key() string { return Key(f.check, f.of, f.entity, f.code) }
 
 // found is what one look shows: the faults, in order, and the keys about which it
-// says nothing.
+// reports nothing.
 type found struct {
 	state      State
 	order      []string
@@ -78,7 +78,7 @@ func (f *found) incident(x reading.Incident, inv nodefile.Inventory, p Policy) {
 		f.unknown++
 	}
 	row := p.Table.Of(x.Code)
-	if x.Health == reading.Fail && row.Action == record.ActionNone && !row.Given {
+	if x.Health == reading.Fail && row.Action == record.ActionNone && !row.FromOperator {
 		row.Action = f.remedy(row.Name, x, inv, p)
 	}
 	if label, idle := f.inapplicable(row.Name, x.Entity, inv, p); idle {
@@ -107,7 +107,7 @@ func healthName(h reading.Health) string {
 // fatal keeps WARN and FAIL apart: a warning takes no node out of service, unless
 // the operator's file lists the error with an action.
 func fatal(row Row, h reading.Health) bool {
-	return row.Action != record.ActionNone && (row.Given || h != reading.Warn)
+	return row.Action != record.ActionNone && (row.FromOperator || h != reading.Warn)
 }
 
 // remedy is the action for a failure that the table has none for: DCGM means more by it
@@ -115,14 +115,14 @@ func fatal(row Row, h reading.Health) bool {
 // person.
 func (f *found) remedy(code string, x reading.Incident, inv nodefile.Inventory, p Policy) record.Action {
 	if n := f.state.failing(f.state.of(x.Entity)); code == codeXID && x.System == reading.AllSystems && n != 0 {
-		if j := p.Catalogue.Judge(xid.Fault{Code: n}, inv.Driver); j.Action != record.ActionNone {
+		if j := p.Catalogue.Evaluate(xid.Fault{Code: n}, inv.Driver); j.Action != record.ActionNone {
 			return j.Action
 		}
 	}
 	return record.ActionContactSupport
 }
 
-// inapplicable tells errors that are suppressed: by name, or because the GPU never had
+// inapplicable reports errors that are suppressed: by name, or because the GPU never had
 // an NVLink that could be down. What is not known about a GPU suppresses nothing.
 func (f *found) inapplicable(code string, e reading.Entity, inv nodefile.Inventory, p Policy) (label string, idle bool) {
 	if p.Suppressed[code] {
@@ -147,7 +147,7 @@ func (f *found) inapplicable(code string, e reading.Entity, inv nodefile.Invento
 	return "", false
 }
 
-// device judges what DCGM's health check does not.
+// device evaluates what DCGM's health check does not.
 func (f *found) device(d reading.Device, inv nodefile.Inventory, p Policy) {
 	gpu := reading.Entity{Kind: reading.GPU, ID: d.ID}
 	if d.Status == reading.Lost && !p.Suppressed[CodeLost] {
@@ -160,7 +160,7 @@ func (f *found) device(d reading.Device, inv nodefile.Inventory, p Policy) {
 	f.margin(d, gpu, inv, p)
 }
 
-// pending judges rows of memory that wait for a reset: until then the driver keeps
+// pending evaluates rows of memory that wait for a reset: until then the driver keeps
 // their pages from being used, so that alone takes no node out of service.
 func (f *found) pending(d reading.Device, gpu reading.Entity, p Policy) {
 	if d.RemapPending == nil {
@@ -175,7 +175,7 @@ func (f *found) pending(d reading.Device, gpu reading.Entity, p Policy) {
 	}
 }
 
-// margin judges how far a GPU is from slowing down by its temperature.
+// margin evaluates how far a GPU is from slowing down by its temperature.
 func (f *found) margin(d reading.Device, gpu reading.Entity, inv nodefile.Inventory, p Policy) {
 	known, ok := f.state.described(d.ID, inv)
 	if !ok || known.SlowdownMargin == nil || d.Margin == nil {

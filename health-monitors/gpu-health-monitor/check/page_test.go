@@ -11,9 +11,9 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// TestThePageNamesWhatStaysPersistOnly: docs/reference/processing-strategy.md lists the checks that do
+// TestPageNamesPersistOnlyChecks: docs/reference/processing-strategy.md lists the checks that do
 // not act under PROCESS.
-func TestThePageNamesWhatStaysPersistOnly(t *testing.T) {
+func TestPageNamesPersistOnlyChecks(t *testing.T) {
 	want, got := map[string]bool{}, map[string]bool{}
 	rules, otherwise := DefaultRules(record.Process)
 	for name, rule := range rules {

@@ -1,5 +1,5 @@
 // Package check decides what a look at DCGM means: which faults have begun, which
-// have ended, and what is to be told. It is pure: a reading, what was open before,
+// have ended, and what is to be reported. It is pure: a reading, what was open before,
 // policy and time go in; events and what is open now come out.
 //
 // A fault is one code of one check on one entity. It begins when it was seen in k
@@ -47,38 +47,38 @@ const (
 // Share is k of the last n looks.
 type Share struct{ K, N int }
 
-// maxLooks bounds n: as many looks are remembered.
-const maxLooks = 64
+// maxPolls bounds n: as many looks are remembered.
+const maxPolls = 64
 
-// Validate says what is wrong.
+// Validate reports what is wrong.
 func (s Share) Validate() error {
-	if s.K < 1 || s.N < s.K || s.N > maxLooks {
-		return fmt.Errorf("%d of %d is not 1 <= k <= n <= %d", s.K, s.N, maxLooks)
+	if s.K < 1 || s.N < s.K || s.N > maxPolls {
+		return fmt.Errorf("%d of %d is not 1 <= k <= n <= %d", s.K, s.N, maxPolls)
 	}
 	return nil
 }
 
-// looks remembers the last looks, the newest in the lowest bit.
-type looks uint64
+// pollHistory remembers the last looks, the newest in the lowest bit.
+type pollHistory uint64
 
-func (l looks) add(yes bool) looks {
-	l <<= 1
+func (p pollHistory) add(yes bool) pollHistory {
+	p <<= 1
 	if yes {
-		l |= 1
+		p |= 1
 	}
-	return l
+	return p
 }
 
-// reach tells whether k of the last n looks said yes, the newest among them.
-func (l looks) reach(s Share) bool {
-	mask := ^uint64(0) >> (maxLooks - s.N)
-	return l&1 == 1 && bits.OnesCount64(uint64(l)&mask) >= s.K
+// reach reports whether k of the last n looks reported yes, the newest among them.
+func (p pollHistory) reach(s Share) bool {
+	mask := ^uint64(0) >> (maxPolls - s.N)
+	return p&1 == 1 && bits.OnesCount64(uint64(p)&mask) >= s.K
 }
 
 // Rule is what the operator decided about one check.
 type Rule struct {
 	Strategy record.Strategy
-	// Raise is how often a fault has to be seen before it is told, Clear how often
+	// Raise is how often a fault has to be seen before it is reported, Clear how often
 	// it has to be missing before its end is.
 	Raise, Clear Share
 	// For is how long every look has to show it, besides Raise.
@@ -92,16 +92,16 @@ type Policy struct {
 	// Rules are those of checks; Otherwise is that of the rest.
 	Rules     map[string]Rule
 	Otherwise Rule
-	// Suppressed holds the codes that are counted and not told.
+	// Suppressed holds the codes that are counted and not reported.
 	Suppressed map[string]bool
 	Table      Table
 	Catalogue  xid.Catalogue
 	// Settle is for how long each look has to have recent samples of what shows a fault
-	// before the fault can end: DCGM judges by samples of the last minute.
+	// before the fault can end: DCGM evaluates by samples of the last minute.
 	Settle time.Duration
-	// Remember is how long XIDs are remembered as told; DCGM keeps them for less.
+	// Remember is how long XIDs are remembered as reported; DCGM keeps them for less.
 	Remember time.Duration
-	// Embedded says that the host engine runs within the monitor.
+	// Embedded reports that the host engine runs within the monitor.
 	Embedded bool
 	// EscalateAfter is after how many failing looks in a row the node is to be
 	// restarted; 0 never.
@@ -123,7 +123,7 @@ func DefaultRules(given record.Strategy) (rules map[string]Rule, otherwise Rule)
 		LostGPU: {Strategy: given, Raise: Share{2, 2}, Clear: after},
 		// The driver throttles by itself; the earlier NVSentinel only stores it too.
 		Margin: {Strategy: record.PersistOnly, Raise: Share{2, 3}, Clear: after},
-		// The kernel log tells the same XIDs, and syslog-health-monitor acts on them.
+		// The kernel log reports the same XIDs, and syslog-health-monitor acts on them.
 		XIDs: {Strategy: record.PersistOnly, Raise: Share{1, 1}, Clear: after},
 	}, Rule{Strategy: given, Raise: Share{1, 1}, Clear: after}
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/xid"
 )
 
-// TestScripts tells the lives of faults as text: a look or a failure goes in, what
-// is told comes out.
+// TestScripts reports the lives of faults as text: a look or a failure goes in, what
+// is reported comes out.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		n := newNode(t)
@@ -96,7 +96,7 @@ func (n *node) run(t *testing.T, d *datadriven.TestData) string {
 		}
 		var out strings.Builder
 		for range times {
-			out.WriteString(n.look(t, d, lines))
+			out.WriteString(n.poll(t, d, lines))
 		}
 		return out.String()
 	}
@@ -104,8 +104,8 @@ func (n *node) run(t *testing.T, d *datadriven.TestData) string {
 	return ""
 }
 
-// look takes one look, 15 s after the last one.
-func (n *node) look(t *testing.T, d *datadriven.TestData, lines []string) string {
+// poll takes one look, 15 s after the last one.
+func (n *node) poll(t *testing.T, d *datadriven.TestData, lines []string) string {
 	t.Helper()
 	n.view.Now = n.view.Now.Add(15 * time.Second)
 	v := n.view
@@ -120,10 +120,10 @@ func (n *node) look(t *testing.T, d *datadriven.TestData, lines []string) string
 	out := Decide(n.state, n.memory, v, n.policy)
 	n.written(t, out)
 	n.state, n.memory = out.State, out.Memory
-	for _, told := range out.Told {
-		n.state.Name(told.Key, told.Event.ErrorCode[0])
+	for _, reported := range out.Reports {
+		n.state.Name(reported.Key, reported.Event.ErrorCode[0])
 	}
-	return n.say(out)
+	return n.outcomeText(out)
 }
 
 // clear clears the faults of a code; the ids of their events are their codes.
@@ -145,10 +145,10 @@ func (n *node) written(t *testing.T, out Outcome) {
 	}
 }
 
-func (n *node) say(out Outcome) string {
+func (n *node) outcomeText(out Outcome) string {
 	var b strings.Builder
-	for _, told := range out.Told {
-		e := record.FromProto(told.Event)
+	for _, reported := range out.Reports {
+		e := record.FromProto(reported.Event)
 		var names []string
 		for _, x := range e.EntitiesImpacted {
 			names = append(names, x.EntityType+"="+x.EntityValue)
@@ -167,7 +167,7 @@ func (n *node) say(out Outcome) string {
 		if e.IsHealthy && e.Message != record.HealthyMessage {
 			more += fmt.Sprintf(" %q", e.Message)
 		}
-		fmt.Fprintf(&b, "+%s %s: %s %v [%s] %s %s %s boot=%s%s\n", n.view.Now.Sub(n.epoch), told.Reason, e.CheckName, e.ErrorCode,
+		fmt.Fprintf(&b, "+%s %s: %s %v [%s] %s %s %s boot=%s%s\n", n.view.Now.Sub(n.epoch), reported.Reason, e.CheckName, e.ErrorCode,
 			strings.Join(names, " "), kind, e.RecommendedAction, e.ProcessingStrategy, e.Metadata[record.MetadataBootID], more)
 	}
 	for code, count := range out.Suppressed {
@@ -217,7 +217,7 @@ func (n *node) decree(t *testing.T, line string) {
 	}
 }
 
-// describe tells what the metadata file knows: "0 links active margin name", "chassis S".
+// describe reports what the metadata file knows: "0 links active margin name", "chassis S".
 func (n *node) describe(t *testing.T, line string) {
 	t.Helper()
 	w := strings.Fields(line)

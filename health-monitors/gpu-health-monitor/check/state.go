@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// maxSeen bounds the XIDs that are remembered as told; the oldest are forgotten.
-	maxSeen = 4096
+	// maxReportedXIDs bounds the XIDs that are remembered as reported; the oldest are forgotten.
+	maxReportedXIDs = 4096
 	// maxIDs bounds the events that are remembered of a fault: the first and the newest.
 	maxIDs = 16
 )
@@ -27,7 +27,7 @@ type State struct {
 	Boot string `json:"boot,omitempty"`
 	// Faults are the open ones, by Key.
 	Faults map[string]Fault `json:"faults,omitempty"`
-	// Devices are the names of GPUs by their number, as DCGM told them last: a lost
+	// Devices are the names of GPUs by their number, as DCGM reported them last: a lost
 	// GPU has none.
 	Devices map[uint]Names `json:"devices,omitempty"`
 	// Seen holds the XIDs that were looked at, with their time in µs, by GPU, time and
@@ -38,7 +38,7 @@ type State struct {
 	// Latching holds the boot under which an XID was seen of which DCGM makes an error
 	// that a field shows too, by the Of of its GPU and the error.
 	Latching map[string]string `json:"latching,omitempty"`
-	// Linked are the UUIDs of the GPUs of which the metadata file once said that
+	// Linked are the UUIDs of the GPUs of which the metadata file once reported that
 	// NVLinks were up, by their PCI addresses there.
 	Linked map[string]string `json:"linked,omitempty"`
 }
@@ -49,14 +49,14 @@ type Names struct {
 	PCI  string `json:"pci,omitempty"`
 }
 
-// Fault is one that was told and has not ended.
+// Fault is one that was reported and has not ended.
 type Fault struct {
 	Check  string         `json:"check"`
 	Code   string         `json:"code"`
 	Entity reading.Entity `json:"entity"`
-	// Of is the GPU whose fault it is: DCGM counts GPUs anew when one of them is
+	// Of is the GPU whose fault it is: DCGM counts GPUs again when one of them is
 	// gone, and another one's health ends nothing. Empty for what belongs to no
-	// single GPU; then GPUs and Switches are how many there were when it was told.
+	// single GPU; then GPUs and Switches are how many there were when it was reported.
 	Of       string `json:"of,omitempty"`
 	GPUs     int    `json:"gpus,omitempty"`
 	Switches int    `json:"switches,omitempty"`
@@ -66,30 +66,30 @@ type Fault struct {
 	Strategy record.Strategy `json:"strategy"`
 	Action   record.Action   `json:"action"`
 	Fatal    bool            `json:"fatal,omitempty"`
-	// Boot is the one under which it was told last.
+	// Boot is the one under which it was reported last.
 	Boot  string    `json:"boot,omitempty"`
 	Since time.Time `json:"since"`
-	// Edge says that it was an event and has no end of its own: a reboot ends it if
+	// Edge reports that it was an event and has no end of its own: a reboot ends it if
 	// Cured.
 	Edge  bool `json:"edge,omitempty"`
 	Cured bool `json:"cured,omitempty"`
-	// Field says that the value of a field showed it: a value that cannot be read
-	// says nothing about its end.
+	// Field reports that the value of a field showed it: a value that cannot be read
+	// reports nothing about its end.
 	Field bool `json:"field,omitempty"`
 	// Fields are those that showed it and could be read: it has not ended while one of
 	// them cannot be read, or has no recent sample.
 	Fields []reading.Field `json:"fields,omitempty"`
-	// Latched says that DCGM made it of an XID: its host engine forgets it when it is
-	// started again. ResetAsked says that the driver asked for a reset of the GPU since,
-	// Cleared that a person cleared it, and that it is told again with a new XID alone.
-	Latched    bool `json:"latched,omitempty"`
-	ResetAsked bool `json:"resetAsked,omitempty"`
-	Cleared    bool `json:"cleared,omitempty"`
-	// IDs are those of the events that told an Edge or what is Latched.
+	// Latched reports that DCGM made it of an XID: its host engine forgets it when it is
+	// started again. ResetRequested reports that the driver asked for a reset of the GPU since,
+	// Cleared that a person cleared it, and that it is reported again with a new XID alone.
+	Latched        bool `json:"latched,omitempty"`
+	ResetRequested bool `json:"resetAsked,omitempty"`
+	Cleared        bool `json:"cleared,omitempty"`
+	// IDs are those of the events that reported an Edge or what is Latched.
 	IDs []string `json:"ids,omitempty"`
 }
 
-// Key tells faults apart, by the GPU that they are of where there is one.
+// Key distinguishes faults, by the GPU that they are of where there is one.
 func Key(check, of string, e reading.Entity, code string) string {
 	thing := of
 	if of == "" {
@@ -116,7 +116,7 @@ func (s State) of(e reading.Entity) string {
 	return entityKey(e)
 }
 
-// described is what the metadata file says of a GPU. Its numbers may be older than
+// described is what the metadata file states of a GPU. Its numbers may be older than
 // DCGM's: they count only as long as no UUID is known.
 func (s State) described(id uint, inv nodefile.Inventory) (nodefile.GPU, bool) {
 	if uuid := s.Devices[id].UUID; uuid != "" {
@@ -125,7 +125,7 @@ func (s State) described(id uint, inv nodefile.Inventory) (nodefile.GPU, bool) {
 	return inv.ByIndex(number(id))
 }
 
-// linked tells whether NVLinks of a GPU were ever up.
+// linked reports whether NVLinks of a GPU were ever up.
 func (s State) linked(uuid string) bool {
 	for _, other := range s.Linked {
 		if other == uuid {
@@ -135,7 +135,7 @@ func (s State) linked(uuid string) bool {
 	return false
 }
 
-// adopt gives the faults of a GPU its UUID, which was not known when they were told.
+// adopt gives the faults of a GPU its UUID, which was not known when they were reported.
 func (s State) adopt(id uint, uuid string) {
 	before := entityKey(reading.Entity{Kind: reading.GPU, ID: id})
 	for key, f := range maps.Clone(s.Faults) {
@@ -180,7 +180,7 @@ func copied[K comparable, V any](m map[K]V) map[K]V {
 	return out
 }
 
-// Name notes the id of the event that told a fault, given by its Key.
+// Name notes the id of the event that reported a fault, given by its Key.
 func (s State) Name(key, id string) {
 	f, open := s.Faults[key]
 	if !open || !f.Edge && !latched(f) {
@@ -192,10 +192,10 @@ func (s State) Name(key, id string) {
 	s.Faults[key] = f
 }
 
-// Clear forgets the faults that a person cleared, as the ids of their events tell, and
+// Clear forgets the faults that a person cleared, as the ids of their events report, and
 // returns their keys: what has no end of its own would be held for open when it
 // comes again. What DCGM shows in each look stays, until it is shown no more; of that,
-// what it made of an XID is told again when another one comes.
+// what it made of an XID is reported again when another one comes.
 func (s State) Clear(cleared func(ids []string) bool) (gone []string) {
 	for key, f := range s.Faults {
 		switch {
@@ -215,7 +215,7 @@ func (s State) Clear(cleared func(ids []string) bool) (gone []string) {
 // forget drops the XIDs of before a time, and the oldest beyond the bound.
 func (s *State) forget(before time.Time) {
 	maps.DeleteFunc(s.Seen, func(_ string, at int64) bool { return at < before.UnixMicro() })
-	if over := len(s.Seen) - maxSeen; over > 0 {
+	if over := len(s.Seen) - maxReportedXIDs; over > 0 {
 		keys := slices.SortedFunc(maps.Keys(s.Seen), func(a, b string) int { return int(s.Seen[a] - s.Seen[b]) })
 		for _, key := range keys[:over] {
 			delete(s.Seen, key)
@@ -226,7 +226,7 @@ func (s *State) forget(before time.Time) {
 // Memory is what one process remembers between looks; losing it costs some looks
 // more until a fault begins or ends.
 type Memory struct {
-	raise map[string]looks
+	raise map[string]pollHistory
 	clear map[string]ending
 	since map[string]time.Time // from when on each look showed a fault
 	fresh map[sample]time.Time // from when on each look had a recent sample of a value

@@ -9,7 +9,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
 )
 
-func TestLooks(t *testing.T) {
+func TestPollHistory(t *testing.T) {
 	for _, c := range []struct {
 		seen  string // oldest first
 		share Share
@@ -18,7 +18,7 @@ func TestLooks(t *testing.T) {
 		{"", Share{1, 1}, false}, {"y", Share{1, 1}, true}, {"yn", Share{1, 2}, false}, {"yny", Share{2, 3}, true},
 		{"ynny", Share{2, 3}, false}, {"yy", Share{3, 3}, false}, {"yyy", Share{3, 3}, true},
 	} {
-		var l looks
+		var l pollHistory
 		for _, x := range c.seen {
 			l = l.add(x == 'y')
 		}
@@ -26,22 +26,22 @@ func TestLooks(t *testing.T) {
 			t.Errorf("%q reaches %v: %t", c.seen, c.share, !c.want)
 		}
 	}
-	var l looks
-	for range maxLooks {
+	var l pollHistory
+	for range maxPolls {
 		l = l.add(true)
 	}
-	if !l.reach(Share{maxLooks, maxLooks}) {
+	if !l.reach(Share{maxPolls, maxPolls}) {
 		t.Error("the longest share is not reached")
 	}
 }
 
 func TestShares(t *testing.T) {
-	for _, s := range []Share{{0, 1}, {2, 1}, {1, maxLooks + 1}, {-1, 3}} {
+	for _, s := range []Share{{0, 1}, {2, 1}, {1, maxPolls + 1}, {-1, 3}} {
 		if s.Validate() == nil {
 			t.Errorf("%v was accepted", s)
 		}
 	}
-	for _, s := range []Share{{1, 1}, {1, 2}, {2, 2}, {1, maxLooks}, {maxLooks, maxLooks}} {
+	for _, s := range []Share{{1, 1}, {1, 2}, {2, 2}, {1, maxPolls}, {maxPolls, maxPolls}} {
 		if err := s.Validate(); err != nil {
 			t.Errorf("%v: %v", s, err)
 		}
@@ -55,14 +55,14 @@ func TestRememberedXIDsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range int64(maxSeen + 10) {
+	for i := range int64(maxReportedXIDs + 10) {
 		s.Seen[occurrence{"GPU-0", "13"}.seenKey(i)] = i
 	}
 	s.forget(time.UnixMicro(2))
-	if _, ok := s.Seen[occurrence{"GPU-0", "13"}.seenKey(9)]; len(s.Seen) != maxSeen || ok {
+	if _, ok := s.Seen[occurrence{"GPU-0", "13"}.seenKey(9)]; len(s.Seen) != maxReportedXIDs || ok {
 		t.Errorf("%d are remembered, the tenth: %t", len(s.Seen), ok)
 	}
-	s.forget(time.UnixMicro(maxSeen + 9))
+	s.forget(time.UnixMicro(maxReportedXIDs + 9))
 	if len(s.Seen) != 1 {
 		t.Errorf("%d are remembered, want the newest", len(s.Seen))
 	}
@@ -92,7 +92,7 @@ func TestAStateThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// TestIDsOfAFault: the events that told one that has no end of its own are remembered, by
+// TestIDsOfAFault: the events that reported one that has no end of its own are remembered, by
 // which a person may clear it: the first and the newest, no more than the bound. What DCGM
 // shows in each look has an end, and what is not open has no events.
 func TestIDsOfAFault(t *testing.T) {

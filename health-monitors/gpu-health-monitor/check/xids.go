@@ -12,8 +12,8 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/xid"
 )
 
-// sameXID is how far apart the stamps of one XID may be: a host engine that is started again
-// reads the kernel's records again, and its stamps differ by microseconds (DCGM 4.6.0).
+// sameXID is how far apart the timestamps of one XID may be: a host engine that is started again
+// reads the kernel's records again, and its timestamps differ by microseconds (DCGM 4.6.0).
 const sameXID = time.Second
 
 // occurrence is what an XID is known by, but for its time: the GPU, or the instance of an
@@ -45,7 +45,7 @@ func cutLast(s string) (before, after string) {
 	return s[:i], strings.TrimPrefix(s[i:], ":")
 }
 
-// near tells whether one of some times is that of an XID.
+// near reports whether one of some times is that of an XID.
 func near(times []int64, at int64) bool {
 	for _, t := range times {
 		if apart := time.Duration(t-at) * time.Microsecond; apart.Abs() < sameXID {
@@ -65,7 +65,7 @@ func (s State) ofXID(x reading.XID) string {
 }
 
 // xids takes the XIDs that were not seen before, among those of the last hour. Of one
-// number on one GPU, the first of a boot is told.
+// number on one GPU, the first of a boot is reported.
 func (d *deciding) xids(samples []reading.XID) {
 	seen := d.State.occurrences()
 	for _, x := range samples {
@@ -87,7 +87,7 @@ func (d *deciding) xids(samples []reading.XID) {
 }
 
 func (d *deciding) xid(x reading.XID, of, code string) {
-	j := d.p.Catalogue.Judge(xid.Fault{Code: int(x.Number)}, d.v.Inventory.Driver)
+	j := d.p.Catalogue.Evaluate(xid.Fault{Code: int(x.Number)}, d.v.Inventory.Driver)
 	f := finding{
 		check: XIDs, code: code, entity: x.Entity, of: of, action: j.Action, fatal: j.Fatal, edge: true, cured: j.RebootCures || !j.Fatal,
 		text:  "XID " + code + " on GPU " + number(x.Entity.ID) + ", reported by DCGM",
@@ -119,7 +119,7 @@ func (s State) failing(of string) (n int) {
 	return n
 }
 
-// stuck is the XID by which the driver said that it does not answer for a GPU any more
+// stuck is the XID by which the driver reported that it does not answer for a GPU any more
 // (119 and 120, of its GSP), under the present boot.
 func (s State) stuck() (Fault, bool) {
 	for _, key := range slices.Sorted(maps.Keys(s.Faults)) {

@@ -17,16 +17,16 @@ type Engine struct {
 	Dir    string
 	failed func(error)
 
-	mu        sync.Mutex
-	life      int
-	gpus      map[uint]reading.Device
-	incidents []reading.Incident
-	latched   []reading.Incident
-	fields    map[string]int64 // the newest values, by value
-	stamps    map[string]int64 // those of some of them, in µs
-	samples   []string
-	xids      []string
-	kernel    []sample // the kernel's records, which each life of the engine reads
+	mu         sync.Mutex
+	run        int
+	gpus       map[uint]reading.Device
+	incidents  []reading.Incident
+	latched    []reading.Incident
+	fields     map[string]int64 // the newest values, by value
+	timestamps map[string]int64 // those of some of them, in µs
+	samples    []string
+	xids       []string
+	kernel     []sample // the kernel's records, which each life of the engine reads
 }
 
 // New makes an engine that runs, with healthy GPUs, for a test.
@@ -44,7 +44,7 @@ func New(t testing.TB, gpus uint) *Engine {
 // Open makes an engine that runs in a folder, with GPUs numbered from 0; failed
 // hears of a file that could not be read or written.
 func Open(dir string, gpus []reading.Device, failed func(error)) *Engine {
-	e := &Engine{Dir: dir, failed: failed, gpus: map[uint]reading.Device{}, fields: map[string]int64{}, stamps: map[string]int64{}}
+	e := &Engine{Dir: dir, failed: failed, gpus: map[uint]reading.Device{}, fields: map[string]int64{}, timestamps: map[string]int64{}}
 	for _, x := range gpus {
 		e.gpus[x.ID] = x
 	}
@@ -59,18 +59,18 @@ func (e *Engine) Environment(libs string) []string {
 
 // Start starts the engine, or starts it again: what it latched is forgotten, and
 // connections to its life before are void. It reads the kernel's records again, and
-// its stamps of them differ a little from those of its life before.
+// its timestamps of them differ a little from those of its life before.
 func (e *Engine) Start() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.life++
+	e.run++
 	e.latched, e.samples, e.xids = nil, nil, nil
 	for i := range e.kernel {
 		e.kernel[i].at = e.kernel[i].at.Add(time.Microsecond)
 		e.keep(e.kernel[i])
 	}
 	e.write()
-	e.put("engine", fmt.Sprintln(e.life))
+	e.writeFile("engine", fmt.Sprintln(e.run))
 }
 
 // Reboot starts the engine again with its machine: the kernel's records are gone.
@@ -90,7 +90,7 @@ func (e *Engine) Incident(x reading.Incident) {
 }
 
 // UntilRestart lets HealthCheck show an incident until the engine starts again, as
-// what a reboot mends.
+// what a reboot fixes.
 func (e *Engine) UntilRestart(x reading.Incident) {
 	e.change(func() { e.latched = append(e.latched, x) })
 }
@@ -108,14 +108,14 @@ func (e *Engine) Clear(code uint) {
 	})
 }
 
-// Freeze stops the stamps of all values at a time, as a driver that hangs does: the
+// Freeze stops the timestamps of all values at a time, as a driver that hangs does: the
 // engine answers from its cache. The zero time lets them advance again.
 func (e *Engine) Freeze(at time.Time) {
 	if at.IsZero() {
 		e.remove("frozen")
 		return
 	}
-	e.put("frozen", fmt.Sprintln(at.UnixMicro()))
+	e.writeFile("frozen", fmt.Sprintln(at.UnixMicro()))
 }
 
 // Unreadable has no value of some GPUs be readable; without any, all are again.
@@ -127,7 +127,7 @@ func (e *Engine) Instances(gpus map[reading.Entity]uint) {
 	for x, gpu := range gpus {
 		fmt.Fprintf(&lines, "%d %d %d\n", x.Kind, x.ID, gpu)
 	}
-	e.put("instances", lines.String())
+	e.writeFile("instances", lines.String())
 }
 
 // Field sets the newest value of a field of a GPU.
@@ -135,14 +135,14 @@ func (e *Engine) Field(gpu uint, field int, value int64) {
 	e.Value(reading.Entity{Kind: reading.GPU, ID: gpu}, field, value, time.Time{})
 }
 
-// Value sets the newest value of a field of an entity, with a stamp; the zero time is that of
+// Value sets the newest value of a field of an entity, with a timestamp; the zero time is that of
 // the call that asks.
 func (e *Engine) Value(of reading.Entity, field int, value int64, at time.Time) {
 	e.change(func() {
 		key := fmt.Sprintf("%d %d %d", of.Kind, of.ID, field)
 		e.fields[key] = value
-		if delete(e.stamps, key); !at.IsZero() {
-			e.stamps[key] = at.UnixMicro()
+		if delete(e.timestamps, key); !at.IsZero() {
+			e.timestamps[key] = at.UnixMicro()
 		}
 	})
 }
@@ -167,11 +167,11 @@ func (e *Engine) Refuse(call string, entities ...reading.Entity) {
 	for _, x := range entities {
 		fmt.Fprintf(&lines, "%s %d %d\n", call, x.Kind, x.ID)
 	}
-	e.put("refused", lines.String())
+	e.writeFile("refused", lines.String())
 }
 
 // Hang lets a call not return until Resume; * is every call.
-func (e *Engine) Hang(call string) { e.put("hang", call+"\n") }
+func (e *Engine) Hang(call string) { e.writeFile("hang", call+"\n") }
 
 // Resume ends Hang.
 func (e *Engine) Resume() { e.remove("hang") }
@@ -183,7 +183,7 @@ func (e *Engine) Crash(call string) { e.flag("crash", call) }
 // Unwatch takes every health watch away, or gives it back.
 func (e *Engine) Unwatch(gone bool) {
 	if gone {
-		e.put("unwatched", "1\n")
+		e.writeFile("unwatched", "1\n")
 		return
 	}
 	e.remove("unwatched")
@@ -192,7 +192,7 @@ func (e *Engine) Unwatch(gone bool) {
 // DeadInit lets connections succeed that are dead.
 func (e *Engine) DeadInit(dead bool) {
 	if dead {
-		e.put("deadinit", "1\n")
+		e.writeFile("deadinit", "1\n")
 		return
 	}
 	e.remove("deadinit")
@@ -203,7 +203,7 @@ func (e *Engine) flag(name, content string) {
 		e.remove(name)
 		return
 	}
-	e.put(name, content+"\n")
+	e.writeFile(name, content+"\n")
 }
 
 // Calls counts the calls of a name so far.
@@ -242,18 +242,18 @@ func (e *Engine) write() {
 	for at, value := range e.fields {
 		fmt.Fprintf(&fields, "%s %d\n", at, value)
 	}
-	for at, stamp := range e.stamps {
+	for at, stamp := range e.timestamps {
 		fmt.Fprintf(&stamps, "%s %d\n", at, stamp)
 	}
-	e.put("gpus", gpus.String())
-	e.put("incidents", incidents.String())
-	e.put("fields", fields.String())
-	e.put("stamps", stamps.String())
-	e.put("samples", strings.Join(e.samples, ""))
-	e.put("xids", strings.Join(e.xids, ""))
+	e.writeFile("gpus", gpus.String())
+	e.writeFile("incidents", incidents.String())
+	e.writeFile("fields", fields.String())
+	e.writeFile("stamps", stamps.String())
+	e.writeFile("samples", strings.Join(e.samples, ""))
+	e.writeFile("xids", strings.Join(e.xids, ""))
 }
 
-func (e *Engine) put(name, content string) {
+func (e *Engine) writeFile(name, content string) {
 	path := filepath.Join(e.Dir, name)
 	if err := os.WriteFile(path+".new", []byte(content), 0o600); err != nil {
 		e.failed(err)

@@ -1,6 +1,6 @@
 // Package dcgmsim is a DCGM for tests: a library of our own in the place of
 // libdcgm.so.4 (testdata/sim.c, built with gcc), and the host engine that it talks
-// to, which is a folder of files. It keeps books, and does what a real DCGM 4.6.0
+// to, which is a folder of files. It records its calls, and does what a real DCGM 4.6.0
 // was measured to do where that surprises.
 //
 // "Measured" is the answer of a DCGM 4.6.0 host engine with NVML injection, eight

@@ -11,7 +11,7 @@ import (
 type sample struct {
 	entity    reading.Entity
 	number    int64
-	at, after time.Time // its stamp, and when it is appended
+	at, after time.Time // its timestamp, and when it is appended
 }
 
 // shown are the incidents that an XID makes, as measured: they stay until the
@@ -34,7 +34,7 @@ var shown = map[int64]reading.Incident{
 	64: {System: 0x10, Health: reading.Fail, Code: 80},
 }
 
-// XID happens on a GPU, as the driver's event tells it; several happen at once.
+// XID happens on a GPU, as the driver's event reports it; several happen at once.
 func (e *Engine) XID(gpu uint, numbers ...int64) {
 	e.change(func() {
 		now := time.Now()
@@ -58,7 +58,7 @@ func (e *Engine) KernelXID(gpu uint, number int64, late time.Duration) {
 	})
 }
 
-// AppendXID appends an XID of a GPU or a MIG instance now, with the kernel's stamp of a
+// AppendXID appends an XID of a GPU or a MIG instance now, with the kernel's timestamp of a
 // time before: the engine cannot append any while the driver hangs.
 func (e *Engine) AppendXID(entity reading.Entity, number int64, at time.Time) {
 	e.change(func() { e.record(sample{entity, number, at, at}) })

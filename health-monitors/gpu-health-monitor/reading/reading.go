@@ -1,4 +1,4 @@
-// Package reading is what one look at DCGM says, in words of our own: no type of
+// Package reading is what one look at DCGM reports, in words of our own: no type of
 // DCGM's library leaves the package that is linked with it. Its JSON form is what
 // the process that talks to DCGM answers. It does no I/O and reads no clock.
 package reading
@@ -36,7 +36,7 @@ const (
 	ConnectX        Kind = 9
 )
 
-// Entity is one thing that DCGM knows. Only its number says which: texts of
+// Entity is one thing that DCGM knows. Only its number reports which: texts of
 // incidents name other GPUs (DCGM 4.6.0).
 type Entity struct {
 	Kind Kind `json:"kind"`
@@ -69,7 +69,7 @@ const (
 	Detached     Status = 7
 )
 
-// Good says whether DCGM can tell the GPU's health.
+// Good reports whether DCGM can determine the GPU's health.
 func (s Status) Good() bool { return s == OK || s == Fake }
 
 // Recovery actions that the driver asks for (nvmlDeviceGpuRecoveryAction_t): none, those
@@ -85,7 +85,7 @@ const (
 type Device struct {
 	ID     uint   `json:"id"`
 	Status Status `json:"status"`
-	// Unwatched says that no watch covers the GPU: DCGM lists it and refuses to add it
+	// Unwatched reports that no watch covers the GPU: DCGM lists it and refuses to add it
 	// to a group.
 	Unwatched bool `json:"unwatched,omitempty"`
 	// UUID and PCI are empty where DCGM does not know them, as those of a lost GPU.
@@ -94,7 +94,7 @@ type Device struct {
 	// Margin is what is left to the temperature at which the GPU slows down, in °C;
 	// nil where it cannot be read.
 	Margin *int64 `json:"margin,omitempty"`
-	// RemapPending says that rows of memory wait for a reset to be replaced; nil
+	// RemapPending reports that rows of memory wait for a reset to be replaced; nil
 	// where it cannot be read.
 	RemapPending *bool `json:"remapPending,omitempty"`
 	// Recovery is the recovery action that the driver asks for; nil where it cannot be
@@ -148,7 +148,7 @@ type Reading struct {
 	Refusals []Refusal `json:"refusals,omitempty"`
 }
 
-// Trouble is why a look says nothing.
+// Trouble is why a look reports nothing.
 type Trouble string
 
 // Troubles.
@@ -161,7 +161,7 @@ const (
 	Unreadable Trouble = "Unreadable"
 )
 
-// Failure is a look that said nothing about any GPU.
+// Failure is a look that reported nothing about any GPU.
 type Failure struct {
 	Trouble Trouble
 	// Operation is the call that failed or did not return.
@@ -184,7 +184,7 @@ func (f *Failure) Error() string {
 // Refusal is a watch that DCGM refused: what befalls its entity is not seen.
 type Refusal struct {
 	Entity Entity `json:"entity"`
-	// Text is what DCGM said.
+	// Text is what DCGM reported.
 	Text string `json:"text,omitempty"`
 }
 
@@ -212,7 +212,7 @@ var systems = map[uint32]string{
 }
 
 // Check is the name of the check of a health system. An incident of a system that
-// is not known is told under UnknownCheck, and never dropped.
+// is not known is reported under UnknownCheck, and never dropped.
 func Check(system uint32) (name string, known bool) {
 	if name, known = systems[system]; known {
 		return name, true

@@ -2,8 +2,8 @@ package reading
 
 import "testing"
 
-// TestWhatAFailureSays: a call that did not return is told apart from one that failed.
-func TestWhatAFailureSays(t *testing.T) {
+// TestFailureMessage: a call that did not return is distinguished from one that failed.
+func TestFailureMessage(t *testing.T) {
 	for trouble, want := range map[Trouble]string{
 		Hung:        "DCGM's HealthCheck did not return: no answer in 30s",
 		Unreachable: "DCGM's HealthCheck failed: no answer in 30s",

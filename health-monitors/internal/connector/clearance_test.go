@@ -17,7 +17,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/internal/connector"
 )
 
-func TestClearedRecordsAreToldUntilDone(t *testing.T) {
+func TestClearedRecordsAreReportedUntilDone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cleared")
 	f := connector.FollowClearances(path)
 	var logged bytes.Buffer
@@ -53,7 +53,7 @@ func TestClearedRecordsAreToldUntilDone(t *testing.T) {
 		t.Error(logged.String())
 	}
 
-	// Not believed: said once.
+	// Not believed: reported once.
 	for text, mode := range map[string]os.FileMode{`{"records":["a","b","d", "e"]}`: 0o666, `{"records": [] , "x`: 0o644} {
 		logged.Reset()
 		put(text, mode)
@@ -69,13 +69,13 @@ func TestClearedRecordsAreToldUntilDone(t *testing.T) {
 
 // TestAFaultIsKnownByItsConfirmationToo, which its publisher never saw.
 func TestAFaultIsKnownByItsConfirmationToo(t *testing.T) {
-	const told = "019a1b2c-3d4e-7f01-8234-56789abcdef0"
-	confirmation, err := record.ConfirmationID(told)
+	const reported = "019a1b2c-3d4e-7f01-8234-56789abcdef0"
+	confirmation, err := record.ConfirmationID(reported)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for cleared, want := range map[string]bool{told: true, confirmation: true, "another": false} {
-		if got := (connector.ClearedIDs{cleared: true}).Any([]string{"no UUID", told}); got != want {
+	for cleared, want := range map[string]bool{reported: true, confirmation: true, "another": false} {
+		if got := (connector.ClearedIDs{cleared: true}).Any([]string{"no UUID", reported}); got != want {
 			t.Errorf("%s: %t", cleared, got)
 		}
 	}

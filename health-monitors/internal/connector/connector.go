@@ -51,7 +51,7 @@ func (c Config) Clearances() *Clearances { return FollowClearances(record.Cleare
 
 // Outbox opens the outbox and begins to publish what is in it: what can fail without it
 // comes first. The names of its metrics begin with prefix; replaced is logged when the
-// outbox was unreadable, and says what becomes of what it held.
+// outbox was unreadable, and reports what becomes of what it held.
 func (c Config) Outbox(d *daemon.Daemon, agent, prefix, replaced string) (*report.Outbox, error) {
 	outbox, err := report.Open(filepath.Join(c.StateDir, "outbox.db"), report.Options{Clock: d.Clock, MaxBytes: int64(c.OutboxMiB) << 20})
 	if err != nil {
@@ -81,12 +81,12 @@ const fileBytes = 256 << 10
 
 // Clearances follows one such file.
 type Clearances struct {
-	path       string
-	seen, done version
-	said       string // the last error
+	path         string
+	latest, done version
+	lastError    string // the last error
 }
 
-// version tells two contents apart without reading them.
+// version distinguishes two contents without reading them.
 type version struct {
 	size    int64
 	changed time.Time
@@ -95,17 +95,17 @@ type version struct {
 // ClearedIDs are those of the records that people cleared.
 type ClearedIDs map[string]bool
 
-// Any says whether a fault was cleared that was told by the events of these ids:
+// Any reports whether a fault was cleared that was reported by the events of these ids:
 // itself, or the record by which its connector had it acted upon once it was
 // confirmed.
-func (c ClearedIDs) Any(told []string) bool {
-	return slices.ContainsFunc(told, func(id string) bool {
+func (c ClearedIDs) Any(reported []string) bool {
+	return slices.ContainsFunc(reported, func(id string) bool {
 		confirmation, err := record.ConfirmationID(id)
 		return c[id] || err == nil && c[confirmation]
 	})
 }
 
-// FollowClearances prepares to read the file; an empty path never tells anything.
+// FollowClearances prepares to read the file; an empty path never reports anything.
 func FollowClearances(path string) *Clearances { return &Clearances{path: path} }
 
 // Take hands the ids of the records that were cleared to forget, if the file has
@@ -114,8 +114,8 @@ func FollowClearances(path string) *Clearances { return &Clearances{path: path} 
 // is not believed; the same problem in a row is logged once.
 func (f *Clearances) Take(log *slog.Logger, forget func(ClearedIDs) error) error {
 	ids, err := f.read()
-	if text := fmt.Sprint(err); text != f.said {
-		if f.said = text; err != nil {
+	if text := fmt.Sprint(err); text != f.lastError {
+		if f.lastError = text; err != nil {
 			log.Warn("list of manually cleared faults unreadable, retrying", "error", err)
 		}
 	}
@@ -125,7 +125,7 @@ func (f *Clearances) Take(log *slog.Logger, forget func(ClearedIDs) error) error
 	if err := forget(ids); err != nil {
 		return err
 	}
-	f.done = f.seen
+	f.done = f.latest
 	return nil
 }
 
@@ -140,8 +140,8 @@ func (f *Clearances) read() (ClearedIDs, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding the list of manually cleared faults: %w", err)
 	}
-	f.seen = version{info.Size(), info.ModTime()}
-	if f.seen == f.done {
+	f.latest = version{info.Size(), info.ModTime()}
+	if f.latest == f.done {
 		return nil, nil
 	}
 	if info.Mode()&0o022 != 0 || info.Size() > fileBytes {
@@ -151,12 +151,12 @@ func (f *Clearances) read() (ClearedIDs, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the list of manually cleared faults: %w", err)
 	}
-	told, err := record.ParseCleared(data)
+	reported, err := record.ParseCleared(data)
 	if err != nil {
 		return nil, fmt.Errorf("list of manually cleared faults is invalid: %w", err)
 	}
 	ids := ClearedIDs{}
-	for _, id := range told.Records {
+	for _, id := range reported.Records {
 		ids[id] = true
 	}
 	return ids, nil

@@ -22,10 +22,10 @@ type Journal struct {
 	// Machine is the id of the machine that the next entries are of.
 	Machine string
 
-	t       testing.TB
-	usec    int64
-	file    int
-	holding map[string]string // a text and the file that holds it
+	t     testing.TB
+	usec  int64
+	file  int
+	files map[string]string // a text and the file that holds it
 }
 
 // begun is the wall time of the first entry.
@@ -69,7 +69,7 @@ func At(t testing.TB, dir string) *Journal {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	return &Journal{Dir: dir, Machine: strings.Repeat("7", 32), t: t, holding: map[string]string{}}
+	return &Journal{Dir: dir, Machine: strings.Repeat("7", 32), t: t, files: map[string]string{}}
 }
 
 // Kernel adds entries of the kernel.
@@ -81,7 +81,7 @@ func (j *Journal) Kernel(boot string, texts ...string) {
 		b.WriteString("_TRANSPORT=kernel\nSYSLOG_FACILITY=0\nSYSLOG_IDENTIFIER=kernel\nPRIORITY=3\n")
 		raw(&b, "MESSAGE", []byte(text))
 		b.WriteByte('\n')
-		j.holding[text] = j.path()
+		j.files[text] = j.path()
 	}
 	j.write(&b)
 }
@@ -118,7 +118,7 @@ func (j *Journal) Rotate() { j.file++ }
 // Remove deletes the file that holds an entry of the kernel, as vacuuming does.
 func (j *Journal) Remove(text string) {
 	j.t.Helper()
-	if err := os.Remove(j.holding[text]); err != nil {
+	if err := os.Remove(j.files[text]); err != nil {
 		j.t.Fatal(err)
 	}
 }

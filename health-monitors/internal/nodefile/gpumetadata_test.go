@@ -43,7 +43,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestFileTellsEachChangeOnceAndKeepsTheLastInventory(t *testing.T) {
+func TestFileReportsEachChangeOnceAndKeepsTheLastInventory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "gpu_metadata.json")
 	f := FollowGPUs(path, strings.ToLower)
 	at := time.Unix(1_800_000_000, 0)

@@ -1,5 +1,5 @@
-// Package nodefile reads what files of a node say about it: the id of the running boot, and
-// the GPU metadata file, which says which GPU sits at which PCI address. A missing or broken
+// Package nodefile reads what files of a node report about it: the id of the running boot, and
+// the GPU metadata file, which reports which GPU sits at which PCI address. A missing or broken
 // metadata file degrades only the identity: lookups find nothing.
 package nodefile
 
@@ -26,10 +26,10 @@ type GPU struct {
 	// Name is that of the product.
 	Name string
 	// Links is how many NVLinks the GPU has, ActiveLinks how many of them were up;
-	// nil where the file does not tell.
+	// nil where the file does not report.
 	Links, ActiveLinks *int
 	// SlowdownMargin is how many °C are left to the GPU's limit when it slows down;
-	// nil where the file does not tell.
+	// nil where the file does not report.
 	SlowdownMargin *int
 }
 
@@ -131,12 +131,12 @@ func counted(n *int) *int {
 type GPUFile struct {
 	path      string
 	normalise func(string) string
-	seen      version
+	latest    version
 	inventory Inventory
 	err       error
 }
 
-// version tells two contents of the file apart without reading them.
+// version distinguishes two contents of the file without reading them.
 type version struct {
 	size    int64
 	changed time.Time
@@ -144,24 +144,24 @@ type version struct {
 
 // FollowGPUs prepares to read the file; Refresh reads it.
 func FollowGPUs(path string, normalise func(string) string) *GPUFile {
-	return &GPUFile{path: path, normalise: normalise, seen: version{size: -1}}
+	return &GPUFile{path: path, normalise: normalise, latest: version{size: -1}}
 }
 
-// Refresh reads the file again if it changed; changed says that it did or that
+// Refresh reads the file again if it changed; changed reports that it did or that
 // its state (readable, missing, broken) did. With an error the inventory is the
 // last one that could be read.
 func (f *GPUFile) Refresh() (changed bool, err error) {
 	info, err := os.Stat(f.path)
 	if err != nil {
 		changed = f.err == nil
-		f.seen, f.err = version{size: -1}, fmt.Errorf("reading GPU metadata: %w", err)
+		f.latest, f.err = version{size: -1}, fmt.Errorf("reading GPU metadata: %w", err)
 		return changed, f.err
 	}
 	now := version{info.Size(), info.ModTime()}
-	if now == f.seen {
+	if now == f.latest {
 		return false, f.err
 	}
-	f.seen = now
+	f.latest = now
 	inv, err := f.read()
 	if f.err = err; err == nil {
 		f.inventory = inv
@@ -182,14 +182,14 @@ func (f *GPUFile) read() (Inventory, error) {
 	return ParseGPUs(data, f.normalise)
 }
 
-// Inventory is what the file said last.
+// Inventory is what the file reported last.
 func (f *GPUFile) Inventory() Inventory { return f.inventory }
 
 // maxBootID bounds a boot id; the kernel's has 36 characters.
 const maxBootID = 128
 
 // BootID reads boot ids from a file, such as the kernel's
-// /proc/sys/kernel/random/boot_id. An empty or odd file is an error: it says
+// /proc/sys/kernel/random/boot_id. An empty or odd file is an error: it reports
 // nothing about the boot.
 func BootID(path string) func() (string, error) {
 	return func() (string, error) {
@@ -210,7 +210,7 @@ func BootID(path string) func() (string, error) {
 
 // OwnBootID is the boot id that read finds first, of the boot that this process is of:
 // what it sees is of that boot, even where a simulated machine has another one
-// by now. For one goroutine.
+// now. For one goroutine.
 func OwnBootID(read func() (string, error)) func() (string, error) {
 	var known string
 	return func() (string, error) {

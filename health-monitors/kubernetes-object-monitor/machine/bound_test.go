@@ -29,8 +29,8 @@ func (r spelling) next() string {
 
 func v7() (string, error) { id, err := uuid.NewV7(); return id.String(), err }
 
-func seen(s Observation, policy, object, node string) Seen {
-	return Seen{
+func resultOf(s Observation, policy, object, node string) EvaluationResult {
+	return EvaluationResult{
 		Key: Key{policy, "v1/Thing", object}, Observation: s, At: time.Now(), Wording: Wording{Message: "broken", Action: record.ActionRestartVM},
 		Fault: Fault{Node: node, ComponentClass: "Node", Codes: []string{"C"}, Strategy: record.Process},
 	}
@@ -45,7 +45,7 @@ func encoded(t *testing.T, b *Tracker) int {
 	return len(data)
 }
 
-// TestATenantFillsItsShareOnly: whoever may write in one namespace begins
+// TestATenantFillsItsShareOnly: anyone who may write in one namespace begins
 // thousands of faults with names of 253 random characters. Other namespaces,
 // other policies there, and the cluster's objects begin and end theirs, also
 // over a restart, and the state can always be written.
@@ -54,7 +54,7 @@ func TestATenantFillsItsShareOnly(t *testing.T) {
 	refused, begun := 0, []string{}
 	for range 7000 {
 		object := "tenant/" + random.next()
-		_, err := b.Observe(seen(Matched, "Events", object, "node-1"), v7)
+		_, err := b.Observe(resultOf(Matched, "Events", object, "node-1"), v7)
 		switch {
 		case errors.Is(err, ErrShare):
 			refused++
@@ -75,8 +75,8 @@ func TestATenantFillsItsShareOnly(t *testing.T) {
 		t.Errorf("weighs %+v before, %+v after a restart", b.weights, again.weights)
 	}
 	b = again
-	for _, s := range []Seen{
-		seen(Matched, "Events", "others/real", "node-2"), seen(Matched, "Pods", "tenant/real", "node-2"), seen(Matched, "Nodes", "node-3", "node-3"),
+	for _, s := range []EvaluationResult{
+		resultOf(Matched, "Events", "others/real", "node-2"), resultOf(Matched, "Pods", "tenant/real", "node-2"), resultOf(Matched, "Nodes", "node-3", "node-3"),
 	} {
 		if d, err := b.Observe(s, v7); err != nil || !d.Report {
 			t.Errorf("%v is not begun: %+v %v", s.Key, d, err)
@@ -86,8 +86,8 @@ func TestATenantFillsItsShareOnly(t *testing.T) {
 			t.Errorf("%v is not recovered: %+v %v", s.Key, d, err)
 		}
 	}
-	for _, object := range begun { // what was begun ends, and makes room
-		if _, err := b.Observe(seen(Gone, "Events", object, ""), v7); err != nil {
+	for _, object := range begun { // what was begun ends, and makes space
+		if _, err := b.Observe(resultOf(Gone, "Events", object, ""), v7); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -108,14 +108,14 @@ func mustEncode(t *testing.T, b *Tracker) []byte {
 	return data
 }
 
-// TestTheStateFitsWhateverItsNames: all of it filled with the longest random
+// TestStateFitsWithLongestNames: all of it filled with the longest random
 // names, and then every fault ended while nothing is acknowledged.
-func TestTheStateFitsWhateverItsNames(t *testing.T) {
+func TestStateFitsWithLongestNames(t *testing.T) {
 	b, random := New("epoch"), spelling{rand.New(rand.NewPCG(3, 4))}
-	var begun []Seen
+	var begun []EvaluationResult
 	fill := func(object func(i int) string, want error) {
 		for i := 0; ; i++ {
-			s := seen(Matched, "P", object(i), random.next())
+			s := resultOf(Matched, "P", object(i), random.next())
 			_, err := b.Observe(s, v7)
 			if err != nil {
 				if !errors.Is(err, want) {

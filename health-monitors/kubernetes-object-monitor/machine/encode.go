@@ -77,7 +77,7 @@ func (t *Tracker) Encode() ([]byte, error) {
 }
 
 // Decode reads a written state and begins a new run of its counter: nobody can
-// tell whether it is as it was left, or restored from a backup that is older.
+// distinguish whether it is as it was left, or restored from a backup that is older.
 func Decode(data []byte) (*Tracker, error) {
 	z, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
@@ -88,7 +88,7 @@ func Decode(data []byte) (*Tracker, error) {
 		return nil, fmt.Errorf("decompressing the state: %w", err)
 	}
 	var p page
-	more, err := extra.Decode(text, &p, known)
+	more, err := extra.Decode(text, &p, withoutUnknown)
 	if err != nil {
 		return nil, fmt.Errorf("decoding the state: %w", err)
 	}
@@ -102,7 +102,7 @@ func Decode(data []byte) (*Tracker, error) {
 	b.last, b.began, b.runs, b.extra = p.Last, p.Last, record.NextRun(p.Runs, p.Last > p.Began), more
 	for i, raw := range p.Open {
 		var l line
-		if l.Extra, err = extra.Decode(raw, &l, known); err != nil {
+		if l.Extra, err = extra.Decode(raw, &l, withoutUnknown); err != nil {
 			return nil, fmt.Errorf("decoding open fault %d: %w", i, err)
 		}
 		b.begin(l.Key, l.Fault)
@@ -128,10 +128,10 @@ func textOf(v any, x *extra.Extra) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return x.PutJSON(text, 0)
+	return x.MergeJSON(text, 0)
 }
 
-func known[T any](v T) ([]byte, error) { return json.Marshal(v) }
+func withoutUnknown[T any](v T) ([]byte, error) { return json.Marshal(v) }
 
 // event reads an event that waits. Of one that a newer version decided, an action that
 // this one does not know is UNKNOWN, a strategy PERSIST_ONLY, both with their names in the

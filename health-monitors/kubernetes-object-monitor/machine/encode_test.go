@@ -24,9 +24,9 @@ func packed(t *testing.T, text string) []byte {
 	return out.Bytes()
 }
 
-// TestAStateThatSaysSomethingElseIsAnError: it unpacks, and is none of ours. An empty
+// TestContradictingStateIsAnError: it unpacks, and is none of the project. An empty
 // tracker in its place would forget what is open.
-func TestAStateThatSaysSomethingElseIsAnError(t *testing.T) {
+func TestContradictingStateIsAnError(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"half a state":              {`{"version":1,`, "decoding the state"},
 		"a later version":           {`{"version":2,"epoch":"e"}`, "state of version 2: written by a newer version"},
@@ -61,7 +61,7 @@ func TestEventsWaitInTheOrderOfTheirNumbers(t *testing.T) {
 func TestAnEventThatCannotBeWritten(t *testing.T) {
 	b := New("epoch")
 	for i, message := range []string{"broken", "broken \xff"} {
-		s := seen(Matched, "P", named("node-", 8, i), "n")
+		s := resultOf(Matched, "P", named("node-", 8, i), "n")
 		s.Wording.Message = message
 		if _, err := b.Observe(s, v7); err != nil {
 			t.Fatal(err)
@@ -75,9 +75,9 @@ func TestAnEventThatCannotBeWritten(t *testing.T) {
 // TestARunThatGaveNothingIsNotNamed: leaders that come and go without an event leave
 // one run behind, the last one that gave a number.
 func TestARunThatGaveNothingIsNotNamed(t *testing.T) {
-	l := &life{tracker: New("epoch")}
+	l := &trackerRun{tracker: New("epoch")}
 	see := func(object string) (run, before string) {
-		if _, err := l.tracker.Observe(seen(Matched, "P", object, "node-1"), l.id); err != nil {
+		if _, err := l.tracker.Observe(resultOf(Matched, "P", object, "node-1"), l.id); err != nil {
 			t.Fatal(err)
 		}
 		w := l.tracker.Waiting()
@@ -96,7 +96,7 @@ func TestARunThatGaveNothingIsNotNamed(t *testing.T) {
 // TestWithoutAnIDNothingIsDecided: what was seen is decided when it is seen again.
 func TestWithoutAnIDNothingIsDecided(t *testing.T) {
 	b, none := New("epoch"), errors.New("no random numbers")
-	s := seen(Matched, "P", "node-1", "node-1")
+	s := resultOf(Matched, "P", "node-1", "node-1")
 	s.Fault.Codes = []string{"A", "B"}
 	asked := 0
 	for _, fails := range []int{1, 2} { // at the first event, and at the second

@@ -34,7 +34,7 @@ type Fault struct {
 
 func (f Fault) equal(o Fault) bool { return f.alike(o) && slices.Equal(f.Codes, o.Codes) }
 
-// alike says whether two faults differ in their codes at most.
+// alike reports whether two faults differ in their codes at most.
 func (f Fault) alike(o Fault) bool {
 	return f.Node == o.Node && f.ComponentClass == o.ComponentClass && f.Strategy == o.Strategy
 }
@@ -53,7 +53,7 @@ func hasAll(codes []string, has func(string) bool) bool {
 	return !slices.ContainsFunc(codes, func(code string) bool { return !has(code) })
 }
 
-// Observation is what an evaluation told about an object.
+// Observation is what an evaluation found about an object.
 type Observation string
 
 // Sights.
@@ -70,7 +70,7 @@ const (
 	Unknown Observation = "unknown"
 )
 
-// Reason says why a decision was made.
+// Reason reports why a decision was made.
 type Reason string
 
 // Reasons of a decision.
@@ -99,14 +99,14 @@ const (
 	// PolicyDropped: the policy was removed, disabled or limited to another namespace, so the recovery of its
 	// fault is reported. Action: none.
 	PolicyDropped Reason = "policy-dropped"
-	// NotKnown: an expression of the policy could not be evaluated, so nothing is reported and an open fault stays
+	// EvaluationFailed: an expression of the policy could not be evaluated, so nothing is reported and an open fault stays
 	// open. Action: correct the expression that the log names. `k8s_object_monitor_policy_evaluation_errors_total`
 	// counts such errors by policy.
-	NotKnown Reason = "evaluation-failed"
-	// NodeNotKnown: the predicate matches and the node of the object is not known, so no fault is reported and the
+	EvaluationFailed Reason = "evaluation-failed"
+	// NodeUnknown: the predicate matches and the node of the object is not known, so no fault is reported and the
 	// object is evaluated again. Action: correct `expression` in `[policies.nodeAssociation]` if the object
 	// belongs to a node.
-	NodeNotKnown Reason = "node-unknown"
+	NodeUnknown Reason = "node-unknown"
 	// OnHold: the platform connector rejected such a health event less than ten minutes ago, so it is not sent
 	// again yet. Action: read the Event `EventsRejected` of the Node of the monitor. Then add the name of the
 	// policy to `checks` of the monitor in `[[publishers.agent]]`, or rename the policy.
@@ -117,9 +117,9 @@ const (
 // both, or nothing.
 type Decision struct {
 	Reason Reason
-	// Recover says that the open fault has ended.
+	// Recover reports that the open fault has ended.
 	Recover bool
-	// Report says that the given fault begins, behind the recovery; of an Extended one
+	// Report reports that the given fault begins, behind the recovery; of an Extended one
 	// the codes that were not reported.
 	Report bool
 }
@@ -130,7 +130,7 @@ func (d Decision) Hold() Decision {
 	switch d.Reason {
 	case Began, Extended, Ended, ObjectGone:
 		return Decision{Reason: OnHold}
-	case NoFault, Stays, Moved, Redefined, PolicyDropped, NotKnown, NodeNotKnown, OnHold:
+	case NoFault, Stays, Moved, Redefined, PolicyDropped, EvaluationFailed, NodeUnknown, OnHold:
 	}
 	return d
 }
@@ -141,7 +141,7 @@ func (d Decision) Hold() Decision {
 func Decide(open *Fault, seen Observation, fault Fault) Decision {
 	switch seen {
 	case Unknown:
-		return Decision{Reason: NotKnown}
+		return Decision{Reason: EvaluationFailed}
 	case Matched:
 		return decideMatched(open, fault)
 	case Unmatched, Gone, Dropped:
@@ -156,7 +156,7 @@ func Decide(open *Fault, seen Observation, fault Fault) Decision {
 func decideMatched(open *Fault, fault Fault) Decision {
 	switch {
 	case fault.Node == "" && open == nil:
-		return Decision{Reason: NodeNotKnown}
+		return Decision{Reason: NodeUnknown}
 	case open == nil:
 		return Decision{Reason: Began, Report: true}
 	case fault.Node == "", open.equal(fault):

@@ -14,17 +14,17 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// life is one tracker with predictable ids; every command is followed by a restart,
+// trackerRun is one tracker with predictable ids; every command is followed by a restart,
 // which must change nothing.
-type life struct {
+type trackerRun struct {
 	tracker *Tracker
 	ids     int
 }
 
-func (l *life) id() (string, error) { l.ids++; return fmt.Sprintf("id-%d", l.ids), nil }
+func (tr *trackerRun) id() (string, error) { tr.ids++; return fmt.Sprintf("id-%d", tr.ids), nil }
 
-func (l *life) restart(t *testing.T) {
-	data, err := l.tracker.Encode()
+func (tr *trackerRun) restart(t *testing.T) {
+	data, err := tr.tracker.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,17 +32,17 @@ func (l *life) restart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, w := range l.tracker.Waiting() {
+	for i, w := range tr.tracker.Waiting() {
 		if !proto.Equal(w.Event, again.Waiting()[i].Event) {
 			t.Fatalf("event %d changed over a restart", w.Seq)
 		}
 	}
-	l.tracker = again
+	tr.tracker = again
 }
 
-func TestLives(t *testing.T) {
+func TestTransitions(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
-		l := &life{tracker: New("epoch")}
+		l := &trackerRun{tracker: New("epoch")}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			defer l.restart(t)
 			switch d.Cmd {
@@ -65,8 +65,8 @@ func TestLives(t *testing.T) {
 	})
 }
 
-func (l *life) see(t *testing.T, d *datadriven.TestData) string {
-	s := Seen{Key: Key{"P", "v1/Pod", "ns/a"}, Fault: Fault{ComponentClass: "GPU", Strategy: record.Process},
+func (tr *trackerRun) see(t *testing.T, d *datadriven.TestData) string {
+	s := EvaluationResult{Key: Key{"P", "v1/Pod", "ns/a"}, Fault: Fault{ComponentClass: "GPU", Strategy: record.Process},
 		Wording: Wording{IsFatal: true, Message: "broken", Action: record.ActionRestartVM}, At: time.Unix(1000, 0)}
 	s.Observation = Observation(d.CmdArgs[0].Key)
 	for _, a := range d.CmdArgs[1:] {
@@ -80,20 +80,20 @@ func (l *life) see(t *testing.T, d *datadriven.TestData) string {
 		case "class":
 			s.Fault.ComponentClass = a.Vals[0]
 		case "held":
-			s.Held = true
+			s.Delayed = true
 		case "strategy":
 			s.Fault.Strategy = record.Strategy(a.Vals[0])
 		default:
 			t.Fatalf("unknown argument %s", a.Key)
 		}
 	}
-	before := len(l.tracker.Waiting())
-	decision, err := l.tracker.Observe(s, l.id)
+	before := len(tr.tracker.Waiting())
+	decision, err := tr.tracker.Observe(s, tr.id)
 	out := string(decision.Reason) + "\n"
 	if err != nil {
 		out += err.Error() + "\n"
 	}
-	for _, w := range l.tracker.Waiting()[before:] {
+	for _, w := range tr.tracker.Waiting()[before:] {
 		e := record.FromProto(w.Event)
 		what := "unhealthy"
 		if e.IsHealthy {
@@ -106,7 +106,7 @@ func (l *life) see(t *testing.T, d *datadriven.TestData) string {
 }
 
 // reject has events rejected, all that wait if none are named.
-func (l *life) reject(t *testing.T, d *datadriven.TestData) (out string) {
+func (tr *trackerRun) reject(t *testing.T, d *datadriven.TestData) (out string) {
 	t.Helper()
 	var seqs []uint64
 	for _, a := range d.CmdArgs {
@@ -116,34 +116,34 @@ func (l *life) reject(t *testing.T, d *datadriven.TestData) (out string) {
 		}
 		seqs = append(seqs, seq)
 	}
-	for _, w := range l.tracker.Waiting() {
+	for _, w := range tr.tracker.Waiting() {
 		if len(d.CmdArgs) == 0 {
 			seqs = append(seqs, w.Seq)
 		}
 	}
 	for _, seq := range seqs {
-		of, known := l.tracker.Reject(seq)
+		of, known := tr.tracker.Reject(seq)
 		out += fmt.Sprintf("%d %s healthy=%v known=%v\n", seq, of.Key.Object, of.IsHealthy, known)
 	}
-	return out + l.open()
+	return out + tr.open()
 }
 
-func (l *life) open() string {
+func (tr *trackerRun) open() string {
 	out := ""
-	for _, k := range l.tracker.Open() {
-		f, _ := l.tracker.Fault(k)
+	for _, k := range tr.tracker.Open() {
+		f, _ := tr.tracker.Fault(k)
 		out += strings.TrimSuffix(fmt.Sprintf("%s %s on %s %s", k.Policy, k.Object, f.Node, strings.Join(f.Codes, ",")), " ") + "\n"
 	}
-	return out + fmt.Sprintf("%d wait\n", len(l.tracker.Waiting()))
+	return out + fmt.Sprintf("%d wait\n", len(tr.tracker.Waiting()))
 }
 
 // TestARestoredStateCountsInAnotherRun: two leaders that begin with the same state,
 // because it was restored from a backup, give the same numbers in different runs,
 // both behind the run before.
 func TestARestoredStateCountsInAnotherRun(t *testing.T) {
-	l := &life{tracker: New("epoch")}
+	l := &trackerRun{tracker: New("epoch")}
 	see := func(object string) (seq uint64, run, before string) {
-		s := Seen{Key: Key{"P", "v1/Pod", object}, Observation: Matched, Fault: Fault{ComponentClass: "GPU", Strategy: record.Process, Node: "n"}}
+		s := EvaluationResult{Key: Key{"P", "v1/Pod", object}, Observation: Matched, Fault: Fault{ComponentClass: "GPU", Strategy: record.Process, Node: "n"}}
 		if _, err := l.tracker.Observe(s, l.id); err != nil {
 			t.Fatal(err)
 		}
@@ -164,9 +164,9 @@ func TestARestoredStateCountsInAnotherRun(t *testing.T) {
 }
 
 func TestTheStateIsBoundedAndRecoveriesAreNot(t *testing.T) {
-	l := &life{tracker: New("epoch")}
-	seen := func(i int, s Observation) Seen {
-		return Seen{Key: Key{"GPUNodeNotReady", "v1/Node", fmt.Sprintf("node-%05d-%x", i, i*7919%65521)}, Observation: s,
+	l := &trackerRun{tracker: New("epoch")}
+	seen := func(i int, s Observation) EvaluationResult {
+		return EvaluationResult{Key: Key{"GPUNodeNotReady", "v1/Node", fmt.Sprintf("node-%05d-%x", i, i*7919%65521)}, Observation: s,
 			Fault: Fault{Node: fmt.Sprintf("node-%05d-%x", i, i*7919%65521), ComponentClass: "Node", Strategy: record.Process}, At: time.Unix(int64(i), 0)}
 	}
 	var err error

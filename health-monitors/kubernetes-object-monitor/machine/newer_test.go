@@ -43,7 +43,7 @@ func TestTheStateOfANewerVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tracker.Observe(Seen{Key: Key{"P", "v1/Node", "o1"}, Observation: Unmatched}, v7); err != nil {
+	if _, err := tracker.Observe(EvaluationResult{Key: Key{"P", "v1/Node", "o1"}, Observation: Unmatched}, v7); err != nil {
 		t.Fatal(err)
 	}
 	data, err := tracker.Copy().Encode()

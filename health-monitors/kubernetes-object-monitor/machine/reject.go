@@ -15,7 +15,7 @@ type Rejection struct {
 
 // Reject takes an event out that will never be accepted, so that it is sent again once
 // the cause is gone: a code that was not reported is not open, and one whose recovery was
-// not reported is open again. A later evaluation of the object decides about it anew.
+// not reported is open again. A later evaluation of the object decides about it again.
 //
 // Reports and recoveries of a code follow each other in turn, so that the next one undoes
 // what the rejected one would have done: neither is needed any more.
@@ -57,7 +57,7 @@ func (t *Tracker) takeBack(k Key, reported Fault) {
 	}
 }
 
-// reopen puts a fault back whose recovery was rejected. An object that has another fault by
+// reopen puts a fault back whose recovery was rejected. An object that has another fault
 // now, of another node or class, keeps that one.
 func (t *Tracker) reopen(k Key, recovered Fault) {
 	f, open := t.open[k]

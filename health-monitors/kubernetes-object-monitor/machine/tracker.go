@@ -18,7 +18,7 @@ import (
 // Agent is the name of this monitor in its events.
 const Agent = "kubernetes-object-monitor"
 
-// Wording is what an event says beside the identity of its fault.
+// Wording is what an event reports beside the identity of its fault.
 type Wording struct {
 	IsFatal           bool
 	Message           string
@@ -53,26 +53,26 @@ func New(epoch string) *Tracker {
 	}
 }
 
-// Seen is one evaluation of a policy on an object.
-type Seen struct {
+// EvaluationResult is one evaluation of a policy on an object.
+type EvaluationResult struct {
 	Key         Key
 	Observation Observation
 	Fault       Fault
 	Wording     Wording
 	At          time.Time
-	// Held says that an event like those that may follow was rejected a short while ago.
-	Held bool
+	// Delayed reports that an event like those that may follow was rejected a short while ago.
+	Delayed bool
 }
 
 // Observe decides about one evaluation and keeps what follows: the change of
 // the open faults and the events, in one step. newID gives an event its id.
-func (t *Tracker) Observe(s Seen, newID func() (string, error)) (Decision, error) {
+func (t *Tracker) Observe(s EvaluationResult, newID func() (string, error)) (Decision, error) {
 	var open *Fault
 	if f, ok := t.open[s.Key]; ok {
 		open = &f
 	}
 	d := Decide(open, s.Observation, s.Fault)
-	if s.Held {
+	if s.Delayed {
 		d = d.Hold()
 	}
 	if d.Report && !d.Recover {
@@ -172,7 +172,7 @@ func codes(f Fault) [][]string {
 	return out
 }
 
-func frame(s Seen, f Fault) *protos.HealthEvent {
+func frame(s EvaluationResult, f Fault) *protos.HealthEvent {
 	return &protos.HealthEvent{
 		Version: 1, Agent: Agent, ComponentClass: f.ComponentClass, CheckName: s.Key.Policy, NodeName: f.Node,
 		EntitiesImpacted:   []*protos.Entity{{EntityType: s.Key.Type, EntityValue: s.Key.Object}},
@@ -180,7 +180,7 @@ func frame(s Seen, f Fault) *protos.HealthEvent {
 	}
 }
 
-func healthy(s Seen, f Fault) (out []*protos.HealthEvent) {
+func healthy(s EvaluationResult, f Fault) (out []*protos.HealthEvent) {
 	for _, code := range codes(f) {
 		e := frame(s, f)
 		e.IsHealthy, e.Message, e.ErrorCode = true, record.HealthyMessage, code
@@ -190,7 +190,7 @@ func healthy(s Seen, f Fault) (out []*protos.HealthEvent) {
 }
 
 // unhealthy are the events of a fault; if an open one lacks some of its codes only, of these.
-func unhealthy(s Seen, open *Fault) (out []*protos.HealthEvent) {
+func unhealthy(s EvaluationResult, open *Fault) (out []*protos.HealthEvent) {
 	w, f := s.Wording, s.Fault
 	if open != nil && len(open.unreported(f)) > 0 {
 		f.Codes = open.unreported(f)

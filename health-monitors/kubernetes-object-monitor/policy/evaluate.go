@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Failure says which part of an evaluation failed. It is the label value of the
+// Failure reports which part of an evaluation failed. It is the label value of the
 // errors' counter.
 type Failure string
 
@@ -123,7 +123,7 @@ func (f *flips) compared(age, bound time.Duration) {
 	}
 }
 
-// ages finds the comparisons of now - T with something; the value says whether
+// ages finds the comparisons of now - T with something; the value reports whether
 // the age stands left of the operator.
 func ages(root ast.Expr) map[int64]bool {
 	found := map[int64]bool{}
@@ -198,7 +198,7 @@ func (c *comparison) Eval(activation interpreter.Activation) ref.Val {
 
 // eventFields are the names that one version of the Events API gives to what the
 // recorders of that and of the other version fill in.
-type eventFields struct{ seen, source, reporter string }
+type eventFields struct{ lastTimestamp, source, reporter string }
 
 // eventKinds are the two versions of Kubernetes' Events.
 var eventKinds = map[schema.GroupVersionKind]eventFields{
@@ -212,7 +212,7 @@ const (
 	reportingInstance = "reportingInstance"
 )
 
-// Normal is an object as expressions see it: an Event says when it was seen last
+// Normal is an object as expressions see it: an Event reports when it was seen last
 // and who reported it, whichever recorder wrote it. The one that kubelets use
 // leaves eventTime null and counts in lastTimestamp, the newer one leaves that null
 // and counts in series; kubelets before 1.28 name themselves in the source alone.
@@ -224,11 +224,11 @@ func Normal(kind schema.GroupVersionKind, object map[string]any) map[string]any 
 	}
 	out := maps.Clone(object)
 	if at := lastSeen(object, fields); at != nil {
-		out[eventTime], out[fields.seen] = at, at
+		out[eventTime], out[fields.lastTimestamp] = at, at
 	}
 	source, _ := object[fields.source].(map[string]any)
 	for to, from := range map[string]string{fields.reporter: "component", reportingInstance: "host"} {
-		if said, _ := object[to].(string); said == "" && source[from] != nil {
+		if eventType, _ := object[to].(string); eventType == "" && source[from] != nil {
 			out[to] = source[from]
 		}
 	}
@@ -236,16 +236,16 @@ func Normal(kind schema.GroupVersionKind, object map[string]any) map[string]any 
 }
 
 // lastSeen is the latest of the times at which an Event was seen; the time of its
-// creation if it says none; nil if it has no time at all.
+// creation if it reports none; nil if it has no time at all.
 func lastSeen(object map[string]any, fields eventFields) any {
 	series, _ := object["series"].(map[string]any)
 	metadata, _ := object[metadataKey].(map[string]any)
 	var latest time.Time
 	var out any
-	for _, said := range []any{series["lastObservedTime"], object[fields.seen], object[eventTime]} {
-		text, _ := said.(string)
+	for _, timestamps := range []any{series["lastObservedTime"], object[fields.lastTimestamp], object[eventTime]} {
+		text, _ := timestamps.(string)
 		if at, err := time.Parse(time.RFC3339, text); err == nil && at.After(latest) {
-			latest, out = at, said
+			latest, out = at, timestamps
 		}
 	}
 	if out == nil {

@@ -15,8 +15,8 @@ var (
 )
 
 // micro and whole are times as the two recorders write them.
-func micro(at time.Time) string { return at.Format("2006-01-02T15:04:05.000000Z07:00") }
-func whole(at time.Time) string { return at.Format(time.RFC3339) }
+func micro(at time.Time) string       { return at.Format("2006-01-02T15:04:05.000000Z07:00") }
+func eventObject(at time.Time) string { return at.Format(time.RFC3339) }
 
 // TestAnEventIsSeenWhenItWasSeenLast: the policy of the ADR on what each recorder
 // leaves, as both versions of the API show it.
@@ -25,17 +25,17 @@ func TestAnEventIsSeenWhenItWasSeenLast(t *testing.T) {
 	old, late := now.Add(-time.Hour), now.Add(-time.Minute)
 	still := Match{Matched: true, Flip: late.Add(10*time.Minute + 1)}
 	for name, c := range map[string]struct {
-		says map[string]any // besides what every such Event says; nil takes a field away
+		says map[string]any // besides what every such Event reports; nil takes a field away
 		want Match
 	}{
-		"the old recorder":               {map[string]any{"eventTime": nil, "deprecatedLastTimestamp": whole(late)}, still},
-		"the old recorder, repeated":     {map[string]any{"eventTime": nil, "deprecatedFirstTimestamp": whole(old), "deprecatedLastTimestamp": whole(late), "deprecatedCount": int64(7)}, still},
-		"the old recorder, long ago":     {map[string]any{"eventTime": nil, "deprecatedLastTimestamp": whole(old)}, Match{}},
+		"the old recorder":               {map[string]any{"eventTime": nil, "deprecatedLastTimestamp": eventObject(late)}, still},
+		"the old recorder, repeated":     {map[string]any{"eventTime": nil, "deprecatedFirstTimestamp": eventObject(old), "deprecatedLastTimestamp": eventObject(late), "deprecatedCount": int64(7)}, still},
+		"the old recorder, long ago":     {map[string]any{"eventTime": nil, "deprecatedLastTimestamp": eventObject(old)}, Match{}},
 		"the new recorder":               {map[string]any{"eventTime": micro(late), "deprecatedLastTimestamp": nil}, still},
 		"the new recorder, a series":     {map[string]any{"eventTime": micro(old), "series": map[string]any{"count": int64(2), "lastObservedTime": micro(late)}}, still},
 		"a series that went on":          {map[string]any{"eventTime": micro(late), "series": map[string]any{"count": int64(2), "lastObservedTime": micro(old)}}, still},
-		"no time but that of the object": {map[string]any{"eventTime": nil, "metadata": map[string]any{"name": "e", "namespace": "default", "creationTimestamp": whole(late)}}, still},
-		"a kubelet of old that names itself in the source": {map[string]any{"eventTime": nil, "deprecatedLastTimestamp": whole(late), "reportingController": "",
+		"no time but that of the object": {map[string]any{"eventTime": nil, "metadata": map[string]any{"name": "e", "namespace": "default", "creationTimestamp": eventObject(late)}}, still},
+		"a kubelet of old that names itself in the source": {map[string]any{"eventTime": nil, "deprecatedLastTimestamp": eventObject(late), "reportingController": "",
 			"deprecatedSource": map[string]any{"component": "kubelet", "host": "gpu-7"}}, still},
 		"another reporter with a kubelet's source": {map[string]any{"eventTime": micro(late), "reportingController": "team",
 			"deprecatedSource": map[string]any{"component": "kubelet", "host": "gpu-7"}}, Match{}},
@@ -55,9 +55,9 @@ func TestAnEventIsSeenWhenItWasSeenLast(t *testing.T) {
 	}
 }
 
-// TestBothVersionsSayTheSame: who reports and when, in the core group too.
-func TestBothVersionsSayTheSame(t *testing.T) {
-	late := whole(now.Add(-time.Minute))
+// TestEventVersionsAgree: who reports and when, in the core group too.
+func TestEventVersionsAgree(t *testing.T) {
+	late := eventObject(now.Add(-time.Minute))
 	got := Normal(coreEvent, map[string]any{
 		"eventTime": nil, "lastTimestamp": late, "reportingComponent": "", "reportingInstance": "", "source": map[string]any{"component": "kubelet", "host": "gpu-7"},
 	})

@@ -1,4 +1,4 @@
-// Package policy holds what a user may say about Kubernetes objects: a file of
+// Package policy holds what a user may report about Kubernetes objects: a file of
 // policies, each a CEL predicate over one kind of object, and what is to be
 // reported when it holds. It reads the file strictly, compiles every expression
 // once, and evaluates them on objects. It does no I/O and reads no clock.

@@ -46,7 +46,7 @@ func FuzzExpression(f *testing.F) {
 				continue
 			}
 			p := &Policy{Kind: kind, predicate: x, node: x}
-			set := &Set{Policies: []*Policy{p}, reads: map[schema.GroupVersionKind]*tree{}, looked: map[schema.GroupVersionKind]bool{}}
+			set := &Set{Policies: []*Policy{p}, reads: map[schema.GroupVersionKind]*tree{}, lookedUp: map[schema.GroupVersionKind]bool{}}
 			set.note(kind, x)
 			answer := func(object map[string]any) (Match, string, [2]bool) {
 				m, merr := p.Match(object, now, nil)
@@ -63,7 +63,7 @@ func FuzzExpression(f *testing.F) {
 			if m2, n2, failed2 := answer(set.Prune(kind, object)); m2 != m || n2 != n || failed2 != failed {
 				t.Errorf("of the pruned object it is %v %q %v, of the whole %v %q %v", m2, n2, failed2, m, n, failed)
 			}
-			for kind := range set.looked {
+			for kind := range set.lookedUp {
 				if _, err := set.Prune(kind, object)["metadata"].(map[string]any); !err {
 					t.Errorf("a looked-up %s loses its name", kind)
 				}

@@ -20,7 +20,7 @@ type Finder interface {
 	Find(kind schema.GroupVersionKind, namespace, name string) (map[string]any, error)
 }
 
-// Report is what a policy's events say.
+// Report is what a policy's events report.
 type Report struct {
 	ComponentClass string
 	IsFatal        bool
@@ -64,10 +64,10 @@ type Set struct {
 	// Disabled are the names of the others.
 	Disabled []string
 	reads    map[schema.GroupVersionKind]*tree
-	looked   map[schema.GroupVersionKind]bool
+	lookedUp map[schema.GroupVersionKind]bool
 }
 
-// Parse reads and compiles a file of policies; file is its name in errors. named say what
+// Parse reads and compiles a file of policies; file is its name in errors. named report what
 // is wrong with a name, beside its form. All problems of all policies,
 // disabled ones included, are joined.
 func Parse(file, text string, find Finder, named ...func(name string) error) (*Set, error) {
@@ -79,7 +79,7 @@ func Parse(file, text string, find Finder, named ...func(name string) error) (*S
 	if err != nil {
 		return nil, fmt.Errorf("creating the CEL environment: %w", err)
 	}
-	set := &Set{reads: map[schema.GroupVersionKind]*tree{}, looked: map[schema.GroupVersionKind]bool{}}
+	set := &Set{reads: map[schema.GroupVersionKind]*tree{}, lookedUp: map[schema.GroupVersionKind]bool{}}
 	seen := map[string]bool{}
 	var problems []error
 	for i, e := range doc.Policies {
@@ -142,7 +142,7 @@ func (s *Set) note(kind schema.GroupVersionKind, x *program) {
 	for _, r := range x.reads {
 		if r.lookup {
 			s.tree(r.kind).add(r)
-			s.looked[r.kind] = true
+			s.lookedUp[r.kind] = true
 			continue
 		}
 		s.tree(kind).add(r)
@@ -166,8 +166,8 @@ func (s *Set) Kinds() []schema.GroupVersionKind {
 	return out
 }
 
-// LookedUp says whether an expression looks up objects of the kind.
-func (s *Set) LookedUp(kind schema.GroupVersionKind) bool { return s.looked[kind] }
+// LookedUp reports whether an expression looks up objects of the kind.
+func (s *Set) LookedUp(kind schema.GroupVersionKind) bool { return s.lookedUp[kind] }
 
 // Of are the policies about objects of a kind.
 func (s *Set) Of(kind schema.GroupVersionKind) []*Policy {
@@ -184,7 +184,7 @@ func (s *Set) Of(kind schema.GroupVersionKind) []*Policy {
 // is all.
 func (s *Set) Namespace(kind schema.GroupVersionKind) string {
 	of := s.Of(kind)
-	if s.looked[kind] || len(of) == 0 {
+	if s.lookedUp[kind] || len(of) == 0 {
 		return ""
 	}
 	for _, p := range of {
@@ -206,7 +206,7 @@ func (s *Set) Prune(kind schema.GroupVersionKind, object map[string]any) map[str
 }
 
 func (h healthEvent) report() Report {
-	action, _ := record.ParseAction(h.RecommendedAction) // problems has told
+	action, _ := record.ParseAction(h.RecommendedAction) // problems has reported
 	return Report{
 		ComponentClass: h.ComponentClass, IsFatal: h.IsFatal, Message: h.Message, Action: action,
 		CustomAction: h.CustomRecommendedAction, Codes: h.ErrorCode, Strategy: record.Strategy(h.ProcessingStrategy),

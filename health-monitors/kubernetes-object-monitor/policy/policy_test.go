@@ -144,7 +144,7 @@ func TestNVMLEventByLookup(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatIsReadIsKept(t *testing.T) {
+func TestOnlyReadFieldsAreKept(t *testing.T) {
 	set := example(t, objects{})
 	node := schema.GroupVersionKind{Version: "v1", Kind: "Node"}
 	got := set.Prune(node, gpuNode("True", now))
@@ -201,9 +201,9 @@ func TestAnOptionalFieldIsReadAlone(t *testing.T) {
 	}
 }
 
-// TestWhatIsReadWholeIsKeptWhole: but for managedFields, which are the largest part
+// TestFullyReadObjectsAreKeptCompletely: but for managedFields, which are the largest part
 // of many objects, and not those of an object's own.
-func TestWhatIsReadWholeIsKeptWhole(t *testing.T) {
+func TestFullyReadObjectsAreKeptCompletely(t *testing.T) {
 	thing := map[string]any{
 		"metadata": map[string]any{"name": "n", "labels": map[string]any{"a": "b"}, "managedFields": []any{"kubelet"}},
 		"spec":     map[string]any{"managedFields": "ours", "metadata": map[string]any{"managedFields": "a template's"}, "host": "text", "size": int64(3)},

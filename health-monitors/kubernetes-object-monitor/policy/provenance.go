@@ -9,13 +9,13 @@ import (
 )
 
 // clusterWide are Kubernetes' own kinds without a namespace, which tenants do not
-// write. What another kind is, a file of policies does not say.
+// write. What another kind is, a file of policies does not report.
 var clusterWide = []string{"Node", "Namespace", "PersistentVolume", "CSINode", "VolumeAttachment", "ResourceSlice", "APIService", "CertificateSigningRequest"}
 
-// Doubts say who could have the policy act on a node that has no fault: by the objects
+// Warnings report who could have the policy act on a node that has no fault: by the objects
 // that it watches, and by the text that it reads in them. A policy whose events are
 // for the record only has none.
-func (p *Policy) Doubts(monitors record.Strategy) (out []string) {
+func (p *Policy) Warnings(monitors record.Strategy) (out []string) {
 	if p.Report.StrategyOr(monitors) == record.PersistOnly {
 		return nil
 	}
@@ -33,8 +33,8 @@ func (p *Policy) Doubts(monitors record.Strategy) (out []string) {
 
 const recordOnly = `processingStrategy = "PERSIST_ONLY"`
 
-// anybodys says that whoever may write objects of its kind in any namespace decides
-// what they say and which node they name. They cannot where the kind has no namespace,
+// anybodys reports that anyone who may write objects of its kind in any namespace decides
+// what they report and which node they name. They cannot where the kind has no namespace,
 // the policy names a namespace, or it is about Events of the kubelet (which the
 // admission policy of the chart lets nobody else write) and takes the node from who
 // reports.
@@ -48,7 +48,7 @@ func (p *Policy) anybodys() bool {
 	return true
 }
 
-// ofPods says that it may act on Events that a kubelet writes about Pods: it does not look
+// ofPods reports that it may act on Events that a kubelet writes about Pods: it does not look
 // at what they regard. Those of anybody are in doubt already.
 func (p *Policy) ofPods() bool {
 	return p.Kind.Kind == "Event" && p.Namespace == "" && !p.anybodys() && !slices.ContainsFunc(p.predicate.reads, func(r reading) bool {
@@ -105,7 +105,7 @@ func (r reading) text(to int) string {
 	return out
 }
 
-// readsAny says whether an expression reads one of these fields of the resource.
+// readsAny reports whether an expression reads one of these fields of the resource.
 func (x *program) readsAny(fields ...string) bool {
 	return slices.ContainsFunc(x.reads, func(r reading) bool {
 		return !r.lookup && len(r.path) > 0 && slices.Contains(fields, r.path[0].key)

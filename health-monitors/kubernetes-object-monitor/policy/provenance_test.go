@@ -20,9 +20,9 @@ func about(kind, predicate, node string, more ...string) string {
 		"'''\n[policies.healthEvent]\ncomponentClass = \"Node\"\nmessage = \"m\"\nrecommendedAction = \"NONE\"\n"
 }
 
-// TestWhoCouldChooseTheNode: a policy is in doubt if whoever writes an object in a
-// namespace of theirs says which node is meant.
-func TestWhoCouldChooseTheNode(t *testing.T) {
+// TestNodeProvenance: a policy is in doubt if anyone who writes an object in a
+// namespace of theirs reports which node is meant.
+func TestNodeProvenance(t *testing.T) {
 	const itself, ofNode = `resource.reportingInstance`, ` && resource.regarding.kind == 'Node'`
 	const kubelet = `resource.reportingController == 'kubelet'` + ofNode
 	const inQuestion, recordOnly = "accounts that can write objects of kind %s in any namespace", "processingStrategy = \"PERSIST_ONLY\"\n"
@@ -53,7 +53,7 @@ func TestWhoCouldChooseTheNode(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			doubt := strings.Join(set.Policies[0].Doubts(c.monitors), "\n")
+			doubt := strings.Join(set.Policies[0].Warnings(c.monitors), "\n")
 			if c.doubt == "" {
 				if doubt != "" {
 					t.Errorf("it is in doubt: %s", doubt)
@@ -69,7 +69,7 @@ func TestWhoCouldChooseTheNode(t *testing.T) {
 	}
 }
 
-// TestTextThatOthersChoose: a policy that acts on text is in doubt whoever writes the
+// TestTextThatOthersChoose: a policy that acts on text is in doubt regardless of who writes the
 // object, and its warning names the field.
 func TestTextThatOthersChoose(t *testing.T) {
 	const recordOnly = "processingStrategy = \"PERSIST_ONLY\"\n"
@@ -92,7 +92,7 @@ func TestTextThatOthersChoose(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", predicate, err)
 			}
-			doubt := strings.Join(set.Policies[0].Doubts(record.Process), "\n")
+			doubt := strings.Join(set.Policies[0].Warnings(record.Process), "\n")
 			if want == "" || strategy != "" {
 				if doubt != "" {
 					t.Errorf("%s: it is in doubt: %s", predicate, doubt)
@@ -106,8 +106,8 @@ func TestTextThatOthersChoose(t *testing.T) {
 	}
 }
 
-// TestEventsAboutPodsAreInDoubt: a tenant has a kubelet write them, whatever they say.
-func TestEventsAboutPodsAreInDoubt(t *testing.T) {
+// TestPodEventsAreWarnedOf: a tenant has a kubelet write them, whatever they report.
+func TestPodEventsAreWarnedOf(t *testing.T) {
 	const kubelet = "resource.reportingController == 'kubelet' && resource.reason == 'FailedMount'"
 	for name, c := range map[string]struct {
 		predicate string
@@ -124,7 +124,7 @@ func TestEventsAboutPodsAreInDoubt(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		doubt := strings.Join(set.Policies[0].Doubts(record.Process), "\n")
+		doubt := strings.Join(set.Policies[0].Warnings(record.Process), "\n")
 		if strings.Contains(doubt, "accounts that can create a Pod") != c.doubt || !c.doubt && doubt != "" {
 			t.Errorf("%s: %q", name, doubt)
 		}

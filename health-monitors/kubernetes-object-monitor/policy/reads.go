@@ -22,7 +22,7 @@ type reading struct {
 	lookup bool                    // else the resource itself
 	kind   schema.GroupVersionKind // of a lookup
 	path   []step
-	// touched says that nothing below the place is read here, but whether it is there
+	// touched reports that nothing below the place is read here, but whether it is there
 	// and, of the elements of a list, how many.
 	touched bool
 }

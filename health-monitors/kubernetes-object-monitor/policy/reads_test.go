@@ -22,12 +22,12 @@ func decode(tb testing.TB, text string) map[string]any {
 	return out
 }
 
-// things is what TestOfElementsOnlyWhatIsReadIsKept prunes: a list of maps with a list
+// things is what TestOnlyReadElementsAreKept prunes: a list of maps with a list
 // in each, a map, and names that a variable could be taken for.
 const things = `{"list":[{"a":1,"b":2,"sub":[{"x":1,"y":2}]},{"a":3,"m":{"k":4,"l":5}},"text"],"map":{"p":{"a":1,"b":2}},"c":{"a":6,"b":7}}`
 
-// TestOfElementsOnlyWhatIsReadIsKept: and every element stays, in its place.
-func TestOfElementsOnlyWhatIsReadIsKept(t *testing.T) {
+// TestOnlyReadElementsAreKept: and every element stays, in its place.
+func TestOnlyReadElementsAreKept(t *testing.T) {
 	whole := decode(t, things)
 	of := func(field string) string {
 		text, err := json.Marshal(map[string]any{field: whole[field]})
@@ -199,7 +199,7 @@ func (r random) object() map[string]any {
 	return map[string]any{"metadata": map[string]any{"name": "x"}, "spec": r.value("spec", 4)}
 }
 
-// TestPruningChangesNoAnswer: an expression says the same of random objects that are
+// TestPruningChangesNoAnswer: an expression reports the same of random objects that are
 // pruned, looked-up ones included, as of the whole ones; an error stays an error.
 func TestPruningChangesNoAnswer(t *testing.T) {
 	kind, pod := schema.GroupVersionKind{Version: "v1", Kind: "Thing"}, schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
@@ -209,14 +209,14 @@ func TestPruningChangesNoAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said := map[string]map[string]bool{}
+	output := map[string]map[string]bool{}
 	for _, text := range corpus {
 		x, err := compile(env, text, cel.BoolType)
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		set := &Set{reads: map[schema.GroupVersionKind]*tree{}, looked: map[schema.GroupVersionKind]bool{}}
+		set := &Set{reads: map[schema.GroupVersionKind]*tree{}, lookedUp: map[schema.GroupVersionKind]bool{}}
 		set.note(kind, x)
 		p := &Policy{Name: "P", predicate: x}
 		answer := func(prune bool, object map[string]any, pods map[string]map[string]any) string {
@@ -230,17 +230,17 @@ func TestPruningChangesNoAnswer(t *testing.T) {
 			}
 			return describe(p.Match(object, now, nil))
 		}
-		said[text] = map[string]bool{}
+		output[text] = map[string]bool{}
 		for range 250 {
 			object, pods := r.object(), map[string]map[string]any{"v1/Pod/n/x": r.object(), "v1/Pod/n/y": r.object()}
 			want := answer(false, object, pods)
 			if got := answer(true, object, pods); got != want {
 				t.Fatalf("%s: of the pruned object %s, of the whole %s; object %v, pods %v", text, got, want, object, pods)
 			}
-			said[text][want[:5]] = true
+			output[text][want[:5]] = true
 		}
 	}
-	for text, answers := range said {
+	for text, answers := range output {
 		if len(answers) < 2 {
 			t.Errorf("%s has always the same answer, %v, so that it proves little", text, slices.Collect(maps.Keys(answers)))
 		}

@@ -7,7 +7,7 @@ import (
 )
 
 // TestAPolicysOwnStrategyComesBeforeTheMonitors: and the monitor's holds where a
-// policy says none.
+// policy states none.
 func TestAPolicysOwnStrategyComesBeforeTheMonitors(t *testing.T) {
 	for text, want := range map[string]map[record.Strategy]record.Strategy{
 		"": {record.Process: record.Process, record.PersistOnly: record.PersistOnly},

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestAWrongFileIsRefusedByName(t *testing.T) {
+func TestInvalidFileIsRefusedByName(t *testing.T) {
 	good := one("true")
 	for name, c := range map[string]struct{ text, want string }{
 		"syntax":            {"[[policies]]\nname = \n", `policies.toml: line 2 (key "policies.name")`},
@@ -54,8 +54,8 @@ func TestAWrongFileIsRefusedByName(t *testing.T) {
 	}
 }
 
-// TestWhatIsJustAllowed: the longest message, and several codes.
-func TestWhatIsJustAllowed(t *testing.T) {
+// TestAllowedLimits: the longest message, and several codes.
+func TestAllowedLimits(t *testing.T) {
 	message := strings.Repeat("m", 1024)
 	set, err := Parse("policies.toml", strings.Replace(one("true"), `"m"`, `"`+message+`"`, 1)+"errorCode = [\"48\", \"79\"]\n", objects{})
 	if err != nil {

@@ -6,7 +6,7 @@ import "maps"
 // of every element of a list. Text, numbers, truths and null are always kept, and so
 // is a value that is something else than the expressions take it for.
 type tree struct {
-	whole bool
+	complete bool
 	// each is what is kept of every element; nil keeps lists whole. It keeps a map
 	// whole, whose keys are iterated.
 	each  *tree
@@ -32,7 +32,7 @@ func newTree() *tree {
 // add takes a reading in.
 func (t *tree) add(r reading) {
 	if place := t.at(r.path); !r.touched {
-		place.whole = true
+		place.complete = true
 	}
 }
 
@@ -83,7 +83,7 @@ func (t *tree) keep(value any) any {
 }
 
 func (t *tree) keepMap(value map[string]any) map[string]any {
-	if t.whole || t.each != nil || value == nil {
+	if t.complete || t.each != nil || value == nil {
 		return value
 	}
 	out := make(map[string]any, min(len(value), len(t.below)))
@@ -96,7 +96,7 @@ func (t *tree) keepMap(value map[string]any) map[string]any {
 }
 
 func (t *tree) keepList(value []any) []any {
-	if t.whole || t.each == nil || value == nil {
+	if t.complete || t.each == nil || value == nil {
 		return value
 	}
 	out := make([]any, len(value))

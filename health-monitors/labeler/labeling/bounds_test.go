@@ -61,9 +61,9 @@ func TestACountThatIsBelieved(t *testing.T) {
 	}
 }
 
-// TestWhatTheLabelsSay: to the other nodes of the group, and of the node itself. A
-// label that is no count, from 0 to the most, says nothing.
-func TestWhatTheLabelsSay(t *testing.T) {
+// TestLabelValues: to the other nodes of the group, and of the node itself. A
+// label that is no count, from 0 to the most, reports nothing.
+func TestLabelValues(t *testing.T) {
 	classes, err := labeling.Parse("f", class("gpu", "1"))
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestWhatTheLabelsSay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			labels := map[string]string{"pool": c.pool, keys.Group: c.group, keys.Current: c.current, keys.Expected: c.expected}
-			says, ok := gpu.Says(labels)
+			says, ok := gpu.LabeledAs(labels)
 			if ok != (c.says >= 0) || ok && says != (labeling.Labelled{Class: "gpu", Group: group, Count: c.says}) {
 				t.Errorf("it says %+v, %t; want %d", says, ok, c.says)
 			}

@@ -36,7 +36,7 @@ type Class struct {
 	Labels nodemark.CountLabels
 	// GroupBy are the labels by whose values nodes are grouped.
 	GroupBy []string
-	// Overrides say what to expect of some nodes; the first that matches counts.
+	// Overrides report what to expect of some nodes; the first that matches counts.
 	Overrides []Override
 
 	count  cel.Program
@@ -58,7 +58,7 @@ func (o Override) matches(labels map[string]string) bool {
 	return true
 }
 
-// ReadsSlices says whether the class's expression reads ResourceSlices.
+// ReadsSlices reports whether the class's expression reads ResourceSlices.
 func (c Class) ReadsSlices() bool { return c.slices }
 
 // Group names the group of a Node; empty if it lacks one of the labels. The name is
@@ -75,7 +75,7 @@ func (c Class) Group(labels map[string]string) string {
 	return hex.EncodeToString(sum.Sum(nil))[:8]
 }
 
-// ErrNoSource means that the Node says nothing about devices of the class.
+// ErrNoSource means that the Node reports nothing about devices of the class.
 var ErrNoSource = errors.New("the node has no information about devices of this class")
 
 // Count evaluates the class's expression on a Node and its ResourceSlices, both as

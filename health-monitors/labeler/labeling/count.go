@@ -58,9 +58,9 @@ func (d *decision) keep(k nodemark.CountLabels, reason Reason) {
 	}
 }
 
-// labelled is what the labels say that the Node had, and should have; -1 and 0 where
-// they say nothing. They say nothing about another group: another product, or
-// another partition of its GPUs, is counted anew.
+// labelled is what the labels state that the Node had, and should have; -1 and 0 where
+// they report nothing. They report nothing about another group: another product, or
+// another partition of its GPUs, is counted again.
 func (d *decision) labelled(c Class, seen Count) (had, should int) {
 	group := d.Labels[c.Labels.Group]
 	if seen.Group != "" && group != "" && group != seen.Group {
@@ -78,7 +78,7 @@ func (d *decision) labelled(c Class, seen Count) (had, should int) {
 // Node had, or than is expected of one of which nothing is known, are believed
 // after the grace: a device plugin that is restarted, or a kubelet, counts none for
 // a while. So are more than any Node of the group had: a GPU that is shared from
-// now on is counted many times before its labels say so, and all others would be
+// now on is counted many times before its labels report it, and all others would be
 // expected to have as many.
 func (d *decision) current(c Class, seen Count, had, should int) (int, Reason) {
 	least, most := had, max(had, should, seen.Peers)
@@ -97,7 +97,7 @@ func (d *decision) current(c Class, seen Count, had, should int) (int, Reason) {
 }
 
 // expected is the most of what the Node has, what it had in this group, and what
-// others of the group have; or what the configuration says.
+// others of the group have; or what the configuration states.
 func (d *decision) expected(c Class, seen Count, current, should int) (int, Reason) {
 	for _, o := range c.Overrides {
 		if o.matches(d.Labels) {
@@ -139,15 +139,15 @@ func number(text string) (int, bool) {
 	return n, true
 }
 
-// Says is what a Node's labels say of the class to the others of its group; ok is
-// false if they say nothing, or it of another group.
-func (c Class) Says(labels map[string]string) (says Labelled, ok bool) {
+// LabeledAs is what a Node's labels state of the class to the others of its group; ok is
+// false if they report nothing, or it of another group.
+func (c Class) LabeledAs(labels map[string]string) (says Labelled, ok bool) {
 	group := c.Group(labels)
 	count, known := number(labels[c.Labels.Current])
 	return Labelled{Class: c.Name, Group: group, Count: count}, known && group != "" && labels[c.Labels.Group] == group
 }
 
-// Below says whether the labels say that the Node has fewer than it should.
+// Below reports whether the labels state that the Node has fewer than it should.
 func (c Class) Below(labels map[string]string) bool {
 	current, ok1 := number(labels[c.Labels.Current])
 	expected, ok2 := number(labels[c.Labels.Expected])
@@ -175,7 +175,7 @@ type group struct {
 	having map[int]int
 }
 
-// Labelled is what the labels of one Node say of one class.
+// Labelled is what the labels of one Node report about one class.
 type Labelled struct {
 	Class, Group string
 	Count        int
@@ -186,8 +186,8 @@ func NewGroups() *Groups {
 	return &Groups{memberships: map[string]map[string]membership{}, groups: map[groupKey]*group{}}
 }
 
-// Set takes in all that the labels of a Node say, and returns the nodes of groups
-// whose most has changed. A Node that is gone, or opted out, says nothing.
+// Set takes in all that the labels of a Node report, and returns the nodes of groups
+// whose most has changed. A Node that is gone, or opted out, reports nothing.
 func (g *Groups) Set(node string, says []Labelled) (moved []string) {
 	before, after, most := g.memberships[node], map[string]membership{}, map[groupKey]int{}
 	for _, s := range says {
@@ -224,7 +224,7 @@ func (g *Groups) Set(node string, says []Labelled) (moved []string) {
 }
 
 // witnesses are how many nodes of a group of more than two must have as many: who is
-// root on one node can have it say anything, and must not speak for others.
+// root on one node can have it report anything, and must not publish events about others.
 const witnesses = 2
 
 // Most is the most that Nodes of the group are labelled with: two of them, in a group

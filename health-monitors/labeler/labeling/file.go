@@ -21,7 +21,7 @@ const (
 	maxOverrides = 1024
 )
 
-// Builtin are the classes where no file says others.
+// Builtin are the classes where no file states others.
 //
 //go:embed classes.toml
 var Builtin string

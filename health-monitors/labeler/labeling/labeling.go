@@ -1,4 +1,4 @@
-// Package labeling decides which labels a node should have that say what is on
+// Package labeling decides which labels a node should have that report what is on
 // it: the driver, the version of DCGM, Kata, and how many devices of a class it
 // has and should have. It does no I/O and reads no clock.
 package labeling
@@ -20,7 +20,7 @@ type View struct {
 	Ready bool
 	// DCGM and Driver are the pods on the Node that have not ended.
 	DCGM, Driver []Pod
-	// DCGMAnywhere and DriverAnywhere say that there is such a pod on any Node.
+	// DCGMAnywhere and DriverAnywhere report that there is such a pod on any Node.
 	DCGMAnywhere, DriverAnywhere bool
 	// Counts are the devices by the name of their class.
 	Counts map[string]Count
@@ -35,7 +35,7 @@ type Pod struct {
 	Created       time.Time
 }
 
-// Policy is what an operator says.
+// Policy is what an operator reports.
 type Policy struct {
 	// Grace is how long a pod must be gone, or a count be lower, or higher than ever,
 	// to be believed.
@@ -45,9 +45,9 @@ type Policy struct {
 	// AssumeDCGM is the version on GPU nodes, whatever pods there are; empty looks
 	// for pods.
 	AssumeDCGM string
-	// AssumeDriver says that GPU nodes have the driver.
+	// AssumeDriver reports that GPU nodes have the driver.
 	AssumeDriver bool
-	// KataLabel is a label that says so beside Kata's own; may be empty.
+	// KataLabel is a label that reports it beside Kata's own; may be empty.
 	KataLabel string
 	// Classes of devices to count.
 	Classes []Class
@@ -159,7 +159,7 @@ func (v Verdict) Changes(labels map[string]string) []Ruling {
 	return slices.DeleteFunc(slices.Clone(v.Rulings), func(r Ruling) bool { return labels[r.Key] == r.Value && (r.Value != "" || !has(labels, r.Key)) })
 }
 
-// Apply makes labels what the verdict says and touches no other.
+// Apply makes labels what the verdict reports and touches no other.
 func (v Verdict) Apply(labels map[string]string) map[string]string {
 	out := maps.Clone(labels)
 	if out == nil {
@@ -175,7 +175,7 @@ func (v Verdict) Apply(labels map[string]string) map[string]string {
 	return out
 }
 
-// Decide judges one Node. before is the memory of the last decision about it.
+// Decide evaluates one Node. before is the memory of the last decision about it.
 func Decide(v View, p Policy, before Memory, now time.Time) Verdict {
 	if nodemark.OptedOut(v.Labels) {
 		return Verdict{Rulings: []Ruling{}, Memory: Memory{}}
@@ -211,7 +211,7 @@ func (d *decision) set(key, value string, reason Reason) {
 	d.rulings = append(d.rulings, Ruling{key, value, reason})
 }
 
-// missing says whether the cause of a label has been missing for the grace, which
+// missing reports whether the cause of a label has been missing for the grace, which
 // begins when that is seen first.
 func (d *decision) missing(key string) bool {
 	since, known := d.before[key]
@@ -223,11 +223,11 @@ func (d *decision) missing(key string) bool {
 		return true
 	}
 	d.after[key] = since
-	d.lookAgain(rest)
+	d.requeueAfter(rest)
 	return false
 }
 
-func (d *decision) lookAgain(after time.Duration) {
+func (d *decision) requeueAfter(after time.Duration) {
 	if d.again == 0 || after < d.again {
 		d.again = after
 	}

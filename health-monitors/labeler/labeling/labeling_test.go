@@ -16,7 +16,7 @@ import (
 )
 
 // TestCorners of decisions: what the configuration and single labels do; the lives
-// tell the rest.
+// report the rest.
 func TestCorners(t *testing.T) {
 	const dcgm, driver, kata = nodemark.DCGMVersionLabel, nodemark.DriverInstalledLabel, nodemark.KataEnabledLabel
 	gpu := map[string]string{"nvidia.com/gpu.present": "true"}
@@ -139,7 +139,7 @@ func class(name, expression string, more ...string) string {
 	return fmt.Sprintf("[[classes]]\nname = %q\ngroupingLabels = ['pool']\ncurrentExpression = '''%s'''\n%s\n", name, expression, strings.Join(more, "\n"))
 }
 
-// TestFilesAreStrict: what is wrong is said, by file, class and key.
+// TestFilesAreStrict: what is wrong is reported, by file, class and key.
 func TestFilesAreStrict(t *testing.T) {
 	many := strings.Builder{}
 	for i := range 17 {
@@ -192,20 +192,20 @@ func TestFilesAreStrict(t *testing.T) {
 	}
 }
 
-// TestAGroupTellsItsNodesOnceItsMostChanges: of 5,000 nodes nobody is looked at
+// TestGroupUpdatesNodesOnMajorityChange: of 5,000 nodes nobody is looked at
 // again for what changes nothing, and all of a group for what does.
-func TestAGroupTellsItsNodesOnceItsMostChanges(t *testing.T) {
+func TestGroupUpdatesNodesOnMajorityChange(t *testing.T) {
 	const nodes = 5000
 	g := labeling.NewGroups()
 	says := func(group string, count int) []labeling.Labelled {
 		return []labeling.Labelled{{Class: "gpu", Group: group, Count: count}, {Class: "nic", Count: 4}}
 	}
-	told := 0
+	reported := 0
 	for i := range nodes {
-		told += len(g.Set(fmt.Sprint(i), says(fmt.Sprint("g", i%2), 8)))
+		reported += len(g.Set(fmt.Sprint(i), says(fmt.Sprint("g", i%2), 8)))
 	}
-	if told != 2 { // the first of each group
-		t.Errorf("%d nodes were told", told)
+	if reported != 2 { // the first of each group
+		t.Errorf("%d nodes were told", reported)
 	}
 	for _, step := range []struct {
 		what  string

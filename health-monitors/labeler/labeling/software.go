@@ -42,7 +42,7 @@ func (d *decision) dcgm(key string) (string, Reason) {
 	return version, Seen
 }
 
-// driver is whether a driver pod is, or the configuration says that the driver is,
+// driver is whether a driver pod is, or the configuration states that the driver is,
 // on the Node. It is written once a pod was Ready, and stays while one is there.
 func (d *decision) driver(key string) (string, Reason) {
 	switch {
@@ -63,7 +63,7 @@ func (d *decision) without(key string, anywhere bool) (string, Reason) {
 	case is == "":
 		return "", Absent
 	case !anywhere:
-		d.lookAgain(d.Grace)
+		d.requeueAfter(d.Grace)
 		return is, NoneAnywhere
 	case d.missing(key):
 		return "", Gone
@@ -71,7 +71,7 @@ func (d *decision) without(key string, anywhere bool) (string, Reason) {
 	return is, Waits
 }
 
-// kata is whether a label says that the Node runs Kata.
+// kata is whether a label states that the Node runs Kata.
 func (d *decision) kata(string) (string, Reason) {
 	for _, label := range []string{kataLabel, d.KataLabel} {
 		if label != "" && slices.Contains([]string{yes, "enabled", "1", "yes"}, strings.ToLower(d.Labels[label])) {

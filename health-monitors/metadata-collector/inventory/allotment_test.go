@@ -30,7 +30,7 @@ func TestChanges(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			held := Held{}
+			held := Allocation{}
 			for resource, ids := range c.give {
 				held.Give(pod, resource, ids)
 			}
@@ -59,7 +59,7 @@ func TestOnlyAPodWithGPUsIsWaitedFor(t *testing.T) {
 		{"a pod with another device", "example.com/nic", []string{"n1"}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			held := Held{}
+			held := Allocation{}
 			held.Give(Pod{"training", "worker-0"}, c.resource, c.ids)
 			if changes, all := Changes(held, nil); all != c.all || len(changes) > 0 {
 				t.Errorf("all %t, want %t; changes %v", all, c.all, changes)
@@ -72,15 +72,15 @@ func TestOnlyAPodWithGPUsIsWaitedFor(t *testing.T) {
 // kubelet lists containers and ids.
 func TestOrderMeansNothing(t *testing.T) {
 	pod := Pod{"training", "worker-0"}
-	held := func(answers ...[]string) Held {
-		h := Held{}
+	held := func(answers ...[]string) Allocation {
+		h := Allocation{}
 		for _, ids := range answers {
 			h.Give(pod, "nvidia.com/gpu", ids)
 		}
 		return h
 	}
 	want := held([]string{"GPU-a", "GPU-b", "GPU-c"})
-	for _, got := range []Held{
+	for _, got := range []Allocation{
 		held([]string{"GPU-c", "GPU-a", "GPU-b"}),
 		held([]string{"GPU-b", "GPU-a"}, []string{"GPU-c"}),
 		held([]string{"GPU-c"}, []string{"GPU-a", "GPU-b"}),

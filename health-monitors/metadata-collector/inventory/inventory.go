@@ -1,5 +1,5 @@
 // Package inventory is the content of a node's GPU metadata file: what the
-// driver tells of the GPUs, and when that makes another file. It does no I/O and
+// driver reports the GPUs, and when that makes another file. It does no I/O and
 // reads no clock.
 package inventory
 
@@ -43,7 +43,7 @@ type GPU struct {
 	DeviceName   string `json:"device_name"`
 	// NVLinks are the active links whose other end is known.
 	NVLinks []NVLink `json:"nvlinks"`
-	// LinkCount and ActiveLinkCount are nil where the driver does not tell.
+	// LinkCount and ActiveLinkCount are nil where the driver does not report.
 	LinkCount       *int `json:"nvlink_link_count,omitempty"`
 	ActiveLinkCount *int `json:"nvlink_active_link_count,omitempty"`
 	// NUMANode is -1 where the machine has none.
@@ -63,19 +63,19 @@ type NVLink struct {
 	RemoteID         int    `json:"remote_link_id"`
 }
 
-// Facts are what the driver told at one look.
+// Facts are what the driver reported at one look.
 type Facts struct {
 	Driver  string
 	Chassis string
 	GPUs    []GPU
 	// Switches are the PCI addresses of NVSwitches at the other ends of links.
 	Switches []string
-	// Partial says that something of a GPU could not be read, for example because
+	// Partial reports that something of a GPU could not be read, for example because
 	// it is lost.
 	Partial bool
 }
 
-// Reason says why the file is written again, or is not.
+// Reason reports why the file is written again, or is not.
 type Reason string
 
 // Reasons of a decision.
@@ -103,7 +103,7 @@ const (
 )
 
 // Next makes the file of what was seen: write is false if the present one (nil:
-// there is none) says the same. A GPU that the driver does not show any more
+// there is none) reports the same. A GPU that the driver does not show any more
 // stays in the file for the rest of the boot: it is then that its faults need its
 // name.
 func Next(present *Document, seen Facts, node, boot string, now time.Time) (next Document, write bool, why Reason) {
@@ -131,7 +131,7 @@ func (d *Document) keep(present Document) {
 		switch {
 		case i < 0 && !slices.ContainsFunc(d.GPUs, func(g GPU) bool { return g.UUID == old.UUID }):
 			if slices.ContainsFunc(d.GPUs, func(g GPU) bool { return g.ID == old.ID }) {
-				old.ID = NoID // a driver that was loaded without it numbers the others anew
+				old.ID = NoID // a driver that was loaded without it numbers the others again
 			}
 			d.GPUs = append(d.GPUs, old)
 		case i >= 0 && d.GPUs[i].UUID == "":
@@ -236,27 +236,27 @@ func Address(s string) string {
 // Pod names one pod.
 type Pod struct{ Namespace, Name string }
 
-// Held is what the kubelet says of the node's running pods: the ids of the GPUs
+// Allocation is what the kubelet reports about the node's running pods: the ids of the GPUs
 // of each, by resource. A pod without GPUs is listed with none.
-type Held map[Pod]map[string][]string
+type Allocation map[Pod]map[string][]string
 
 // Give adds ids of a resource to a pod; those of other resources than GPUs are
 // left out. The order in which they come means nothing: the kubelet keeps them as a
 // set and lists them in another order each time.
-func (h Held) Give(p Pod, resource string, ids []string) {
-	if h[p] == nil {
-		h[p] = map[string][]string{}
+func (a Allocation) Give(p Pod, resource string, ids []string) {
+	if a[p] == nil {
+		a[p] = map[string][]string{}
 	}
 	if eviction.IsGPU(resource) && len(ids) > 0 {
-		h[p][resource] = append(h[p][resource], ids...)
-		slices.Sort(h[p][resource])
+		a[p][resource] = append(a[p][resource], ids...)
+		slices.Sort(a[p][resource])
 	}
 }
 
 // Marked is a pod as the API server has it.
 type Marked struct {
 	Pod
-	// UID tells it from others of its name.
+	// UID distinguishes it from others of its name.
 	UID string
 	// Annotation is that of the devices, empty if it has none.
 	Annotation string
@@ -273,7 +273,7 @@ type Change struct {
 // Changes lists what must change, by namespace and name; all is false if a pod
 // that holds GPUs is not among the pods yet. Of a pod that the kubelet does not
 // list nothing is known: what it has stays.
-func Changes(held Held, pods []Marked) (changes []Change, all bool) {
+func Changes(held Allocation, pods []Marked) (changes []Change, all bool) {
 	there := map[Pod]bool{}
 	for _, p := range pods {
 		there[p.Pod] = true

@@ -79,9 +79,9 @@ func TestNoTwoHaveOneIndex(t *testing.T) {
 	}
 }
 
-// TestWhatTheDriverDoesNotTellStays: the driver's version and the chassis of this
-// boot outlast a driver that is gone, and give way to what it tells.
-func TestWhatTheDriverDoesNotTellStays(t *testing.T) {
+// TestMissingDriverValuesAreKept: the driver's version and the chassis of this
+// boot outlast a driver that is gone, and give way to what it reports.
+func TestMissingDriverValuesAreKept(t *testing.T) {
 	gpus := []GPU{gpu(0, "GPU-a", "0000:3b:00.0")}
 	present, _, _ := Next(nil, Facts{Driver: "570", Chassis: "C1", GPUs: gpus}, "n1", "boot-1", day)
 	for name, c := range map[string]struct {
@@ -101,15 +101,15 @@ func TestWhatTheDriverDoesNotTellStays(t *testing.T) {
 	}
 }
 
-// TestATimeThatTheFileCannotSay: an empty file would be worse than the present one.
-func TestATimeThatTheFileCannotSay(t *testing.T) {
+// TestUnrepresentableTime: an empty file would be worse than the present one.
+func TestUnrepresentableTime(t *testing.T) {
 	d, _, _ := Next(nil, Facts{}, "n1", "boot-1", time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))
 	if data, err := d.Encode(); err == nil || !strings.Contains(err.Error(), "encoding GPU metadata") || data != nil {
 		t.Errorf("the year 10000 is written as %q, %v", data, err)
 	}
 }
 
-// TestTheFileIsReadAsItWasWritten: what is read back says the same as what was
+// TestTheFileIsReadAsItWasWritten: what is read back reports the same as what was
 // seen, so that nothing is written twice.
 func TestTheFileIsReadAsItWasWritten(t *testing.T) {
 	links, margin := 18, -2

@@ -74,7 +74,7 @@ func parse(name string, data []byte) (Catalogue, error) {
 	c := Catalogue{XIDs: xid.Builtin.With(given.xids()), SXIDs: sxid.Builtin.With(given.sxids())}
 	set, problems := pattern.Compile(patterns)
 	for _, p := range problems {
-		given.wrong("pattern", given.named[p.Rule], p.Key, "pattern %s: %w", p.Rule, p.Err)
+		given.invalid("pattern", given.named[p.Rule], p.Key, "pattern %s: %w", p.Rule, p.Err)
 	}
 	c.Patterns = set
 	return c, errors.Join(append(own.problems, given.problems...)...)
@@ -132,11 +132,11 @@ func (f *file) decode() {
 	f.problems = append(f.problems, fmt.Errorf("%s: %s", f.name, strings.Replace(plain(err), "(last key ", "(key ", 1)))
 }
 
-// plain is what the decoder says, without its own name in front.
+// plain is what the decoder reports, without its own name in front.
 func plain(err error) string { return strings.TrimPrefix(err.Error(), "toml: ") }
 
-// wrong notes what is wrong with a key of the table of that kind and place.
-func (f *file) wrong(table string, place int, key, format string, args ...any) {
+// invalid notes what is wrong with a key of the table of that kind and place.
+func (f *file) invalid(table string, place int, key, format string, args ...any) {
 	where := fmt.Sprintf("%s: line %d (key %q): ", f.name, lineOf(f.text, table, place, key), key)
 	f.problems = append(f.problems, fmt.Errorf(where+format, args...))
 }
@@ -173,9 +173,9 @@ func (f *file) xids() (rows []xid.Row) {
 		_, err := record.ParseAction(e.Action)
 		switch {
 		case e.Code < 1 || e.Code > 1<<30:
-			f.wrong("xid", i, "code", "%d is not a code", e.Code)
+			f.invalid("xid", i, "code", "%d is not a code", e.Code)
 		case err != nil:
-			f.wrong("xid", i, "action", "%w", err)
+			f.invalid("xid", i, "action", "%w", err)
 		}
 		row.Fatal = row.Action != record.ActionNone
 		if e.Fatal != nil {
@@ -186,11 +186,11 @@ func (f *file) xids() (rows []xid.Row) {
 			row.RebootCures = *e.RebootCures
 		}
 		if row.Fatal && row.Action == record.ActionNone {
-			f.wrong("xid", i, "fatal", "a fatal fault requires an action, and CONTACT_SUPPORT requests manual intervention")
+			f.invalid("xid", i, "fatal", "a fatal fault requires an action, and CONTACT_SUPPORT requests manual intervention")
 		}
 		for _, other := range rows {
 			if other.Code == e.Code {
-				f.wrong("xid", i, "code", "%d is a duplicate", e.Code)
+				f.invalid("xid", i, "code", "%d is a duplicate", e.Code)
 			}
 		}
 		rows = append(rows, row)
@@ -204,17 +204,17 @@ func (f *file) sxids() (rows []sxid.Row) {
 		_, err := record.ParseAction(e.Action)
 		switch {
 		case e.Code < 1 || e.Code > 1<<30:
-			f.wrong("sxid", i, "code", "%d is not a code", e.Code)
+			f.invalid("sxid", i, "code", "%d is not a code", e.Code)
 		case err != nil:
-			f.wrong("sxid", i, "action", "%w", err)
+			f.invalid("sxid", i, "action", "%w", err)
 		case !row.Class.Known():
-			f.wrong("sxid", i, "class", "%q is not one of non-fatal, fatal, always-fatal, notable, bare and bare-fatal", e.Class)
+			f.invalid("sxid", i, "class", "%q is not one of non-fatal, fatal, always-fatal, notable, bare and bare-fatal", e.Class)
 		case row.Class.Serious() != (row.Action != record.ActionNone && row.Class != sxid.Bare):
-			f.wrong("sxid", i, "action", "the action of a code of class %s must be %s", e.Class, e.Action)
+			f.invalid("sxid", i, "action", "the action of a code of class %s must be %s", e.Class, e.Action)
 		}
 		for _, other := range rows {
 			if other.Code == e.Code {
-				f.wrong("sxid", i, "code", "%d is a duplicate", e.Code)
+				f.invalid("sxid", i, "code", "%d is a duplicate", e.Code)
 			}
 		}
 		rows = append(rows, row)
@@ -230,11 +230,11 @@ func (f *file) patterns(before []pattern.Rule) []pattern.Rule {
 			Name string `toml:"name"`
 		}
 		if err := f.meta.PrimitiveDecode(raw, &name); err != nil || name.Name == "" {
-			f.wrong("pattern", i, "name", "a pattern requires a name")
+			f.invalid("pattern", i, "name", "a pattern requires a name")
 			continue
 		}
 		if _, twice := f.named[name.Name]; twice {
-			f.wrong("pattern", i, "name", "%q is a duplicate", name.Name)
+			f.invalid("pattern", i, "name", "%q is a duplicate", name.Name)
 			continue
 		}
 		f.named[name.Name] = i
@@ -245,7 +245,7 @@ func (f *file) patterns(before []pattern.Rule) []pattern.Rule {
 			}
 		}
 		if err := f.meta.PrimitiveDecode(raw, &rule); err != nil {
-			f.wrong("pattern", i, typedKey(err), "pattern %s: %s", name.Name, plain(err))
+			f.invalid("pattern", i, typedKey(err), "pattern %s: %s", name.Name, plain(err))
 			continue
 		}
 		if at == len(before) {
@@ -256,9 +256,9 @@ func (f *file) patterns(before []pattern.Rule) []pattern.Rule {
 	}
 	for _, key := range f.meta.Undecoded() {
 		if len(key) == 2 {
-			f.wrong(key[0], -1, key[1], "unknown key")
+			f.invalid(key[0], -1, key[1], "unknown key")
 		} else {
-			f.wrong(key.String(), -1, key.String(), "unknown key")
+			f.invalid(key.String(), -1, key.String(), "unknown key")
 		}
 	}
 	return before

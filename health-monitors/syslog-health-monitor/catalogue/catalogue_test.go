@@ -61,9 +61,9 @@ func TestBuiltinPatternsObserveUnlessTheyAreOfTheGPU(t *testing.T) {
 	}
 }
 
-// TestThePageNamesWhatStaysPersistOnly: docs/reference/processing-strategy.md lists the patterns that
+// TestPageNamesPersistOnlyChecks: docs/reference/processing-strategy.md lists the patterns that
 // do not act under PROCESS, those of a check that never acts by the check.
-func TestThePageNamesWhatStaysPersistOnly(t *testing.T) {
+func TestPageNamesPersistOnlyChecks(t *testing.T) {
 	want := map[string]bool{"SysLogsGap": true, "processingStrategy": true, "SysLogsNICDriverError": true}
 	for _, r := range Builtin().Patterns.Rules() {
 		switch {
@@ -170,15 +170,15 @@ rebootCures = false
 		t.Fatal(err)
 	}
 	f, _ := xid.Parse("NVRM: Xid (PCI:0000:3b:00): 173, x")
-	if got, want := c.XIDs.Judge(f, ""), (xid.Judgement{Action: record.ActionRestartBM, Fatal: true, RebootCures: true, Policy: xid.Configured}); got != want {
+	if got, want := c.XIDs.Evaluate(f, ""), (xid.Evaluation{Action: record.ActionRestartBM, Fatal: true, RebootCures: true, Policy: xid.Configured}); got != want {
 		t.Errorf("xid 173: %+v", got)
 	}
 	f, _ = xid.Parse("NVRM: Xid (PCI:0000:3b:00): 154, from 0x0 (None) to 0x2 (x)")
-	if got := c.XIDs.Judge(f, ""); got.Fatal || got.Policy != xid.Configured {
+	if got := c.XIDs.Evaluate(f, ""); got.Fatal || got.Policy != xid.Configured {
 		t.Errorf("xid 154: %+v", got)
 	}
 	s, _ := c.SXIDs.Parse("nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 28006, Fatal, Link 46 x")
-	if got := c.SXIDs.Judge(s); got.Action != record.ActionRestartVM || got.Policy != sxid.ByClass {
+	if got := c.SXIDs.Evaluate(s); got.Action != record.ActionRestartVM || got.Policy != sxid.ByClass {
 		t.Errorf("sxid 28006: %+v", got)
 	}
 	if r := rule(t, c, "hung_task"); r.Strategy != record.Process || r.Count != 3 || r.Window != time.Hour || r.Pause != 10*time.Minute || r.Check != "SysLogsKernelError" {
@@ -196,8 +196,8 @@ rebootCures = false
 	}
 }
 
-// TestWhatIsWrongIsNamed: file, line and key.
-func TestWhatIsWrongIsNamed(t *testing.T) {
+// TestInvalidKeysAreNamed: file, line and key.
+func TestInvalidKeysAreNamed(t *testing.T) {
 	const good = "[[pattern]]\nname = \"x\"\ncheck = \"SysLogsX\"\ncomponentClass = \"Node\"\ncontains = \"abc\"\nmatch = 'abc'\n"
 	for name, tt := range map[string]struct{ text, want string }{
 		"reference":           {strings.Replace(good, "'abc'", "'${env:HOME}'", 1), `c.toml: key "pattern[0].match": ${env:HOME}: a reference is allowed only in keys of type secret`},

@@ -10,7 +10,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/health-monitors/sighting"
+	"github.com/nvidia/nvsentinel/health-monitors/location"
 )
 
 // Names of the check on the wire.
@@ -21,8 +21,8 @@ const (
 	MetadataPCIID = "pciID"
 )
 
-// Patience is how many lines the end of the message may be behind its beginning.
-const Patience = 16
+// MaxLines is how many lines the end of the message may be behind its beginning.
+const MaxLines = 16
 
 // Begun is a message whose end has not been seen. The zero value is none.
 type Begun struct {
@@ -43,12 +43,12 @@ var (
 const ending = "fallen off the bus and is not responding to commands"
 
 // Read takes one message of the driver to one that may have begun. The second
-// result is true when the message is complete; then it says which GPU fell.
+// result is true when the message is complete; then it reports which GPU fell.
 func (b Begun) Read(text string) (Begun, bool) {
 	b = b.Pass(1)
 	begins := beginning.FindStringSubmatch(text)
 	if begins != nil {
-		b = Begun{PCI: begins[1], Left: Patience}
+		b = Begun{PCI: begins[1], Left: MaxLines}
 	}
 	if b.PCI == "" {
 		return Begun{}, false
@@ -68,8 +68,8 @@ func (b Begun) Pass(lines int) Begun {
 }
 
 // Event makes the health event of a complete message.
-func Event(b Begun, d sighting.Device, s sighting.Sighting, message string) *protos.HealthEvent {
-	d.PCI = sighting.Address(b.PCI)
+func Event(b Begun, d location.Device, s location.Sighting, message string) *protos.HealthEvent {
+	d.PCI = location.Address(b.PCI)
 	e := s.About(Check, d, message)
 	e.IsFatal = true
 	e.RecommendedAction = record.ActionNumber(record.ActionRestartBM)

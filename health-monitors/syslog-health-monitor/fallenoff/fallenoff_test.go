@@ -9,7 +9,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/mutate"
-	"github.com/nvidia/nvsentinel/health-monitors/sighting"
+	"github.com/nvidia/nvsentinel/health-monitors/location"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/kernellog"
 )
 
@@ -51,8 +51,8 @@ func TestRead(t *testing.T) {
 		{"without an id", []string{first, third}, []string{"0000:18:00.0 "}},
 		{"two GPUs", []string{first, second, third, strings.Replace(first, "18", "3b", 1), second, third}, []string{"0000:18:00.0 10de:2330", "0000:3b:00.0 10de:2330"}},
 		{"the second begins before the end of the first", []string{first, strings.Replace(first, "18", "3b", 1), second, third}, []string{"0000:3b:00.0 10de:2330"}},
-		{"too far apart", []string{first, strings.Repeat(".", Patience), third}, nil},
-		{"just near enough", []string{first, strings.Repeat(".", Patience-1), third}, []string{"0000:18:00.0 "}},
+		{"too far apart", []string{first, strings.Repeat(".", MaxLines), third}, nil},
+		{"just near enough", []string{first, strings.Repeat(".", MaxLines-1), third}, []string{"0000:18:00.0 "}},
 		{"no beginning", []string{second, third}, nil},
 		{"another end", []string{first, "NVRM: (PCI ID: 10de:2330) installed in this system is not supported"}, nil},
 		{"the text of XID 79", []string{"NVRM: Xid (PCI:0000:18:00): 79, pid=1, GPU has fallen off the bus."}, nil},
@@ -67,7 +67,7 @@ func TestRead(t *testing.T) {
 
 func TestEvent(t *testing.T) {
 	b := Begun{PCI: "0000:18:00.0", ID: "10de:2330"}
-	e := record.FromProto(Event(b, sighting.Device{UUID: "GPU-1", Index: "2"}, sighting.Sighting{Node: "n", Boot: "b", Strategy: record.Process}, "raw"))
+	e := record.FromProto(Event(b, location.Device{UUID: "GPU-1", Index: "2"}, location.Sighting{Node: "n", Boot: "b", Strategy: record.Process}, "raw"))
 	want := record.Event{
 		Version: 1, Agent: "syslog-health-monitor", ComponentClass: "GPU", CheckName: "SysLogsGPUFallenOff", Message: "raw", IsFatal: true,
 		RecommendedAction: record.ActionRestartBM, ErrorCode: []string{"GPU_FALLEN_OFF_BUS"}, NodeName: "n", ProcessingStrategy: record.Process,

@@ -23,7 +23,7 @@ type Entry struct {
 	// Kernel is false when a program wrote the entry; Root is true when it did
 	// so as root, by the journal's own word.
 	Kernel, Root bool
-	// Missed is the number of kernel messages that the journal says it lost.
+	// Missed is the number of kernel messages that the journal reports it lost.
 	Missed int64
 	// Short is true when the journal gave the message without its text, because
 	// it is too long.
@@ -218,7 +218,7 @@ func KernelBoot(id string) string {
 	return id[:8] + "-" + id[8:12] + "-" + id[12:16] + "-" + id[16:20] + "-" + id[20:]
 }
 
-// Behind says whether an entry stands at or before the place that was read
+// Behind reports whether an entry stands at or before the place that was read
 // last: by number within one numbering, by the time since boot within one boot.
 // Across both only the wall time is left; an entry of the current boot is never
 // behind a place of another one.

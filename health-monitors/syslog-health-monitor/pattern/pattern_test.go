@@ -12,7 +12,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/mutate"
-	"github.com/nvidia/nvsentinel/health-monitors/sighting"
+	"github.com/nvidia/nvsentinel/health-monitors/location"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/kernellog"
 )
 
@@ -124,7 +124,7 @@ func TestTheBeginningOfABoot(t *testing.T) {
 	}
 }
 
-// TestErrorsOfALineAreCounted: a line may tell of many.
+// TestErrorsOfALineAreCounted: a line may report many.
 func TestErrorsOfALineAreCounted(t *testing.T) {
 	for lines, want := range map[string]bool{
 		"3 errors of a": true, "262 errors of a": true, "99999999999999999999 errors of a": false, "2 errors of a": false, "0 errors of a": false,
@@ -202,23 +202,23 @@ func TestARecoveryEndsNoOtherPause(t *testing.T) {
 		Rule{Match: "is up", Contains: "is up", Clears: []string{"down"}, Check: "SysLogsLink"})
 	var m Memory
 	now := time.Unix(1_800_000_000, 0)
-	told := func(line string) bool { return m.Counts(set.Find(line, 0, &m)[0], "", now) }
+	reported := func(line string) bool { return m.Counts(set.Find(line, 0, &m)[0], "", now) }
 	for _, line := range []string{"link down", "disk down", "flaps"} {
-		if !told(line) || told(line) {
+		if !reported(line) || reported(line) {
 			t.Fatalf("%q: the pause does not hold", line)
 		}
 	}
 	set.Cleared(set.Find("is up", 0, &m)[0], "", &m)
 	for line, want := range map[string]bool{"link down": true, "disk down": false, "flaps": false} {
-		if got := told(line); got != want {
+		if got := reported(line); got != want {
 			t.Errorf("%q is reported: %v", line, got)
 		}
 	}
 }
 
-// TestWhatAMatchNames: groups that matched something, from the line's first byte on; those
+// TestMatchContent: groups that matched something, from the line's first byte on; those
 // whose names begin with a capital, A to Z, are entities.
-func TestWhatAMatchNames(t *testing.T) {
+func TestMatchContent(t *testing.T) {
 	set := some(t, Rule{Match: `(?P<ADAPTER>\w+) fault(?P<ZONE>\w*)(?: of (?P<disk>\w+))?(?: at (?P<ZERO>\w+))?`, Contains: "fault"})
 	for line, want := range map[string]struct {
 		entities [][2]string
@@ -273,7 +273,7 @@ func TestTheOldestIsForgotten(t *testing.T) {
 	}
 }
 
-func TestWhatIsRememberedIsBounded(t *testing.T) {
+func TestMemoryIsBounded(t *testing.T) {
 	set := some(t, Rule{Match: "fault (?P<X>\\w+)", Contains: "fault", Pause: time.Hour})
 	var m Memory
 	for i := range 3 * maxSeen {
@@ -291,8 +291,8 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 
 func TestEvents(t *testing.T) {
 	set := some(t, Rule{Match: "disk (?P<DISK>\\w+) (?P<what>\\w+)", Contains: "disk ", Fatal: true}, Rule{Match: "ok (?P<DISK>\\w+)", Contains: "ok ", Clears: []string{"r0"}, Check: "SysLogsX0"})
-	s := sighting.Sighting{Node: "n", Boot: "b", Strategy: record.Process}
-	e := record.FromProto(set.Find("disk sda failed", 0, &Memory{})[0].Event(sighting.Device{}, s, "raw"))
+	s := location.Sighting{Node: "n", Boot: "b", Strategy: record.Process}
+	e := record.FromProto(set.Find("disk sda failed", 0, &Memory{})[0].Event(location.Device{}, s, "raw"))
 	want := record.Event{
 		Version: 1, Agent: "syslog-health-monitor", ComponentClass: "Node", CheckName: "SysLogsX0", Message: "raw", IsFatal: true,
 		RecommendedAction: record.ActionRestartBM, ErrorCode: []string{"r0"}, NodeName: "n", ProcessingStrategy: record.Process,
@@ -302,7 +302,7 @@ func TestEvents(t *testing.T) {
 	if diff := cmp.Diff(want, e); diff != "" {
 		t.Errorf("event (-want +got):\n%s", diff)
 	}
-	r := record.FromProto(set.Find("ok sda", 0, &Memory{})[0].Recovery(sighting.Device{}, s, "raw"))
+	r := record.FromProto(set.Find("ok sda", 0, &Memory{})[0].Recovery(location.Device{}, s, "raw"))
 	if !r.IsHealthy || r.IsFatal || r.RecommendedAction != record.ActionNone || !cmp.Equal(r.ErrorCode, []string{"r0"}) || !cmp.Equal(r.EntitiesImpacted, e.EntitiesImpacted) {
 		t.Errorf("recovery %+v", r)
 	}
@@ -316,7 +316,7 @@ func checkLine(t *testing.T, raw []byte) {
 	text := kernellog.Clean(raw)
 	for range 2 {
 		for _, f := range set.Find(text, 0, &m) {
-			e := f.Event(sighting.Device{}, sighting.Sighting{Node: "n", Strategy: record.Process}, "m")
+			e := f.Event(location.Device{}, location.Sighting{Node: "n", Strategy: record.Process}, "m")
 			if _, err := proto.Marshal(e); err != nil || !set.Speaks(text) {
 				t.Errorf("match %+v, error %v", f, err)
 			}

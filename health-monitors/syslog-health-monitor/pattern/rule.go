@@ -14,7 +14,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/health-monitors/sighting"
+	"github.com/nvidia/nvsentinel/health-monitors/location"
 )
 
 // Rule is one pattern of the kernel log as an operator writes it.
@@ -43,7 +43,7 @@ type Rule struct {
 	// Fatal and Action are those of the events.
 	Fatal  bool          `toml:"fatal"`
 	Action record.Action `toml:"action"`
-	// RebootCures says whether a reboot ends the fault; default true.
+	// RebootCures reports whether a reboot ends the fault; default true.
 	RebootCures bool `toml:"rebootCures"`
 	// Strategy is PROCESS, PERSIST_ONLY, or empty for the monitor's own.
 	Strategy record.Strategy `toml:"processingStrategy"`
@@ -55,7 +55,7 @@ type Rule struct {
 	// Clears makes a match a recovery: the codes of this check that it ends on the
 	// thing that it names.
 	Clears []string `toml:"clears"`
-	// Lost rules say that a GPU is off the bus.
+	// Lost rules state that a GPU is off the bus.
 	Lost bool `toml:"lost"`
 	// KnownGPU rules hold for GPUs of the node alone: group PCI is the address of one, or
 	// group PORT that of a bridge in front of some.
@@ -63,7 +63,7 @@ type Rule struct {
 	// Ignore makes a match no event; the later rules of its check are not asked.
 	Ignore bool `toml:"ignore"`
 	// SinceBoot restricts a rule to the first so long of a boot. It does not match where
-	// the log does not say how old the boot is; 0 is any time.
+	// the log does not report how old the boot is; 0 is any time.
 	SinceBoot time.Duration `toml:"sinceBoot"`
 
 	match, after *regexp.Regexp
@@ -84,7 +84,7 @@ const (
 )
 
 // CheckPrefix begins the name of every check of this monitor, so that no rule
-// can speak for another agent's.
+// can publish events about another agent's.
 const CheckPrefix = "SysLogs"
 
 // Blank is a rule before its keys are read.
@@ -100,7 +100,7 @@ type Problem struct {
 	Err  error
 }
 
-// Compile makes a set of rules, which are asked in their order, or says what is
+// Compile makes a set of rules, which are asked in their order, or reports what is
 // wrong with them.
 func Compile(rules []Rule) (*Set, []Problem) {
 	var problems []Problem
@@ -242,11 +242,11 @@ const (
 	// GroupPCI is the address of a device, GroupPort that of a bridge in front of devices.
 	GroupPCI  = "PCI"
 	GroupPort = "PORT"
-	// GroupCount is how many errors a line tells of.
+	// GroupCount is how many errors a line reports.
 	GroupCount = "count"
 )
 
-// names tells whether the expression has a group of one of these names.
+// names reports whether the expression has a group of one of these names.
 func (r *Rule) names(groups ...string) bool {
 	return slices.ContainsFunc(r.match.SubexpNames(), func(name string) bool { return slices.Contains(groups, name) })
 }
@@ -265,10 +265,10 @@ const MetadataPattern = "pattern"
 
 // Event makes the health event of a match about a device, which may be none;
 // message is the raw line.
-func (f Match) Event(d sighting.Device, s sighting.Sighting, message string) *protos.HealthEvent {
+func (f Match) Event(d location.Device, s location.Sighting, message string) *protos.HealthEvent {
 	e := s.About(f.Rule.Check, d, message)
 	e.ComponentClass = f.Rule.Class
-	e.EntitiesImpacted = append(e.EntitiesImpacted, sighting.Entities(f.Entities...)...)
+	e.EntitiesImpacted = append(e.EntitiesImpacted, location.Entities(f.Entities...)...)
 	e.IsFatal, e.ErrorCode = f.Rule.Fatal, []string{f.Rule.Code}
 	e.RecommendedAction = record.ActionNumber(d.Action(f.Rule.Action))
 	maps.Copy(e.Metadata, f.Metadata)
@@ -277,7 +277,7 @@ func (f Match) Event(d sighting.Device, s sighting.Sighting, message string) *pr
 }
 
 // Recovery makes the healthy event of a match that ends faults of its check.
-func (f Match) Recovery(d sighting.Device, s sighting.Sighting, message string) *protos.HealthEvent {
+func (f Match) Recovery(d location.Device, s location.Sighting, message string) *protos.HealthEvent {
 	e := f.Event(d, s, message)
 	e.IsHealthy, e.IsFatal = true, false
 	e.RecommendedAction = record.ActionNumber(record.ActionNone)

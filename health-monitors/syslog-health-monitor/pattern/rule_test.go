@@ -16,8 +16,8 @@ func good() Rule {
 	return r
 }
 
-// TestWhatARuleMayBe: each key within its bounds, and what is wrong with it beyond them.
-func TestWhatARuleMayBe(t *testing.T) {
+// TestRuleValidation: each key within its bounds, and what is wrong with it beyond them.
+func TestRuleValidation(t *testing.T) {
 	expression := func(n int) string { return "link" + strings.Repeat("x", n-4) }
 	for name, c := range map[string]struct {
 		change func(*Rule)
@@ -121,9 +121,9 @@ func TestRulesAreBounded(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotSaid: a rule is looked for, a reboot ends its faults, each match counts, and
-// a thing is told of once a minute, with nothing to be done.
-func TestWhatIsNotSaid(t *testing.T) {
+// TestOmittedKeys: a rule is looked for, a reboot ends its faults, each match counts, and
+// a thing is reported once a minute, with nothing to be done.
+func TestOmittedKeys(t *testing.T) {
 	want := Rule{Enabled: true, RebootCures: true, Count: 1, Pause: time.Minute, Action: record.ActionNone}
 	if got := Blank(); fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
 		t.Errorf("%+v", got)

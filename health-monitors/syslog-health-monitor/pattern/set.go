@@ -30,15 +30,15 @@ func newSet(rules []Rule) *Set {
 		if !r.Enabled {
 			continue
 		}
-		s.look(r.Contains, 2*i)
+		s.scanRule(r.Contains, 2*i)
 		if r.after != nil {
-			s.look(r.AfterContains, 2*i+1)
+			s.scanRule(r.AfterContains, 2*i+1)
 		}
 	}
 	return s
 }
 
-func (s *Set) look(text string, rule int) {
+func (s *Set) scanRule(text string, rule int) {
 	at := uint16(text[0])<<8 | uint16(text[1])
 	s.begins[at] = append(s.begins[at], literal{text, rule})
 	s.marks[at/64] |= 1 << (at % 64)
@@ -56,14 +56,14 @@ func (s *Set) Checks() []string {
 	return slices.Sorted(maps.Keys(checks))
 }
 
-// Speaks tells whether a line may say something to a rule.
+// Speaks reports whether a line may report something to a rule.
 func (s *Set) Speaks(line string) bool {
 	found := false
 	s.each(line, func(int) bool { found = true; return false })
 	return found
 }
 
-// each calls visit for every rule whose text a line holds, until it says no.
+// each calls visit for every rule whose text a line holds, until it reports no.
 func (s *Set) each(line string, visit func(rule int) bool) {
 	line = line[:min(len(line), lineBytes)]
 	for i := 0; i+1 < len(line); i++ {
@@ -86,7 +86,7 @@ type Match struct {
 	// Entities and Metadata are its named groups, in the expression's order.
 	Entities [][2]string
 	Metadata map[string]string
-	// Times is how many errors the line tells of; 0 where it does not say.
+	// Times is how many errors the line reports; 0 where it does not report.
 	Times int
 }
 
@@ -197,8 +197,8 @@ type Begun struct {
 type Seen struct {
 	// Times of the matches that were not reported.
 	Times []int64 `json:"times,omitempty"`
-	// Told is when it was reported last.
-	Told int64 `json:"told,omitempty"`
+	// Reported is when it was reported last.
+	Reported int64 `json:"told,omitempty"`
 }
 
 // maxSeen bounds the things that are remembered.
@@ -221,7 +221,7 @@ func (m *Memory) Pass(lines int) {
 	}
 }
 
-// Counts says whether a match about a device (empty for other things) makes an
+// Counts reports whether a match about a device (empty for other things) makes an
 // event now: when its errors are the last of Count within Window, and the thing was
 // not reported within Pause.
 func (m *Memory) Counts(f Match, device string, now time.Time) bool {
@@ -237,7 +237,7 @@ func (m *Memory) Counts(f Match, device string, now time.Time) bool {
 		m.dropOldest()
 	}
 	at := now.Unix()
-	if told := at - seen.Told; seen.Told != 0 && told >= 0 && told < int64(f.Rule.Pause/time.Second) {
+	if reported := at - seen.Reported; seen.Reported != 0 && reported >= 0 && reported < int64(f.Rule.Pause/time.Second) {
 		return false
 	}
 	within := func(t int64) bool { return at-t <= int64(f.Rule.Window/time.Second) && t <= at }
@@ -248,19 +248,19 @@ func (m *Memory) Counts(f Match, device string, now time.Time) bool {
 		}
 	}
 	if len(times) >= f.Rule.Count {
-		m.Seen[key] = Seen{Told: at}
+		m.Seen[key] = Seen{Reported: at}
 		return true
 	}
-	m.Seen[key] = Seen{Times: times, Told: seen.Told}
+	m.Seen[key] = Seen{Times: times, Reported: seen.Reported}
 	return false
 }
 
-// dropOldest makes room: the thing that was seen longest ago is counted anew.
+// dropOldest makes space: the thing that was seen longest ago is counted again.
 func (m *Memory) dropOldest() {
 	var oldest string
 	least := int64(0)
 	for key, s := range m.Seen {
-		newest := s.Told
+		newest := s.Reported
 		for _, t := range s.Times {
 			newest = max(newest, t)
 		}

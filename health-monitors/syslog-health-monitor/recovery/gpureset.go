@@ -7,7 +7,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/health-monitors/sighting"
+	"github.com/nvidia/nvsentinel/health-monitors/location"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/kernellog"
 )
 
@@ -17,7 +17,7 @@ const CodeResetFailure = "GPU_RESET_FAILURE"
 // ResetMarker is what every outcome contains.
 const ResetMarker = "GPU reset executed: "
 
-// ResetOutcome is what the tool says about one reset.
+// ResetOutcome is what the tool reports about one reset.
 type ResetOutcome struct {
 	// UUID of the GPU.
 	UUID    string
@@ -41,7 +41,7 @@ func ParseReset(line string) (ResetOutcome, bool) {
 
 // ResetFailed makes the fault of a reset that failed: the node is drained and
 // restarted instead.
-func ResetFailed(check string, d sighting.Device, s sighting.Sighting, message string) *protos.HealthEvent {
+func ResetFailed(check string, d location.Device, s location.Sighting, message string) *protos.HealthEvent {
 	e := s.About(check, d, message)
 	e.IsFatal = true
 	e.RecommendedAction = record.ActionNumber(record.ActionRestartVM)
@@ -51,7 +51,7 @@ func ResetFailed(check string, d sighting.Device, s sighting.Sighting, message s
 
 // ResetSucceeded makes the recovery of a reset: it clears the given codes of the GPU
 // and no others.
-func ResetSucceeded(check string, d sighting.Device, s sighting.Sighting, codes []string) *protos.HealthEvent {
+func ResetSucceeded(check string, d location.Device, s location.Sighting, codes []string) *protos.HealthEvent {
 	e := s.About(check, d, "GPU reset succeeded")
 	e.IsHealthy = true
 	e.ErrorCode = slices.Clone(codes)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/mutate"
-	"github.com/nvidia/nvsentinel/health-monitors/sighting"
+	"github.com/nvidia/nvsentinel/health-monitors/location"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/kernellog"
 )
 
@@ -37,8 +37,8 @@ func TestParseReset(t *testing.T) {
 }
 
 func TestEventsOfAReset(t *testing.T) {
-	d := sighting.Device{PCI: "0000:18:00", UUID: uuid, Index: "2"}
-	s := sighting.Sighting{Node: "n", Boot: "b", Strategy: record.PersistOnly}
+	d := location.Device{PCI: "0000:18:00", UUID: uuid, Index: "2"}
+	s := location.Sighting{Node: "n", Boot: "b", Strategy: record.PersistOnly}
 	entities := []record.Entity{{EntityType: "PCI", EntityValue: "0000:18:00"}, {EntityType: "GPU_UUID", EntityValue: uuid}, {EntityType: "GPU", EntityValue: "2"}}
 	failed := record.FromProto(ResetFailed("C", d, s, "raw"))
 	if diff := cmp.Diff(entities, failed.EntitiesImpacted); diff != "" || !failed.IsFatal || failed.RecommendedAction != record.ActionRestartVM ||

@@ -8,7 +8,7 @@ import (
 )
 
 // Bounds of a memory. A node has some twenty devices and the catalogues some
-// hundred codes that matter; what a kernel says beyond that belongs to no device.
+// hundred codes that matter; what a kernel reports beyond that belongs to no device.
 const (
 	maxDevices = 256
 	maxCodes   = 256
@@ -17,7 +17,7 @@ const (
 // Memory is what a check has reported since its last healthy event. It is kept
 // beside the outbox, so that the decision rests on durable facts.
 type Memory struct {
-	// Process and PersistOnly tell under which strategies it reported.
+	// Process and PersistOnly report under which strategies it reported.
 	Process     bool `json:"process,omitempty"`
 	PersistOnly bool `json:"persistOnly,omitempty"`
 	// Faults holds, by device and code, what a later decision asks about.
@@ -36,9 +36,9 @@ type Device struct {
 
 // Fault is what is remembered of the reports of one code about one device.
 type Fault struct {
-	// Process says whether one of them was made under PROCESS.
+	// Process reports whether one of them was made under PROCESS.
 	Process bool `json:"process,omitempty"`
-	// Uncured says that one of them outlives a reboot, Unreset that one outlives a
+	// Uncured reports that one of them outlives a reboot, Unreset that one outlives a
 	// reset of the device.
 	Uncured bool `json:"uncured,omitempty"`
 	Unreset bool `json:"unreset,omitempty"`
@@ -102,7 +102,7 @@ func (m *Memory) Add(r Report) {
 }
 
 // name remembers what a recovery names a device by: what is known of its UUID
-// is kept while the file that tells it is missing.
+// is kept while the file that reports it is missing.
 func (m *Memory) name(device string, d Device) {
 	if device == "" || d.UUID == "" && m.Devices[device].UUID != "" {
 		return
@@ -181,7 +181,7 @@ func (m Memory) Cured() map[string][]string {
 	return out
 }
 
-// Clear drops the faults that were cleared, as their events tell, and lists their
+// Clear drops the faults that were cleared, as their events report, and lists their
 // codes.
 func (m *Memory) Clear(cleared func(ids []string) bool) []string {
 	var codes []string

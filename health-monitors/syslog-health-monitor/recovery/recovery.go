@@ -1,15 +1,15 @@
-// Package recovery decides when a reboot has cured a check, and says so. It is
+// Package recovery decides when a reboot has cured a check, and reports it. It is
 // pure: facts, policy and time go in, one step and its reason come out.
 package recovery
 
 import "time"
 
-// Proof is what two boot ids say about a reboot.
+// Proof is what two boot ids report about a reboot.
 type Proof string
 
 // Proofs.
 const (
-	// Unknown: the current boot id cannot be read, which says nothing.
+	// Unknown: the current boot id cannot be read, which reports nothing.
 	Unknown Proof = "Unknown"
 	// FirstSight: no boot was remembered, which is no proof of a reboot.
 	FirstSight Proof = "FirstSight"
@@ -40,9 +40,9 @@ type View struct {
 	OldWaiting bool
 	// CaughtUp: the new boot's log has been read to its end.
 	CaughtUp bool
-	// QuietSince is when the log was caught up, or the last code of the check
+	// IdleSince is when the log was caught up, or the last code of the check
 	// after that.
-	QuietSince time.Time
+	IdleSince time.Time
 	// Faulted: a fault of the check was seen under the new boot.
 	Faulted bool
 	// Uncured holds the codes seen before the reboot that no reboot cures.
@@ -116,7 +116,7 @@ func Decide(v View, p Policy, now time.Time) Decision {
 	case !v.CaughtUp:
 		return Decision{Step: Settle, Reason: ReadingLog, Wait: p.Settle}
 	}
-	if left := v.QuietSince.Add(p.Settle).Sub(now); left > 0 {
+	if left := v.IdleSince.Add(p.Settle).Sub(now); left > 0 {
 		return Decision{Step: Settle, Reason: Settling, Wait: left}
 	}
 	if len(v.Uncured) > 0 {

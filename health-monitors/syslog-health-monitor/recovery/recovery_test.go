@@ -27,7 +27,7 @@ func TestOnlyAnotherRememberedBootIsProof(t *testing.T) {
 func TestDecide(t *testing.T) {
 	start := time.Unix(1000, 0)
 	policy := Policy{Settle: 2 * time.Minute}
-	quiet := View{Pending: true, CaughtUp: true, QuietSince: start}
+	quiet := View{Pending: true, CaughtUp: true, IdleSince: start}
 	with := func(change func(*View)) View { v := quiet; change(&v); return v }
 	for _, c := range []struct {
 		name string
@@ -102,7 +102,7 @@ func TestCloneSharesNothing(t *testing.T) {
 	}
 }
 
-func TestMemoryKnowsWhatAResetClears(t *testing.T) {
+func TestMemoryListsFaultsClearedByReset(t *testing.T) {
 	var m Memory
 	add := func(device, code string, fatal, reboot, reset bool) {
 		m.Add(Report{Device: device, Code: code, Strategy: record.Process, Fatal: fatal, RebootCures: reboot, ResetCures: reset})
@@ -148,7 +148,7 @@ func TestForgettingOneDeviceKeepsTheOthersFaultUncured(t *testing.T) {
 	}
 }
 
-func TestWhatARebootCuredIsListedByDevice(t *testing.T) {
+func TestCuredFaultsAreListedByDevice(t *testing.T) {
 	var m Memory
 	add := func(device, code string, fatal, cures bool, names ...[2]string) {
 		m.Add(Report{Device: device, Named: Device{Names: names}, Code: code, Strategy: record.Process, Fatal: fatal, RebootCures: cures})

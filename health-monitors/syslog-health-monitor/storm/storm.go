@@ -1,7 +1,7 @@
 // Package storm decides which of a monitor's events are reported at once and
 // which are counted: when a kind of event comes again and again, its first ones
 // are reported as they are, and the others as one event a minute, the newest of
-// them, that says how many it stands for and when they happened, in the form of
+// them, that states how many it stands for and when they happened, in the form of
 // record.Repeated. It does no I/O and reads no clock.
 //
 // Events are of one kind if they differ only in their text, time and id: the same
@@ -35,9 +35,9 @@ const (
 	Burst = 10
 	// Window is how often what is counted is reported while it goes on.
 	Window = time.Minute
-	// Quiet is how long a kind has to be quiet until its last is reported.
-	Quiet = 10 * time.Second
-	// MaxKinds bounds the kinds that are told apart. Events of others are reported
+	// QuietPeriod is how long a kind has to be quiet until its last is reported.
+	QuietPeriod = 10 * time.Second
+	// MaxKinds bounds the kinds that are distinguished. Events of others are reported
 	// at once.
 	MaxKinds = 1024
 	// MaxEvent bounds the bytes of an event that is counted; larger ones are
@@ -109,7 +109,7 @@ func (c *Counter) set(key string, k Kind) {
 	c.Kinds[key] = k
 }
 
-// hasCapacity says whether another kind can be told apart.
+// hasCapacity reports whether another kind can be distinguished.
 func (c *Counter) hasCapacity(now time.Time) bool {
 	if len(c.Kinds) >= MaxKinds {
 		c.sweep(now)
@@ -132,13 +132,13 @@ func (c *Counter) counted() (n int) {
 	return n
 }
 
-// Holds says whether anything is counted that is not reported.
-func (c *Counter) Holds() bool { return c.counted() > 0 }
+// Pending reports whether anything is counted that is not reported.
+func (c *Counter) Pending() bool { return c.counted() > 0 }
 
-// Due returns the events that stand for what is counted and to be reported by
-// now, in the order of their last, and counts anew.
+// Due returns the events that stand for what is counted and to be reported
+// now, in the order of their last, and counts again.
 func (c *Counter) Due(now time.Time) []*protos.HealthEvent {
-	return c.report(now, func(k Kind) bool { return over(now, k.Began, Window) || over(now, k.At, Quiet) })
+	return c.report(now, func(k Kind) bool { return over(now, k.Began, Window) || over(now, k.At, QuietPeriod) })
 }
 
 // End returns the events that stand for everything that is counted of a check
@@ -227,7 +227,7 @@ func (k Kind) reported(now time.Time) Kind {
 	return Kind{Check: k.Check, Began: now, Sent: Burst}
 }
 
-// over says whether a span has passed since a time; a clock that was set back
+// over reports whether a span has passed since a time; a clock that was set back
 // has passed it.
 func over(now, since time.Time, span time.Duration) bool {
 	age := now.Sub(since)
@@ -242,7 +242,7 @@ func lost(e *protos.HealthEvent) int64 {
 	return n
 }
 
-// identify tells kinds apart; not ok is an event that is no candidate.
+// identify distinguishes kinds; not ok is an event that is no candidate.
 func identify(e *protos.HealthEvent) (string, bool) {
 	if len(e.Message) > MaxEvent {
 		return "", false

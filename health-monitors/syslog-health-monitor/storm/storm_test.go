@@ -26,8 +26,8 @@ func fault(at time.Time, gpu, code, text string) *protos.HealthEvent {
 	}
 }
 
-// brief writes events down: text, and how many they stand for.
-func brief(events []*protos.HealthEvent) (out []string) {
+// summarize writes events down: text, and how many they stand for.
+func summarize(events []*protos.HealthEvent) (out []string) {
 	for _, e := range events {
 		n, _ := record.FromProto(e).Repeats()
 		out = append(out, fmt.Sprintf("%s x%d", e.Message, n))
@@ -37,7 +37,7 @@ func brief(events []*protos.HealthEvent) (out []string) {
 
 func expect(t *testing.T, got []*protos.HealthEvent, want ...string) {
 	t.Helper()
-	if diff := cmp.Diff(want, brief(got)); diff != "" {
+	if diff := cmp.Diff(want, summarize(got)); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
@@ -54,13 +54,13 @@ func TestAStormIsItsFirstACountAMinuteAndItsLast(t *testing.T) {
 	var got []string
 	n := 0
 	for at := start; at.Before(start.Add(150 * time.Second)); at = at.Add(10 * time.Millisecond) {
-		got = append(got, brief(c.Take(at, fault(at, "3b", "31", fmt.Sprint(n))))...)
-		got = append(got, brief(c.Due(at))...)
+		got = append(got, summarize(c.Take(at, fault(at, "3b", "31", fmt.Sprint(n))))...)
+		got = append(got, summarize(c.Due(at))...)
 		n++
 	}
 	end := start.Add(150 * time.Second)
 	for i := range 200 {
-		got = append(got, brief(c.Due(end.Add(time.Duration(i)*time.Second)))...)
+		got = append(got, summarize(c.Due(end.Add(time.Duration(i)*time.Second)))...)
 	}
 	want := append(texts(10), "6000 x5991", "12000 x6000", "14999 x2999")
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -82,12 +82,12 @@ func TestOthersPassByAStorm(t *testing.T) {
 	other.Metadata["REG0"] = "1"
 	expect(t, c.Take(start, other), "other registers x1")
 	expect(t, c.Take(start, fault(start, "3b", "31", "of the storm")))
-	if !c.Holds() {
+	if !c.Pending() {
 		t.Error("nothing is held")
 	}
 }
 
-func TestWhatEndsFaultsComesAfterWhatWasCounted(t *testing.T) {
+func TestRecoveryFollowsCountedFaults(t *testing.T) {
 	var c storm.Counter
 	for i := range 30 {
 		e := fault(start, "3b", "31", fmt.Sprint(i))
@@ -99,7 +99,7 @@ func TestWhatEndsFaultsComesAfterWhatWasCounted(t *testing.T) {
 	expect(t, c.End(start, "XID"), "29 x20")
 	expect(t, c.Take(start, fault(start, "3b", "31", "new")), "new x1")
 	expect(t, c.End(start, ""), "s29 x20")
-	if c.Holds() {
+	if c.Pending() {
 		t.Error("something is held")
 	}
 }
@@ -109,7 +109,7 @@ func TestTimesOfACount(t *testing.T) {
 	for range storm.Burst {
 		c.Take(start, fault(start, "3b", "31", "x"))
 	}
-	// 70 bursts two seconds apart, read at once: one record has no room for them.
+	// 70 bursts two seconds apart, read at once: one record has no capacity for them.
 	var out []*protos.HealthEvent
 	for i := range 70 {
 		at := start.Add(time.Duration(2*i) * time.Second)
@@ -157,7 +157,7 @@ func TestBounds(t *testing.T) {
 			t.Error("a long event was counted")
 		}
 	}
-	// Kinds whose window has passed make room.
+	// Kinds whose window has passed make space.
 	for i := range storm.MaxKinds {
 		c.Take(start, fault(start, "3b", fmt.Sprint(i), "x"))
 	}
@@ -184,9 +184,9 @@ func TestACounterOutlivesItsProcess(t *testing.T) {
 		if err := json.Unmarshal(data, &c); err != nil {
 			t.Fatal(err)
 		}
-		got = append(got, brief(c.Take(start, fault(start, "3b", "31", fmt.Sprint(i))))...)
+		got = append(got, summarize(c.Take(start, fault(start, "3b", "31", fmt.Sprint(i))))...)
 	}
-	got = append(got, brief(c.Due(start.Add(storm.Quiet)))...)
+	got = append(got, summarize(c.Due(start.Add(storm.QuietPeriod)))...)
 	if diff := cmp.Diff(append(texts(10), "39 x30"), got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
@@ -195,9 +195,9 @@ func TestACounterOutlivesItsProcess(t *testing.T) {
 	}
 }
 
-// TestWhatACountSays: one event says of itself nothing, and several when they came: those
+// TestCountMessage: one event reports about itself nothing, and several when they came: those
 // within a second of each other in one burst.
-func TestWhatACountSays(t *testing.T) {
+func TestCountMessage(t *testing.T) {
 	for name, c := range map[string]struct {
 		after []time.Duration // since the start, of what is counted
 		want  string          // repeats

@@ -1,6 +1,6 @@
 // Package sxid knows the SXID errors of the NVSwitch driver: how a kernel log
-// line reports one, what the vendor's guide says about its code, and what we
-// make of it. The catalogue is catalogue.csv, reviewed by hand and compiled into
+// line reports one, what the vendor's guide states about its code, and what we
+// make of it. The catalogue is catalogue.csv, reviewed manually and compiled into
 // catalogue_generated.go. It does no I/O and reads no clock.
 package sxid
 
@@ -14,7 +14,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/health-monitors/sighting"
+	"github.com/nvidia/nvsentinel/health-monitors/location"
 )
 
 // Names of the SXID check on the wire.
@@ -38,7 +38,7 @@ const (
 	BareFatal Class = "bare-fatal"
 )
 
-// Known tells whether it is one of the classes above.
+// Known reports whether it is one of the classes above.
 func (c Class) Known() bool {
 	switch c {
 	case NonFatal, Fatal, AlwaysFatal, Notable, Bare, BareFatal:
@@ -47,7 +47,7 @@ func (c Class) Known() bool {
 	return false
 }
 
-// Serious tells whether a code of the class can be fatal.
+// Serious reports whether a code of the class can be fatal.
 func (c Class) Serious() bool { return c == Fatal || c == AlwaysFatal || c == BareFatal }
 
 // Row is one code of the catalogue.
@@ -73,7 +73,7 @@ func (c Catalogue) With(rows []Row) Catalogue {
 	return out
 }
 
-// Policy names how a code was judged.
+// Policy names how a code was evaluated.
 type Policy string
 
 // Policies. All but ByClass are named on the event.
@@ -101,7 +101,7 @@ type Fault struct {
 	Link string
 	// Fatal is the driver's word about this error.
 	Fatal bool
-	// Bare says that the line has no such word; the catalogue decides.
+	// Bare reports that the line has no such word; the catalogue decides.
 	Bare bool
 }
 
@@ -118,7 +118,7 @@ func (c Catalogue) Parse(message string) (Fault, bool) {
 	if m == nil {
 		return Fault{}, false
 	}
-	f := Fault{Switch: trim(m[1]), PCI: sighting.Address(m[2]), Number: trim(m[3]), Fatal: m[4] == "Fatal"}
+	f := Fault{Switch: trim(m[1]), PCI: location.Address(m[2]), Number: trim(m[3]), Fatal: m[4] == "Fatal"}
 	if n, err := strconv.ParseInt(f.Number, 10, 32); err == nil {
 		f.Code = int(n)
 	}
@@ -131,7 +131,7 @@ func (c Catalogue) Parse(message string) (Fault, bool) {
 	return f, true
 }
 
-// bare tells whether a line without a word of severity reports an error, and is
+// bare reports whether a line without a word of severity reports an error, and is
 // none of those with details: "Severity 0 Engine instance 46", "Data {0x1, ...".
 func (c Catalogue) bare(code int, text string) bool {
 	switch c[code].Class {
@@ -150,52 +150,52 @@ func trim(digits string) string {
 	return digits
 }
 
-// Judgement is what we make of one reported SXID.
-type Judgement struct {
+// Evaluation is what we make of one reported SXID.
+type Evaluation struct {
 	Action record.Action
 	Fatal  bool
-	// RebootCures says whether a reboot ends the fault; true when it is not fatal.
+	// RebootCures reports whether a reboot ends the fault; true when it is not fatal.
 	RebootCures bool
 	Policy      Policy
 }
 
-// Judge decides about one reported SXID: the line says whether it is fatal, the
+// Evaluate decides about one reported SXID: the line reports whether it is fatal, the
 // catalogue what a fatal one asks for.
-func (c Catalogue) Judge(f Fault) Judgement {
+func (c Catalogue) Evaluate(f Fault) Evaluation {
 	row, known := c[f.Code]
 	serious := row.Class == Fatal || row.Class == AlwaysFatal
 	switch {
 	case !known && !f.Fatal:
-		return Judgement{record.ActionNone, false, true, UnknownCode}
+		return Evaluation{record.ActionNone, false, true, UnknownCode}
 	case !known:
-		return Judgement{record.ActionContactSupport, true, false, UnknownCode}
+		return Evaluation{record.ActionContactSupport, true, false, UnknownCode}
 	case f.Bare && row.Class == BareFatal:
-		return Judgement{row.Action, true, false, ByClass}
+		return Evaluation{row.Action, true, false, ByClass}
 	case f.Bare:
-		return Judgement{row.Action, false, true, ByClass}
+		return Evaluation{row.Action, false, true, ByClass}
 	case f.Fatal && serious:
-		return Judgement{row.Action, true, true, ByClass}
+		return Evaluation{row.Action, true, true, ByClass}
 	case f.Fatal:
-		return Judgement{record.ActionContactSupport, true, false, SeverityInLine}
+		return Evaluation{record.ActionContactSupport, true, false, SeverityInLine}
 	case row.Class == AlwaysFatal:
-		return Judgement{record.ActionContactSupport, false, true, SeverityInLine}
+		return Evaluation{record.ActionContactSupport, false, true, SeverityInLine}
 	}
 	// D.5 lists codes that are fatal on some ports only.
-	return Judgement{record.ActionNone, false, true, ByClass}
+	return Evaluation{record.ActionNone, false, true, ByClass}
 }
 
 // Names are the entities that name the switch of a fault, whichever its link.
 func Names(f Fault) [][2]string { return [][2]string{{"NVSWITCH", f.Switch}, {"PCI", f.PCI}} }
 
 // Event makes the health event of one reported SXID; gpu is what sits at the
-// other end of the link, empty where the metadata file does not say.
-func (c Catalogue) Event(f Fault, gpu sighting.Device, s sighting.Sighting, message string) *protos.HealthEvent {
-	j := c.Judge(f)
+// other end of the link, empty where the metadata file does not report.
+func (c Catalogue) Event(f Fault, gpu location.Device, s location.Sighting, message string) *protos.HealthEvent {
+	j := c.Evaluate(f)
 	e := s.About(Check, gpu, message)
 	e.IsFatal = j.Fatal
 	e.RecommendedAction = record.ActionNumber(j.Action)
 	e.ErrorCode = []string{f.Number}
-	e.EntitiesImpacted = sighting.Entities([2]string{"NVSWITCH", f.Switch}, [2]string{"PCI", f.PCI},
+	e.EntitiesImpacted = location.Entities([2]string{"NVSWITCH", f.Switch}, [2]string{"PCI", f.PCI},
 		[2]string{"NVLINK", f.Link}, [2]string{"GPU", gpu.Index}, [2]string{"GPU_UUID", gpu.UUID})
 	if j.Policy != ByClass {
 		e.Metadata[MetadataPolicy] = string(j.Policy)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/mutate"
-	"github.com/nvidia/nvsentinel/health-monitors/sighting"
+	"github.com/nvidia/nvsentinel/health-monitors/location"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/kernellog"
 )
 
@@ -47,51 +47,51 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestJudge(t *testing.T) {
+func TestEvaluate(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		code  int
 		fatal bool
-		want  Judgement
+		want  Evaluation
 	}{
-		{"fatal", 20034, true, Judgement{record.ActionRestartVM, true, true, ByClass}},
-		{"fatal elsewhere", 20034, false, Judgement{record.ActionNone, false, true, ByClass}},
-		{"always fatal", 23001, true, Judgement{record.ActionRestartBM, true, true, ByClass}},
-		{"always fatal, says the guide alone", 23001, false, Judgement{record.ActionContactSupport, false, true, SeverityInLine}},
-		{"not fatal", 11012, false, Judgement{record.ActionNone, false, true, ByClass}},
-		{"not fatal, says the guide alone", 11012, true, Judgement{record.ActionContactSupport, true, false, SeverityInLine}},
-		{"thermal", 10004, false, Judgement{record.ActionNone, false, true, ByClass}},
-		{"unknown", 28006, false, Judgement{record.ActionNone, false, true, UnknownCode}},
-		{"unknown and fatal", 28006, true, Judgement{record.ActionContactSupport, true, false, UnknownCode}},
-		{"no number", 0, true, Judgement{record.ActionContactSupport, true, false, UnknownCode}},
+		{"fatal", 20034, true, Evaluation{record.ActionRestartVM, true, true, ByClass}},
+		{"fatal elsewhere", 20034, false, Evaluation{record.ActionNone, false, true, ByClass}},
+		{"always fatal", 23001, true, Evaluation{record.ActionRestartBM, true, true, ByClass}},
+		{"always fatal, says the guide alone", 23001, false, Evaluation{record.ActionContactSupport, false, true, SeverityInLine}},
+		{"not fatal", 11012, false, Evaluation{record.ActionNone, false, true, ByClass}},
+		{"not fatal, says the guide alone", 11012, true, Evaluation{record.ActionContactSupport, true, false, SeverityInLine}},
+		{"thermal", 10004, false, Evaluation{record.ActionNone, false, true, ByClass}},
+		{"unknown", 28006, false, Evaluation{record.ActionNone, false, true, UnknownCode}},
+		{"unknown and fatal", 28006, true, Evaluation{record.ActionContactSupport, true, false, UnknownCode}},
+		{"no number", 0, true, Evaluation{record.ActionContactSupport, true, false, UnknownCode}},
 	} {
-		if got := Builtin.Judge(Fault{Code: c.code, Fatal: c.fatal}); got != c.want {
+		if got := Builtin.Evaluate(Fault{Code: c.code, Fatal: c.fatal}); got != c.want {
 			t.Errorf("%s: judged %+v, want %+v", c.name, got, c.want)
 		}
 	}
 }
 
 func TestWithoutASeverityTheCatalogueDecides(t *testing.T) {
-	for code, want := range map[string]Judgement{
+	for code, want := range map[string]Evaluation{
 		"10004": {record.ActionNone, false, true, ByClass}, "28002": {record.ActionNone, false, true, ByClass},
 		"10006": {record.ActionContactSupport, true, false, ByClass}, "28005": {record.ActionContactSupport, true, false, ByClass},
 		"26006": {record.ActionContactSupport, false, true, ByClass}, "25010": {record.ActionContactSupport, false, true, ByClass},
 	} {
 		f, ok := Builtin.Parse("nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): " + code + ", some text")
-		if got := Builtin.Judge(f); !ok || got != want {
+		if got := Builtin.Evaluate(f); !ok || got != want {
 			t.Errorf("%s: read %t, judged %+v, want %+v", code, ok, got, want)
 		}
 	}
 	f, _ := Builtin.Parse("nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 26006, Fatal, Link 1 x")
-	if got := Builtin.Judge(f); got != (Judgement{record.ActionContactSupport, true, false, SeverityInLine}) {
+	if got := Builtin.Evaluate(f); got != (Evaluation{record.ActionContactSupport, true, false, SeverityInLine}) {
 		t.Errorf("with a severity: %+v", got)
 	}
 }
 
 func TestEventNamesSwitchPortAndGPU(t *testing.T) {
 	f, _ := Builtin.Parse("nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 28006, Fatal, Link 46 x")
-	gpu := sighting.Device{UUID: "GPU-1", Index: "5", Chassis: "C9"}
-	e := record.FromProto(Builtin.Event(f, gpu, sighting.Sighting{Node: "n", Boot: "b", Strategy: record.PersistOnly}, "raw"))
+	gpu := location.Device{UUID: "GPU-1", Index: "5", Chassis: "C9"}
+	e := record.FromProto(Builtin.Event(f, gpu, location.Sighting{Node: "n", Boot: "b", Strategy: record.PersistOnly}, "raw"))
 	want := record.Event{
 		Version: 1, Agent: "syslog-health-monitor", ComponentClass: "GPU", CheckName: "SysLogsSXIDError", Message: "raw", IsFatal: true,
 		RecommendedAction: record.ActionContactSupport, ErrorCode: []string{"28006"}, NodeName: "n", ProcessingStrategy: record.PersistOnly,
@@ -163,7 +163,7 @@ func checkLine(t *testing.T, raw []byte) {
 	if !ok {
 		return
 	}
-	e := Builtin.Event(f, sighting.Device{}, sighting.Sighting{Node: "n", Strategy: record.Process}, "m")
+	e := Builtin.Event(f, location.Device{}, location.Sighting{Node: "n", Strategy: record.Process}, "m")
 	if _, err := proto.Marshal(e); err != nil || f.Number == "" || f.PCI == "" || f.Switch == "" || e.IsFatal && !f.Fatal && !f.Bare {
 		t.Errorf("event %v of fault %+v, error %v", e, f, err)
 	}

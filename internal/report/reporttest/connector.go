@@ -1,5 +1,5 @@
 // Package reporttest is a platform connector for tests: a real gRPC server on a
-// real Unix socket that keeps books and can be cut off, stalled or told to
+// real Unix socket that records its calls and can be cut off, stalled or reported to
 // refuse.
 package reporttest
 
@@ -100,7 +100,7 @@ func (c *Connector) Cut() {
 	}
 }
 
-// Refuse asks judge about every batch from now on; its error is the answer and
+// Refuse asks the function about every batch from now on; its error is the answer and
 // the batch is not booked. nil accepts again.
 func (c *Connector) Refuse(judge func(*protos.HealthEvents) error) {
 	c.mu.Lock()
@@ -115,7 +115,7 @@ func (c *Connector) Older() {
 	c.older = true
 }
 
-// Answer asks judge about every event from now on; those that are not accepted are not
+// Answer asks the function about every event from now on; those that are not accepted are not
 // booked. nil accepts again. A connector of an older version does not ask it.
 func (c *Connector) Answer(judge func(*protos.HealthEvent) *protos.HealthEventResult) {
 	c.mu.Lock()
@@ -123,7 +123,7 @@ func (c *Connector) Answer(judge func(*protos.HealthEvent) *protos.HealthEventRe
 	c.answer = judge
 }
 
-// HealthEventOccurredV2 books what is accepted of a batch.
+// HealthEventOccurredV2 records what is accepted of a batch.
 func (c *Connector) HealthEventOccurredV2(ctx context.Context, in *protos.HealthEvents) (*protos.HealthEventResults, error) {
 	c.mu.Lock()
 	answer, older := c.answer, c.older
@@ -148,7 +148,7 @@ func (c *Connector) HealthEventOccurredV2(ctx context.Context, in *protos.Health
 	return out, nil
 }
 
-// HealthEventOccurredV1 books a batch.
+// HealthEventOccurredV1 records a batch.
 func (c *Connector) HealthEventOccurredV1(ctx context.Context, in *protos.HealthEvents) (*emptypb.Empty, error) {
 	c.mu.Lock()
 	refuse := c.refuse
@@ -211,7 +211,7 @@ func (c *Connector) Distinct(t testing.TB) []*protos.HealthEvent {
 	return out
 }
 
-// Await waits until enough says yes to the distinct events so far.
+// Await waits until enough accepts the distinct events so far.
 func (c *Connector) Await(t testing.TB, what string, enough func([]*protos.HealthEvent) bool) []*protos.HealthEvent {
 	t.Helper()
 	deadline := time.After(2 * time.Minute)

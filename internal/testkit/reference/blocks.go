@@ -21,7 +21,7 @@ Written from the programs by ` + "`make generate`" + `. This page describes each
 // block is a part of a configuration that several programs have.
 type block struct{ title, about string }
 
-// blockOf says whether a type is a block, by the tags block (its title) and usage of a blank
+// blockOf reports whether a type is a block, by the tags block (its title) and usage of a blank
 // field: _ struct{} `block:"Store" usage:"where the records are"`.
 func blockOf(t reflect.Type) (b block, ok bool) {
 	for field := range t.Fields() {
@@ -47,7 +47,7 @@ func Block(t testing.TB, defaults any) {
 	}
 	r := newRows(t, v.Type())
 	r.bare = true
-	r.fields(v, place{given: true})
+	r.fields(v, place{hasDefaults: true})
 	text := fmt.Sprintf("## %s\n\n%s.\n\n%s", b.title, b.about, r.text())
 	page, err := os.ReadFile(filepath.Join(root(t), sharedPage))
 	if err != nil && os.Getenv(Write) == "" {
@@ -112,7 +112,7 @@ func (r *rows) use(b block, v reflect.Value, at place) {
 		if !ok {
 			r.t.Errorf("%s: section %q lacks %s: run make generate", sharedPage, b.title, relative(x.key, at))
 		}
-		if at.given && x.value != usual {
+		if at.hasDefaults && x.value != usual {
 			differ = append(differ, code(x.key)+" is "+orNothing(x.value))
 		}
 	}
@@ -120,7 +120,7 @@ func (r *rows) use(b block, v reflect.Value, at place) {
 }
 
 // again adds a line about a table that has the keys of another one on the page.
-func (r *rows) again(first seen, v reflect.Value, at place) {
+func (r *rows) again(first firstUse, v reflect.Value, at place) {
 	own := r.inside(v, at)
 	line := fmt.Sprintf("- %s has the keys of %s", code(at.key), code(first.key))
 	usual := map[string]string{}
@@ -129,7 +129,7 @@ func (r *rows) again(first seen, v reflect.Value, at place) {
 	}
 	var differ []string
 	for _, x := range own.all {
-		if at.given && x.value != usual[relative(x.key, at)] {
+		if at.hasDefaults && x.value != usual[relative(x.key, at)] {
 			differ = append(differ, code(x.key)+" is "+orNothing(x.value))
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// tryBounds tries the bounds that a configuration says of itself, in several of its
+// tryBounds tries the bounds that a configuration states of itself, in several of its
 // settings: a value at a bound is refused in none, one beyond it in some. It takes
 // those that are numbers, durations or a list of words; what is in a list of tables, or
 // depends on another key, is left out.
@@ -53,7 +53,7 @@ func tryBounds(t testing.TB, settings ...any) {
 	}
 }
 
-// enable switches on what can be: keys of what is off are not judged.
+// enable switches on what can be: keys of what is off are not evaluated.
 func enable(v reflect.Value) {
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
@@ -89,12 +89,12 @@ func leaves(v reflect.Value, at string, visit func(key, bounds string, v reflect
 var (
 	oneSide  = regexp.MustCompile(`^(at least|at most|above) ([0-9]+)([a-z]*)( MiB| bytes?| min| s)?$`)
 	twoSides = regexp.MustCompile(`^([0-9]+)([a-z]*) to ([0-9]+)([a-z]*)( bytes?| min| s)?$`)
-	words    = regexp.MustCompile(`^[A-Za-z_]+(, [A-Za-z_]+)+$`)
+	wordList = regexp.MustCompile(`^[A-Za-z_]+(, [A-Za-z_]+)+$`)
 )
 
 // edges are values just inside and just beyond.
 func edges(bounds string, v reflect.Value) (inside, beyond []reflect.Value) {
-	if words.MatchString(bounds) && v.Kind() == reflect.String {
+	if wordList.MatchString(bounds) && v.Kind() == reflect.String {
 		// One of the words may need another key.
 		return nil, []reflect.Value{reflect.ValueOf("nonsense").Convert(v.Type())}
 	}

@@ -38,9 +38,9 @@ func tryFormer(t testing.TB, program string, defaults any) {
 		for _, table := range slices.Backward(path[:len(path)-1]) {
 			document = map[string]any{table: document}
 		}
-		_, said := attempt{document: document}.load(t, defaults)
-		if !strings.Contains(said, "unknown key") || !strings.Contains(said, "nvsentinel convert-config --program ") {
-			t.Errorf("%s of the earlier NVSentinel is answered with: %.600s", n.Name, said)
+		_, output := attempt{document: document}.load(t, defaults)
+		if !strings.Contains(output, "unknown key") || !strings.Contains(output, "nvsentinel convert-config --program ") {
+			t.Errorf("%s of the earlier NVSentinel is answered with: %.600s", n.Name, output)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 func Index(t testing.TB, common any) {
 	t.Helper()
 	r := newRows(t, reflect.TypeOf(common))
-	r.fields(reflect.ValueOf(common), place{given: true})
+	r.fields(reflect.ValueOf(common), place{hasDefaults: true})
 	var out strings.Builder
 	out.WriteString(about)
 	out.WriteString("\n| flag | type | default | meaning |\n|---|---|---|---|\n")

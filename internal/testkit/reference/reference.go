@@ -1,5 +1,5 @@
 // Package reference writes the pages of docs/reference/configuration from the structs of the
-// programs' configurations, and says when one is stale.
+// programs' configurations, and reports when one is stale.
 package reference
 
 import (
@@ -28,13 +28,13 @@ Written from the program by ` + "`make generate`" + `. See [configuration](READM
 `
 
 // Page checks, or writes, the page of a program whose configuration has the given
-// defaults, tries the bounds that it says, that they can be read, and that references are for secrets only and
+// defaults, tries the bounds that it reports, that they can be read, and that references are for secrets only and
 // no secret is printed; others are settings in which keys count that do not in the
 // defaults.
 func Page(t testing.TB, program string, defaults any, others ...any) {
 	t.Helper()
 	r := newRows(t, reflect.TypeOf(defaults))
-	r.fields(reflect.ValueOf(defaults), place{given: true})
+	r.fields(reflect.ValueOf(defaults), place{hasDefaults: true})
 	Check(t, "docs/reference/configuration/"+program+".md", fmt.Sprintf(intro, program)+r.text())
 	if err := config.CheckTags(reflect.TypeOf(defaults)); err != nil {
 		t.Error(err)
@@ -100,26 +100,26 @@ type rows struct {
 	own    reflect.Type
 	bare   bool // a block inside is named alone: shared.md may not have it yet
 	within []reflect.Type
-	seen   map[reflect.Type]seen
+	seen   map[reflect.Type]firstUse
 }
 
-// seen is where a struct stood first on a page, and its rows there.
-type seen struct {
+// firstUse is where a struct stood first on a page, and its rows there.
+type firstUse struct {
 	key  string
 	rows []row
 }
 
 // newRows is for the rows of a struct, which may be a block.
 func newRows(t testing.TB, own reflect.Type) *rows {
-	return &rows{t: t, source: source{root: root(t)}, own: own, seen: map[reflect.Type]seen{}}
+	return &rows{t: t, source: source{root: root(t)}, own: own, seen: map[reflect.Type]firstUse{}}
 }
 
 // place is where fields stand in a configuration.
 type place struct {
 	key, prefix string
-	// given: the place exists without a file, so that its fields have defaults.
-	given bool
-	live  bool
+	// hasDefaults: the place exists without a file, so that its fields have defaults.
+	hasDefaults bool
+	live        bool
 }
 
 // fields adds the rows of a struct. A block, and a struct that was there before, get a line.
@@ -144,12 +144,12 @@ func (r *rows) fields(v reflect.Value, at place) {
 			r.field(t, field, v.Field(i), at)
 		}
 	}
-	r.seen[t] = seen{at.key, r.all[before:]}
+	r.seen[t] = firstUse{at.key, r.all[before:]}
 }
 
 func (r *rows) field(owner reflect.Type, field reflect.StructField, v reflect.Value, at place) {
 	key, _, _ := strings.Cut(field.Tag.Get("toml"), ",")
-	below := place{key: at.key, prefix: at.prefix + field.Tag.Get("prefix"), given: at.given, live: at.live || field.Tag.Get("live") != ""}
+	below := place{key: at.key, prefix: at.prefix + field.Tag.Get("prefix"), hasDefaults: at.hasDefaults, live: at.live || field.Tag.Get("live") != ""}
 	if field.Anonymous && key == "" {
 		r.fields(v, below)
 		return
@@ -176,10 +176,10 @@ func (r *rows) field(owner reflect.Type, field reflect.StructField, v reflect.Va
 		if suffix != "" {
 			x.kind = map[string]string{"[]": "list of tables", ".NAME": "tables by name"}[suffix]
 			given = reflect.New(inner).Elem()
-			below.given = false
+			below.hasDefaults = false
 		}
 		if !given.IsValid() {
-			given, below.given = reflect.New(inner).Elem(), false
+			given, below.hasDefaults = reflect.New(inner).Elem(), false
 		}
 		below.key += suffix
 		if suffix != "" || field.Type.Kind() == reflect.Pointer {
@@ -189,7 +189,7 @@ func (r *rows) field(owner reflect.Type, field reflect.StructField, v reflect.Va
 		return
 	}
 	x.kind = kind(t)
-	if at.given && given.IsValid() {
+	if at.hasDefaults && given.IsValid() {
 		x.value = value(given)
 	}
 	r.add(owner, field, x, below.live)

@@ -55,8 +55,8 @@ type attempt struct {
 	variables map[string]string
 }
 
-// load returns the configuration and everything that an operator is told.
-func (a attempt) load(t testing.TB, defaults any) (cfg reflect.Value, told string) {
+// load returns the configuration and all warnings for the operator.
+func (a attempt) load(t testing.TB, defaults any) (cfg reflect.Value, shown string) {
 	t.Helper()
 	cfg = reflect.New(reflect.TypeOf(defaults))
 	cfg.Elem().Set(reflect.ValueOf(defaults))
@@ -99,14 +99,14 @@ func tryReferences(t testing.TB, defaults any) {
 	ref := "${file:" + file + "}"
 	refused := func(what string, a attempt, names ...string) {
 		t.Helper()
-		cfg, told := a.load(t, defaults)
+		cfg, shown := a.load(t, defaults)
 		for _, want := range append(names, ref) {
-			if !strings.Contains(told, want) {
-				t.Errorf("a reference in %s is not refused with %q: %s", what, want, told)
+			if !strings.Contains(shown, want) {
+				t.Errorf("a reference in %s is not refused with %q: %s", what, want, shown)
 			}
 		}
-		if strings.Contains(told+Printed(t, cfg.Interface()), planted) {
-			t.Errorf("a reference in %s is resolved: %s", what, told)
+		if strings.Contains(shown+Printed(t, cfg.Interface()), planted) {
+			t.Errorf("a reference in %s is resolved: %s", what, shown)
 		}
 	}
 	for _, k := range keysOf(reflect.TypeOf(defaults)) {
@@ -151,8 +151,8 @@ func trySecrets(t testing.TB, defaults any) {
 				attempts = attempts[:1]
 			}
 			for _, a := range attempts {
-				cfg, told := a.load(t, defaults)
-				if text := told + Printed(t, cfg.Interface()) + Printed(t, cfg.Elem().Interface()); strings.Contains(text, planted) {
+				cfg, shown := a.load(t, defaults)
+				if text := shown + Printed(t, cfg.Interface()) + Printed(t, cfg.Elem().Interface()); strings.Contains(text, planted) {
 					t.Errorf("%s = %q is printed:\n%s", k.path, shape, text)
 				}
 			}

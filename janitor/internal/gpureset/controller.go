@@ -68,8 +68,8 @@ func New(p reset.Policy, d Deps) *Reconciler {
 			reset.SeeJob: c.seeJob, reset.Conclude: c.conclude, reset.Restore: c.restore, reset.Complete: c.complete,
 		},
 		// The steps that touch the node.
-		Braked: []repair.Step{reset.Note, reset.TearDown, reset.NoteJob, reset.CreateJob},
-		Begin:  begin, Waiting: waiting, Changed: byOthers, NodeFacts: c.nodeFacts,
+		PausedSteps: []repair.Step{reset.Note, reset.TearDown, reset.NoteJob, reset.CreateJob},
+		Begin:       begin, Waiting: waiting, Changed: byOthers, NodeFacts: c.nodeFacts,
 		Watch: watch, Besides: []client.Object{&batchv1.Job{}, &corev1.Pod{}},
 	})
 	return c

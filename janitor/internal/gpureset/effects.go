@@ -78,7 +78,7 @@ func (c *Reconciler) noteJob(ctx context.Context, p *pass, _ repair.Verdict) err
 // answer that is lost is found out at the next look.
 func (c *Reconciler) createJob(ctx context.Context, p *pass, _ repair.Verdict) error {
 	c.Events.Write(ctx, eventrecorder.Node(p.Node.Name), corev1.EventTypeNormal, resetReason,
-		fmt.Sprintf("%s %s resets %s%s", Kind, p.Object.Name, named(p.Object), reconciler.Asker(p.Object)))
+		fmt.Sprintf("%s %s resets %s%s", Kind, p.Object.Name, named(p.Object), reconciler.Requester(p.Object)))
 	// Nothing may be created once another replica could lead.
 	fenced, cancel := lease.FenceCall(ctx)
 	defer cancel()
@@ -89,7 +89,7 @@ func (c *Reconciler) createJob(ctx context.Context, p *pass, _ repair.Verdict) e
 	c.Here("janitor/job-created")
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		return nil // the next look says whose it is
+		return nil // the next look reports whose it is
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err):
 		return c.end(ctx, p, v1alpha1.GPUResetResult{
 			Reason: v1alpha1.ReasonResetJobCreationFailed, Message: "the API server rejected the Job: " + err.Error(),
@@ -103,7 +103,7 @@ func (c *Reconciler) createJob(ctx context.Context, p *pass, _ repair.Verdict) e
 
 // seeJob writes down that the Job exists.
 func (c *Reconciler) seeJob(ctx context.Context, p *pass, _ repair.Verdict) error {
-	jobSeen(p.Object, string(p.Facts.job.UID), c.Clock.Now())
+	recordJob(p.Object, string(p.Facts.job.UID), c.Clock.Now())
 	if err := c.Write(ctx, p); err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (c *Reconciler) conclude(ctx context.Context, p *pass, v repair.Verdict) er
 func (c *Reconciler) end(ctx context.Context, p *pass, r v1alpha1.GPUResetResult) error {
 	job := jobFacts(p.Object, p.Facts.job)
 	if p.Facts.job != nil && job != reset.JobForeign {
-		jobSeen(p.Object, string(p.Facts.job.UID), c.Clock.Now())
+		recordJob(p.Object, string(p.Facts.job.UID), c.Clock.Now())
 	}
 	concluded(p.Object, r, job, c.Clock.Now())
 	if err := c.Write(ctx, p); err != nil {

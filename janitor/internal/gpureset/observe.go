@@ -24,13 +24,13 @@ import (
 func objectFacts(object *v1alpha1.GPUReset) reset.Object {
 	s := object.Status
 	o := reset.Object{
-		UID:       string(object.UID),
-		Session:   object.GetAnnotations()[nodemark.SessionAnnotation],
-		Deleting:  !object.DeletionTimestamp.IsZero(),
-		Finalizer: controllerutil.ContainsFinalizer(object, v1alpha1.ClaimFinalizer),
-		Completed: s.CompletionTime != nil,
-		Concluded: s.Result != nil,
-		ByHand:    s.JobRef == nil && meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionResetJobCompleted),
+		UID:           string(object.UID),
+		Session:       object.GetAnnotations()[nodemark.SessionAnnotation],
+		Deleting:      !object.DeletionTimestamp.IsZero(),
+		Finalizer:     controllerutil.ContainsFinalizer(object, v1alpha1.ClaimFinalizer),
+		Completed:     s.CompletionTime != nil,
+		Concluded:     s.Result != nil,
+		ResetManually: s.JobRef == nil && meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionResetJobCompleted),
 
 		CompletedAt: timeOf(s.CompletionTime),
 		Started:     timeOf(s.StartTime),

@@ -32,7 +32,7 @@ type status struct {
 	now    time.Time
 }
 
-// set sets one condition and says whether it changed.
+// set sets one condition and reports whether it changed.
 func (s status) set(name string, is metav1.ConditionStatus, reason, message string) bool {
 	return meta.SetStatusCondition(&s.object.Status.Conditions, metav1.Condition{
 		Type: name, Status: is, Reason: reason, Message: message,
@@ -87,8 +87,8 @@ func jobNoted(object *v1alpha1.GPUReset, namespace string, now time.Time) {
 	s.set(v1alpha1.ConditionResetJobCreated, unknown, v1alpha1.ReasonCreatingResetJob, "the Job is being created")
 }
 
-// jobSeen notes that the Job exists.
-func jobSeen(object *v1alpha1.GPUReset, uid string, now time.Time) {
+// recordJob notes that the Job exists.
+func recordJob(object *v1alpha1.GPUReset, uid string, now time.Time) {
 	if object.Status.JobRef.UID != "" {
 		return
 	}
@@ -99,12 +99,12 @@ func jobSeen(object *v1alpha1.GPUReset, uid string, now time.Time) {
 }
 
 // concluded notes how the reset ends once the services are back. One that has never
-// been near the GPUs says so, which uses up no attempt; but services that do not go
+// been near the GPUs reports it, which uses up no attempt; but services that do not go
 // are a failed attempt, so that something stronger can follow.
 func concluded(object *v1alpha1.GPUReset, r v1alpha1.GPUResetResult, job reset.Job, now time.Time) {
 	s, st := status{object, now}, &object.Status
 	st.Result, st.RestoreTime = &r, s.time()
-	byHand := objectFacts(object).ByHand
+	byHand := objectFacts(object).ResetManually
 	switch {
 	case st.JobTime == nil && r.Succeeded && !byHand:
 		s.set(v1alpha1.ConditionSignalSent, unknown, v1alpha1.ReasonNotNeeded, r.Message)
@@ -160,7 +160,7 @@ func terminating(object *v1alpha1.GPUReset, now time.Time) bool {
 	return s.set(v1alpha1.ConditionTerminating, yes, v1alpha1.ReasonFinalizerRestoringServices, "the object was deleted, the labels of the GPU services are being restored")
 }
 
-// waiting shows what an object waits for and says whether that is news.
+// waiting shows what an object waits for and reports whether that is news.
 func waiting(object *v1alpha1.GPUReset, node *corev1.Node, v repair.Verdict, now time.Time) bool {
 	s, name := status{object, now}, object.Spec.NodeName
 	if !object.DeletionTimestamp.IsZero() {
@@ -215,14 +215,14 @@ func resultOf(why repair.Reason, object *v1alpha1.GPUReset, job *batchv1.Job) v1
 		return good("job " + object.JobName() + " has reset " + named(object) + " of node " + node)
 	case repair.BootChanged:
 		return good("node " + node + " was rebooted, which resets its GPUs")
-	case reset.ByHand:
+	case reset.ResetManually:
 		return good("a user has reset " + named(object) + " of node " + node)
 	}
 	reason, message := failureOf(why, object, job)
 	return v1alpha1.GPUResetResult{Reason: reason, Message: message}
 }
 
-// failureOf says why a reset fails.
+// failureOf reports why a reset fails.
 func failureOf(why repair.Reason, object *v1alpha1.GPUReset, job *batchv1.Job) (reason, message string) {
 	node, name := object.Spec.NodeName, object.JobName()
 	switch why { //nolint:exhaustive // only these end a reset

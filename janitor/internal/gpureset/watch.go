@@ -64,10 +64,10 @@ func watch(b *builder.Builder, ofNode func(func(client.Object) string) handler.E
 	}))
 }
 
-// byOthers says whether an object's change is not the janitor's own.
+// byOthers reports whether an object's change is not the janitor's own.
 func byOthers(before, after *v1alpha1.GPUReset) bool {
 	was, is := objectFacts(before), objectFacts(after)
-	return was.Session != is.Session || was.Deleting != is.Deleting || was.ByHand != is.ByHand
+	return was.Session != is.Session || was.Deleting != is.Deleting || was.ResetManually != is.ResetManually
 }
 
 // nodeFacts are those of a Node that decisions depend on.

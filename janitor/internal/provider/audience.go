@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// unknownToken says what was shown to a plugin that does not know its caller, and
+// unknownToken reports what was shown to a plugin that does not know its caller, and
 // what to set: the token's audience is what plugins are written against most often
 // without a word about it.
 func (e Endpoint) unknownToken() string {

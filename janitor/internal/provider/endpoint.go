@@ -73,7 +73,7 @@ func (e Endpoint) Validate() error {
 	return errors.Join(problems...)
 }
 
-// own says whether a path leads to the pod's own token.
+// own reports whether a path leads to the pod's own token.
 func own(path string) bool {
 	token, err := os.Stat(ownToken)
 	if err != nil {
@@ -83,7 +83,7 @@ func own(path string) bool {
 	return err == nil && os.SameFile(token, info)
 }
 
-// local says whether the plugin is on this host.
+// local reports whether the plugin is on this host.
 func (e Endpoint) local() bool {
 	if strings.HasPrefix(e.Host, "unix:") {
 		return true
@@ -109,12 +109,12 @@ func (e Endpoint) token() string {
 	return e.TokenFile
 }
 
-// secure says whether TLS is spoken.
+// secure reports whether TLS is spoken.
 func (e Endpoint) secure() bool {
 	return !e.Plaintext && (!e.local() || e.CAFile != "" || e.CertFile != "")
 }
 
-// A connection on which nothing is said is pinged as seldom as a server with
+// A connection on which nothing is reported is pinged as seldom as a server with
 // gRPC's defaults bears; what was sent has to be acknowledged soon.
 const (
 	pingAfter = 5*time.Minute + 10*time.Second
@@ -208,7 +208,7 @@ func (reloading) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, erro
 	return nil, nil, errors.New("these credentials are a client's")
 }
 
-// Info says that it is TLS.
+// Info reports that it is TLS.
 func (r reloading) Info() credentials.ProtocolInfo {
 	return credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, ServerName: r.endpoint.ServerName}).Info()
 }

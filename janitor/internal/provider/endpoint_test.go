@@ -96,12 +96,12 @@ func write(t *testing.T, dir, name string, text []byte) string {
 // tokens notes the authorization of every call.
 type tokens struct {
 	v1.UnimplementedCSPPluginServiceServer
-	seen chan string
+	received chan string
 }
 
 func (s *tokens) SendRebootSignal(ctx context.Context, _ *v1.SendRebootSignalRequest) (*v1.SendRebootSignalResponse, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
-	s.seen <- strings.Join(md.Get("authorization"), ",")
+	s.received <- strings.Join(md.Get("authorization"), ",")
 	return &v1.SendRebootSignalResponse{RequestId: "r1"}, nil
 }
 
@@ -138,7 +138,7 @@ func TestTLSAndTokenAreReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	first, second := newAuthority(t), newAuthority(t)
 	serverCert, serverKey := second.issue(t, "plugin.test")
-	impl := &tokens{seen: make(chan string, 4)}
+	impl := &tokens{received: make(chan string, 4)}
 	lis := listen(t)
 	files := &plugin.TLS{
 		CertFile: write(t, dir, "plugin.crt", serverCert), KeyFile: write(t, dir, "plugin.key", serverKey),
@@ -170,20 +170,20 @@ func TestTLSAndTokenAreReadAgain(t *testing.T) {
 		_, err := p.Reboot(t.Context(), provider.Signal{Node: "n"})
 		return err == nil
 	})
-	if got := <-impl.seen; got != "Bearer t1" {
+	if got := <-impl.received; got != "Bearer t1" {
 		t.Errorf("the plugin saw %q, want the token", got)
 	}
 	write(t, dir, "token", []byte("t2"))
 	if _, err := p.Reboot(t.Context(), provider.Signal{Node: "n"}); err != nil {
 		t.Fatal(err)
 	}
-	if got := <-impl.seen; got != "Bearer t2" {
+	if got := <-impl.received; got != "Bearer t2" {
 		t.Errorf("the plugin saw %q, want the new token", got)
 	}
 	if err := os.Remove(e.TokenFile); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Reboot(t.Context(), provider.Signal{Node: "n"}); delivery(t, err) != provider.NotSent || len(impl.seen) != 0 {
+	if _, err := p.Reboot(t.Context(), provider.Signal{Node: "n"}); delivery(t, err) != provider.NotSent || len(impl.received) != 0 {
 		t.Errorf("without a token: %v, want NotSent", err)
 	}
 }
@@ -212,10 +212,10 @@ func TestUnixSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	impl := &tokens{seen: make(chan string, 1)}
+	impl := &tokens{received: make(chan string, 1)}
 	run(t, lis, impl, nil)
 	p := connect(t, provider.Endpoint{Host: "unix://" + filepath.Join(dir, "s"), TokenFile: write(t, t.TempDir(), "token", []byte("t"))})
-	if id, err := p.Reboot(t.Context(), provider.Signal{Node: "n"}); err != nil || id != "r1" || <-impl.seen != "Bearer t" {
+	if id, err := p.Reboot(t.Context(), provider.Signal{Node: "n"}); err != nil || id != "r1" || <-impl.received != "Bearer t" {
 		t.Errorf("reboot over a Unix socket: %q, %v", id, err)
 	}
 }
@@ -253,9 +253,9 @@ func TestEndpointValidate(t *testing.T) {
 }
 
 // A server without TLS gets nothing from a janitor that wants it.
-func TestNetworkHopIsTLSByDefault(t *testing.T) {
+func TestNetworkConnectionIsTLSByDefault(t *testing.T) {
 	lis := listen(t)
-	impl := &scripted{asked: make(chan *v1.SendRebootSignalRequest, 1)}
+	impl := &scripted{requests: make(chan *v1.SendRebootSignalRequest, 1)}
 	run(t, lis, impl, nil)
 	_, port, err := net.SplitHostPort(lis.Addr().String())
 	if err != nil {
@@ -264,7 +264,7 @@ func TestNetworkHopIsTLSByDefault(t *testing.T) {
 	// The name of the host is no loopback address, though it leads to one.
 	p := connect(t, provider.Endpoint{Host: "passthrough:///127.0.0.1:" + port})
 	_, err = p.Reboot(t.Context(), provider.Signal{Node: "n"})
-	if delivery(t, err) != provider.NotSent || !strings.Contains(err.Error(), "probably serves without TLS: configure a certificate, or run it in the janitor's Pod") || len(impl.asked) != 0 {
+	if delivery(t, err) != provider.NotSent || !strings.Contains(err.Error(), "probably serves without TLS: configure a certificate, or run it in the janitor's Pod") || len(impl.requests) != 0 {
 		t.Errorf("a server without TLS: %v, want NotSent by TLS, and what to do", err)
 	}
 }
@@ -276,7 +276,7 @@ func TestThePodsOwnTokenIsForPluginsOnThisHost(t *testing.T) {
 	dir := t.TempDir()
 	provider.OwnToken(t, write(t, dir, "own", []byte("own")))
 	lis := listen(t)
-	impl := &tokens{seen: make(chan string, 1)}
+	impl := &tokens{received: make(chan string, 1)}
 	run(t, lis, impl, nil)
 	for _, tt := range []struct {
 		file, want string
@@ -289,7 +289,7 @@ func TestThePodsOwnTokenIsForPluginsOnThisHost(t *testing.T) {
 		if _, err := p.Reboot(t.Context(), provider.Signal{Node: "n"}); err != nil {
 			t.Fatal(err)
 		}
-		if got := <-impl.seen; got != tt.want {
+		if got := <-impl.received; got != tt.want {
 			t.Errorf("with token file %q the plugin saw %q, want %q", tt.file, got, tt.want)
 		}
 	}
@@ -313,7 +313,7 @@ func TestThePodsOwnTokenIsForPluginsOnThisHost(t *testing.T) {
 	}
 }
 
-// A plugin that does not know its caller is told about with the audience of what it
+// An unknown caller of a plugin is reported with the audience that the plugin
 // was shown.
 func TestUnknownCallersSeeTheirAudience(t *testing.T) {
 	lis := listen(t)
@@ -349,7 +349,7 @@ func TestHealth(t *testing.T) {
 	}
 	server, state := grpc.NewServer(), health.NewServer()
 	healthv1.RegisterHealthServer(server, state)
-	impl := &scripted{asked: make(chan *v1.SendRebootSignalRequest, 1)}
+	impl := &scripted{requests: make(chan *v1.SendRebootSignalRequest, 1)}
 	v1.RegisterCSPPluginServiceServer(server, impl)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(lis) }()
@@ -367,7 +367,7 @@ func TestHealth(t *testing.T) {
 		return ok && strings.Contains(detail, "is not available: its status is NOT_SERVING")
 	})
 	_, err = p.Reboot(t.Context(), provider.Signal{Node: "n"})
-	if delivery(t, err) != provider.NotSent || len(impl.asked) != 0 {
+	if delivery(t, err) != provider.NotSent || len(impl.requests) != 0 {
 		t.Errorf("a plugin that does not serve: %v, want NotSent without a call", err)
 	}
 	state.SetServingStatus(v1.CSPPluginService_ServiceDesc.ServiceName, healthv1.HealthCheckResponse_SERVING)

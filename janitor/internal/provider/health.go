@@ -24,12 +24,12 @@ const (
 
 // Health is what is known of a plugin.
 type Health struct {
-	// Available is false when the plugin can not be reached or says that it does
+	// Available is false when the plugin can not be reached or reports that it does
 	// not serve.
 	Available bool
 	// Detail is why, for people.
 	Detail string
-	// declined: the plugin itself says that it does not serve.
+	// declined: the plugin itself reports that it does not serve.
 	declined bool
 }
 
@@ -67,7 +67,7 @@ func (w *Watch) Run(ctx context.Context) error {
 	}
 }
 
-// note keeps an answer and logs a change. What Ready says holds already.
+// note keeps an answer and logs a change. What Ready reports holds already.
 func (w *Watch) note(now Health) {
 	available := 0.0
 	if now.Available {

@@ -1,5 +1,5 @@
-// Package provider calls a provider plugin and says, of every call that went
-// wrong, whether the machine may have been told.
+// Package provider calls a provider plugin and reports, of every call that went
+// wrong, whether the machine may have been signaled.
 package provider
 
 import (
@@ -23,11 +23,11 @@ type Delivery string
 
 // Deliveries.
 const (
-	// NotSent: the machine was certainly not told; ask again soon.
+	// NotSent: the machine was certainly not signaled; ask again soon.
 	NotSent Delivery = "NotSent"
-	// Unknown: the machine may have been told.
+	// Unknown: the machine may have been signaled.
 	Unknown Delivery = "Unknown"
-	// Refused: the machine was not told and asking again is of no use.
+	// Refused: the machine was not signaled and asking again is of no use.
 	Refused Delivery = "Refused"
 )
 
@@ -37,7 +37,7 @@ type Error struct {
 	Code     codes.Code
 	Message  string
 	// RetryAfter is how long the plugin asked to be left alone (RetryInfo in the
-	// answer's details); 0 if it did not say.
+	// answer's details); 0 if it did not report.
 	RetryAfter time.Duration
 }
 
@@ -119,7 +119,7 @@ func (p *Plugin) signal(ctx context.Context, method string, req, resp any) error
 	return e
 }
 
-// State is what a provider says of a machine.
+// State is what a provider reports about a machine.
 type State string
 
 // States.
@@ -134,7 +134,7 @@ const (
 	NoOpinion State = "NoOpinion"
 )
 
-// State asks what the provider says of a machine.
+// State asks what the provider reports about a machine.
 func (p *Plugin) State(ctx context.Context, node, requestID string) (State, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.endpoint.CallTimeout)
 	defer cancel()
@@ -157,7 +157,7 @@ func (p *Plugin) State(ctx context.Context, node, requestID string) (State, erro
 // lacks in its service's name.
 const packageName = "nvidia.nvsentinel.janitor.v1."
 
-// call calls a verb and says whether the request left this process. A plugin
+// call calls a verb and reports whether the request left this process. A plugin
 // that does not implement it under its full name is asked once under the bare
 // one; nothing was done by then.
 func (p *Plugin) call(ctx context.Context, method string, req, resp any) (bool, error) {
@@ -180,7 +180,7 @@ func (p *Plugin) invoke(ctx context.Context, method string, req, resp any) (bool
 	return left(), err
 }
 
-// failure classifies an answer; left says whether the request left this process.
+// failure classifies an answer; left reports whether the request left this process.
 // Only the plugin itself can attach RetryInfo, so with it Unavailable is an
 // answer and not a lost connection.
 func failure(err error, left bool) *Error {
@@ -197,7 +197,7 @@ func failure(err error, left bool) *Error {
 	return e // else a deadline, a lost connection, a plugin that failed: unknown
 }
 
-// refused and notDone are the codes by which a plugin says that nothing was
+// refused and notDone are the codes by which a plugin reports that nothing was
 // done, for good or for now.
 var (
 	refused = map[codes.Code]bool{

@@ -26,14 +26,14 @@ type scripted struct {
 	v1.UnimplementedCSPPluginServiceServer
 	code codes.Code
 	// message of the code; empty is "so it is".
-	message string
-	hang    bool
-	asked   chan *v1.SendRebootSignalRequest
+	message  string
+	hang     bool
+	requests chan *v1.SendRebootSignalRequest
 }
 
 func (s *scripted) SendRebootSignal(ctx context.Context, req *v1.SendRebootSignalRequest) (*v1.SendRebootSignalResponse, error) {
-	if s.asked != nil {
-		s.asked <- req
+	if s.requests != nil {
+		s.requests <- req
 	}
 	if s.hang {
 		<-ctx.Done()
@@ -101,13 +101,13 @@ func delivery(t *testing.T, err error) provider.Delivery {
 }
 
 func TestSignalCarriesNodeKeyAndForce(t *testing.T) {
-	impl := &scripted{asked: make(chan *v1.SendRebootSignalRequest, 1)}
+	impl := &scripted{requests: make(chan *v1.SendRebootSignalRequest, 1)}
 	p, _ := serve(t, impl)
 	id, err := p.Reboot(t.Context(), provider.Signal{Node: "n", Key: "k", Force: true})
 	if err != nil || id != "r1" {
 		t.Fatalf("reboot: %q, %v; want r1", id, err)
 	}
-	if got := <-impl.asked; got.GetNodeName() != "n" || got.GetIdempotencyKey() != "k" || !got.GetForce() {
+	if got := <-impl.requests; got.GetNodeName() != "n" || got.GetIdempotencyKey() != "k" || !got.GetForce() {
 		t.Errorf("the plugin was asked %v", got)
 	}
 }
@@ -130,7 +130,7 @@ func TestDeliveryOfEveryCode(t *testing.T) {
 	}
 }
 
-func TestNobodyListensProvesThatNothingWasSent(t *testing.T) {
+func TestRefusedConnectionProvesThatNothingWasSent(t *testing.T) {
 	const nobody = "127.0.0.1:1" // a port that no test is given
 	_, err := dial(t, nobody, 10*time.Second).Reboot(t.Context(), provider.Signal{Node: "n", Key: "k"})
 	if got := delivery(t, err); got != provider.NotSent {
@@ -150,7 +150,7 @@ func TestSilenceIsUnknown(t *testing.T) {
 	lis := listen(t)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	impl := &scripted{hang: true, asked: make(chan *v1.SendRebootSignalRequest, 1)}
+	impl := &scripted{hang: true, requests: make(chan *v1.SendRebootSignalRequest, 1)}
 	go func() { done <- plugin.Serve(ctx, lis, impl, plugin.Options{Grace: time.Millisecond}) }()
 	p := dial(t, lis.Addr().String(), 5*time.Second)
 	// A deadline that comes while the line is being made proves that nothing was sent.
@@ -162,7 +162,7 @@ func TestSilenceIsUnknown(t *testing.T) {
 	if got := delivery(t, err); got != provider.Unknown {
 		t.Errorf("no answer in time: %s (%v), want Unknown", got, err)
 	}
-	<-impl.asked
+	<-impl.requests
 	stop()
 	if err := <-done; err != nil {
 		t.Error(err)
@@ -170,14 +170,14 @@ func TestSilenceIsUnknown(t *testing.T) {
 }
 
 func TestConnectionLostAfterTheRequestIsUnknown(t *testing.T) {
-	impl := &scripted{hang: true, asked: make(chan *v1.SendRebootSignalRequest, 1)}
+	impl := &scripted{hang: true, requests: make(chan *v1.SendRebootSignalRequest, 1)}
 	p, stop := serve(t, impl)
 	answer := make(chan error, 1)
 	go func() {
 		_, err := p.Reboot(t.Context(), provider.Signal{Node: "n", Key: "k"})
 		answer <- err
 	}()
-	<-impl.asked
+	<-impl.requests
 	stop()
 	if got := delivery(t, <-answer); got != provider.Unknown {
 		t.Errorf("connection lost: %s, want Unknown", got)
@@ -230,7 +230,7 @@ func (h throttling) SendRebootSignal(context.Context, *v1.SendRebootSignalReques
 	return nil, s.Err()
 }
 
-// Only the plugin itself can say when to come back, so with that even
+// Only the plugin itself can report when to come back, so with that even
 // Unavailable proves that nothing was done; a deadline never does.
 func TestRetryInfo(t *testing.T) {
 	for code, want := range map[codes.Code]provider.Delivery{
@@ -268,15 +268,15 @@ func TestBareName(t *testing.T) {
 	server := grpc.NewServer()
 	desc := v1.CSPPluginService_ServiceDesc
 	desc.ServiceName = "CSPPluginService"
-	impl := &scripted{asked: make(chan *v1.SendRebootSignalRequest, 2)}
+	impl := &scripted{requests: make(chan *v1.SendRebootSignalRequest, 2)}
 	server.RegisterService(&desc, impl)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(lis) }()
 	t.Cleanup(func() { server.Stop(); <-served })
 	p := dial(t, lis.Addr().String(), 10*time.Second)
 	id, err := p.Reboot(t.Context(), provider.Signal{Node: "n", Key: "k"})
-	if err != nil || id != "r1" || len(impl.asked) != 1 {
-		t.Errorf("reboot under the bare name: %q, %v, %d calls; want r1 by one call", id, err, len(impl.asked))
+	if err != nil || id != "r1" || len(impl.requests) != 1 {
+		t.Errorf("reboot under the bare name: %q, %v, %d calls; want r1 by one call", id, err, len(impl.requests))
 	}
 	if state, err := p.State(t.Context(), "n", id); err != nil || state != provider.Up {
 		t.Errorf("asked under the bare name: %v, %v", state, err)

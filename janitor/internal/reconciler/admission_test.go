@@ -60,7 +60,7 @@ func TestSpecIsChecked(t *testing.T) {
 	t.Cleanup(func() { _ = w.objects.Delete(context.WithoutCancel(t.Context()), template) })
 }
 
-// The admission policy refuses an object that says for no node, on a real API
+// The admission policy refuses an object that reports for no node, on a real API
 // server without any webhook.
 func TestAdmissionPolicy(t *testing.T) {
 	w := newWorld(t)
@@ -81,7 +81,7 @@ func TestAdmissionPolicy(t *testing.T) {
 	}
 	nameless := w.prefix + "nameless"
 	deadline := time.After(2 * time.Minute)
-	for { // a new policy is in force a little later
+	for { // a new policy is active a little later
 		if err := create(reboot(nameless, "")); err != nil {
 			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.nodeName is missing; only an object") {
 				t.Fatalf("an object for no node: %v, want it refused with what is missing", err)

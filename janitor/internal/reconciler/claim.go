@@ -45,7 +45,7 @@ func (f *Frame[O, F]) claim(ctx context.Context, p *Pass[O, F]) error {
 // the pass.
 func (f *Frame[O, F]) Mark(ctx context.Context, p *Pass[O, F], point string, change func(*corev1.Node)) error {
 	node, err := kube.PatchNode(ctx, f.Nodes, p.Node, change)
-	if err != nil && !errors.Is(err, kube.ErrGone) {
+	if err != nil && !errors.Is(err, kube.ErrNodeDeleted) {
 		return err
 	}
 	p.Node = node

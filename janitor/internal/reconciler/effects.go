@@ -32,15 +32,15 @@ type reply struct {
 	err error
 }
 
-// tell sends the signal, unless the note of it took too long.
-func (c *Reconciler) tell(ctx context.Context, p *pass, leaveBy time.Time) (string, error) {
+// sendSignal sends the signal, unless the note of it took too long.
+func (c *Reconciler) sendSignal(ctx context.Context, p *pass, leaveBy time.Time) (string, error) {
 	if c.Clock.Now().After(leaveBy) {
 		return "", &provider.Error{Delivery: provider.NotSent, Message: "writing the status took too long"}
 	}
-	if why, on := c.Brake.On(); on {
+	if why, on := c.Pause.On(); on {
 		return "", &provider.Error{Delivery: provider.NotSent, Message: why}
 	}
-	_, force := p.Object.Asked()
+	_, force := p.Object.Target()
 	return c.kind.send(ctx, c.plugin, provider.Signal{Node: v1alpha1.NodeOf(p.Object), Key: p.Object.Progress().IdempotencyKey, Force: force})
 }
 
@@ -60,7 +60,7 @@ func (c *Reconciler) send(ctx context.Context, p *pass, _ repair.Verdict) error 
 	if err := fenced.Err(); err != nil {
 		return fmt.Errorf("sending the signal: %w", err)
 	}
-	id, err := c.tell(fenced, p, leaveBy)
+	id, err := c.sendSignal(fenced, p, leaveBy)
 	c.Here("janitor/signal-sent")
 	c.Here("janitor/done")
 	retry := c.answered(p, before, reply{id, err})
@@ -112,13 +112,13 @@ func (c *Reconciler) answered(p *pass, before *metav1.Time, r reply) error {
 	return nil
 }
 
-// announcement says why a node is repaired.
+// announcement reports why a node is repaired.
 func (c *Reconciler) announcement(object v1alpha1.Repair) string {
-	return c.kind.Name + " " + object.GetName() + " requests a provider action: " + c.kind.action + Asker(object)
+	return c.kind.Name + " " + object.GetName() + " requests a provider action: " + c.kind.action + Requester(object)
 }
 
-// Asker says what an object was created for: record, session and group, if it does.
-func Asker(object metav1.Object) string {
+// Requester reports what an object was created for: record, session and group, if it does.
+func Requester(object metav1.Object) string {
 	var text strings.Builder
 	for _, mark := range []struct{ name, key string }{
 		{"record", v1alpha1.RecordAnnotation}, {"session", nodemark.SessionAnnotation}, {"group", v1alpha1.GroupAnnotation},
@@ -141,17 +141,17 @@ func (c *Reconciler) complain(p *pass, failure *provider.Error) {
 	}, corev1.EventTypeWarning, reason, failure.Error())
 }
 
-// ask asks the plugin about the machine. No answer is a no.
-func (c *Reconciler) ask(ctx context.Context, p *pass, _ repair.Verdict) error {
+// queryPlugin asks the plugin about the machine. No answer is a no.
+func (c *Reconciler) queryPlugin(ctx context.Context, p *pass, _ repair.Verdict) error {
 	state, err := c.plugin.State(ctx, v1alpha1.NodeOf(p.Object), p.Object.Progress().RequestID)
 	if err != nil {
 		p.Log.Warn("no answer received from the plugin", "error", err)
 	}
 	p.Facts = map[provider.State]repair.Plugin{
-		provider.Up: repair.SaysReady, provider.Gone: repair.SaysGone, provider.NoOpinion: repair.SaysNothing,
+		provider.Up: repair.ReportsReady, provider.Gone: repair.ReportsDeleted, provider.NoOpinion: repair.ReportsNothing,
 	}[state]
-	if err != nil || p.Facts == repair.NotAsked {
-		p.Facts = repair.SaysNotReady
+	if err != nil || p.Facts == repair.NotQueried {
+		p.Facts = repair.ReportsNotReady
 	}
 	c.Here("janitor/asked")
 	return nil

@@ -18,10 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
-	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/pause"
 	"github.com/nvidia/nvsentinel/janitor/repair"
 )
 
@@ -35,8 +35,8 @@ type Deps struct {
 	Objects client.Client
 	// Nodes reads and writes Nodes, and what a kind needs beside them, in the same way.
 	Nodes kubernetes.Interface
-	// Brake is the emergency brake; nil is never on.
-	Brake *brake.Brake
+	// Pause is the emergency stop; nil is never on.
+	Pause *pause.Switch
 	// Excluded are the nodes that are left alone besides those that are opted
 	// out by their label.
 	Excluded []labels.Selector
@@ -59,7 +59,7 @@ type Traits[O client.Object, F any] struct {
 	Fresh  bool
 	Object func() O
 	List   func() client.ObjectList
-	// NodeOf names the Node of an object; Completed says that its outcome is final.
+	// NodeOf names the Node of an object; Completed reports that its outcome is final.
 	NodeOf    func(O) string
 	Completed func(O) bool
 	// Read completes the facts of a pass; nil reads nothing more.
@@ -68,11 +68,11 @@ type Traits[O client.Object, F any] struct {
 	Decide func(*Pass[O, F], time.Time) repair.Verdict
 	// Steps are the kind's own. The next decision follows each.
 	Steps map[repair.Step]func(context.Context, *Pass[O, F], repair.Verdict) error
-	// Braked are the steps that the emergency brake holds.
-	Braked []repair.Step
-	// Begin notes the start of an object, and says whether it was the first time.
+	// PausedSteps are the steps that the emergency stop holds.
+	PausedSteps []repair.Step
+	// Begin notes the start of an object, and reports whether it was the first time.
 	Begin func(O, *corev1.Node, time.Time) (first bool)
-	// Waiting notes what an object waits for, and says whether that is news.
+	// Waiting notes what an object waits for, and reports whether that is news.
 	Waiting func(O, *corev1.Node, repair.Verdict, time.Time) bool
 	// Changed compares what others may change of an object besides its metadata.
 	Changed func(before, after O) bool
@@ -154,7 +154,7 @@ func (f *Frame[O, F]) observe(ctx context.Context, name string) (*Pass[O, F], er
 	p.Log = f.Log.With("kind", f.Name, "object", name, "node", node)
 	if node != "" {
 		var err error
-		if p.Node, err = kube.ReadNode(ctx, f.Nodes, node); err != nil && !errors.Is(err, kube.ErrGone) {
+		if p.Node, err = kube.ReadNode(ctx, f.Nodes, node); err != nil && !errors.Is(err, kube.ErrNodeDeleted) {
 			return nil, err
 		}
 	}
@@ -177,9 +177,9 @@ func (f *Frame[O, F]) NodeOfPass(p *Pass[O, F]) repair.Node {
 
 // act carries out one step; goOn asks for the next decision.
 func (f *Frame[O, F]) act(ctx context.Context, p *Pass[O, F], v repair.Verdict) (again time.Duration, goOn bool, err error) {
-	if why, on := f.Brake.On(); on && slices.Contains(f.Braked, v.Step) {
+	if why, on := f.Pause.On(); on && slices.Contains(f.PausedSteps, v.Step) {
 		p.Log.Info("maintenance postponed", "why", why)
-		return f.Brake.Wait(), false, nil
+		return f.Pause.Wait(), false, nil
 	}
 	if do, own := f.Steps[v.Step]; own {
 		return 0, true, do(ctx, p, v)

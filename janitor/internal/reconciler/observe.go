@@ -20,17 +20,17 @@ func objectFacts(object v1alpha1.Repair) repair.Object {
 	s := object.Progress()
 	_, givenUp := object.GetAnnotations()[v1alpha1.TimedOutAnnotation]
 	o := repair.Object{
-		UID:       string(object.GetUID()),
-		Unnamed:   v1alpha1.NodeOf(object) == "",
-		GivenUp:   givenUp,
-		Session:   object.GetAnnotations()[nodemark.SessionAnnotation],
-		Deleting:  !object.GetDeletionTimestamp().IsZero(),
-		Finalizer: controllerutil.ContainsFinalizer(object, v1alpha1.ClaimFinalizer),
-		Completed: s.CompletionTime != nil,
-		Key:       s.IdempotencyKey,
-		Kept:      v1alpha1.OwnedByNodeHealthCheck(object),
-		PreBoot:   *object.BootID(),
-		Signals:   int(s.Signals),
+		UID:            string(object.GetUID()),
+		Unnamed:        v1alpha1.NodeOf(object) == "",
+		Abandoned:      givenUp,
+		Session:        object.GetAnnotations()[nodemark.SessionAnnotation],
+		Deleting:       !object.GetDeletionTimestamp().IsZero(),
+		Finalizer:      controllerutil.ContainsFinalizer(object, v1alpha1.ClaimFinalizer),
+		Completed:      s.CompletionTime != nil,
+		Key:            s.IdempotencyKey,
+		RemovedByOther: v1alpha1.OwnedByNodeHealthCheck(object),
+		PreBoot:        *object.BootID(),
+		Signals:        int(s.Signals),
 
 		CompletedAt: timeOf(s.CompletionTime),
 		Started:     timeOf(s.StartTime),

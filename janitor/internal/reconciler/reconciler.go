@@ -17,7 +17,7 @@ import (
 	"github.com/nvidia/nvsentinel/janitor/repair"
 )
 
-// steps bounds a pass: Begin, Claim, Send, AskPlugin, DeleteNode, an end and
+// steps bounds a pass: Begin, Claim, Send, QueryPlugin, DeleteNode, an end and
 // Unclaim are the longest way.
 const steps = 9
 
@@ -26,7 +26,7 @@ type Plugin interface {
 	// Reboot and Terminate send a signal; their errors are a *provider.Error.
 	Reboot(ctx context.Context, s provider.Signal) (requestID string, err error)
 	Terminate(ctx context.Context, s provider.Signal) (requestID string, err error)
-	// State asks what the provider says of the machine.
+	// State asks what the provider reports about the machine.
 	State(ctx context.Context, node, requestID string) (provider.State, error)
 }
 
@@ -52,20 +52,20 @@ func New(k Kind, p repair.Policy, plugin Plugin, d Deps) *Reconciler {
 			return k.next(repair.View{Object: objectFacts(p.Object), Node: c.NodeOfPass(p), Plugin: p.Facts}, c.policy, now)
 		},
 		Steps: map[repair.Step]func(context.Context, *pass, repair.Verdict) error{
-			repair.Send: c.send, repair.Resend: c.send, repair.AskPlugin: c.ask, repair.DeleteNode: c.deleteNode,
+			repair.Send: c.send, repair.Resend: c.send, repair.QueryPlugin: c.queryPlugin, repair.DeleteNode: c.deleteNode,
 			repair.Succeed: c.end, repair.Fail: c.end, repair.SessionOver: c.end,
 		},
-		Braked: []repair.Step{repair.Send, repair.Resend, repair.DeleteNode},
-		Begin:  k.begin, Waiting: k.waiting, Changed: byOthers,
+		PausedSteps: []repair.Step{repair.Send, repair.Resend, repair.DeleteNode},
+		Begin:       k.begin, Waiting: k.waiting, Changed: byOthers,
 		NodeFacts: func(n *corev1.Node) any { return NodeFacts(n) },
 	})
 	return c
 }
 
-// byOthers says whether an object's change is not the janitor's own. Of its status others
-// only set that a signal was sent by hand.
+// byOthers reports whether an object's change is not the janitor's own. Of its status others
+// only set that a signal was sent manually.
 func byOthers(before, after v1alpha1.Repair) bool {
 	was, is := objectFacts(before), objectFacts(after)
-	return was.Session != is.Session || was.GivenUp != is.GivenUp ||
+	return was.Session != is.Session || was.Abandoned != is.Abandoned ||
 		was.Deleting != is.Deleting || was.Acknowledged != is.Acknowledged && is.Signals == 0
 }

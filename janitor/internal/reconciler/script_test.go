@@ -19,7 +19,7 @@ import (
 	"github.com/nvidia/nvsentinel/janitor/internal/provider"
 )
 
-// TestScripts tells the life of maintenance objects, crashes included, against a real
+// TestScripts reports the life of maintenance objects, crashes included, against a real
 // API server: of RebootNodes, and in the scripts of that folder of TerminateNodes.
 //
 //	node N [boot=B] [session=S] [taint]  make a Node, quarantined if S is given
@@ -186,9 +186,9 @@ func (s *script) touchNode(cmd, name string, words []string, option map[string]s
 	}
 }
 
-// pass runs one pass and tells what it did.
+// pass runs one pass and reports what it did.
 func (s *script) pass(name string) string {
-	sent, asked := s.plugin.count(), len(s.plugin.asked)
+	sent, asked := s.plugin.count(), len(s.plugin.requests)
 	result, died, err := s.reconcile(name)
 	var out strings.Builder
 	for i, signal := range s.plugin.signals[sent:] {
@@ -199,7 +199,7 @@ func (s *script) pass(name string) string {
 		verb := map[string]string{"reboot": "signal", "terminate": "termination"}[s.plugin.verbs[sent+i]]
 		fmt.Fprintf(&out, "%s to %s, %s\n", verb, strings.TrimPrefix(signal.Node, s.prefix), key)
 	}
-	for range s.plugin.asked[asked:] {
+	for range s.plugin.requests[asked:] {
 		out.WriteString("asked the plugin\n")
 	}
 	failed, isFailure := errors.AsType[*provider.Error](err)
@@ -271,7 +271,7 @@ func (s *script) show(name string) string {
 
 func (s *script) claims(node string) string {
 	n, err := kube.ReadNode(s.t.Context(), s.cluster.Client(), s.prefix+node)
-	if errors.Is(err, kube.ErrGone) {
+	if errors.Is(err, kube.ErrNodeDeleted) {
 		return node + ": absent\n"
 	}
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // The functions of this file are the transitions of an object's status. They
 // only change the object in memory.
 
-// condition sets one condition and says whether it changed.
+// condition sets one condition and reports whether it changed.
 func condition(object v1alpha1.Repair, now time.Time, c metav1.Condition) bool {
 	c.LastTransitionTime = metav1.NewTime(now)
 	c.ObservedGeneration = object.GetGeneration()

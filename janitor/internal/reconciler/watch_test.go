@@ -57,21 +57,21 @@ func TestTheWatchWaitsForAnAPIServerThatGoesAwayAtItsStart(t *testing.T) {
 	}
 }
 
-// holding lets no list or watch of Nodes through before it is told to.
-type holding struct {
+// blockingTransport lets no list or watch of Nodes through before it is reported to.
+type blockingTransport struct {
 	next http.RoundTripper
 	let  <-chan struct{}
 }
 
-func (h holding) RoundTrip(request *http.Request) (*http.Response, error) {
+func (b blockingTransport) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.URL.Path == "/api/v1/nodes" {
 		select {
-		case <-h.let:
+		case <-b.let:
 		case <-request.Context().Done():
 			return nil, request.Context().Err()
 		}
 	}
-	return h.next.RoundTrip(request)
+	return b.next.RoundTrip(request)
 }
 
 // TestTheWatchIsNotReadyBeforeItHasTheNodes: the controllers open their informers some
@@ -80,7 +80,7 @@ func TestTheWatchIsNotReadyBeforeItHasTheNodes(t *testing.T) {
 	w := newWorld(t)
 	let := make(chan struct{})
 	config := rest.CopyConfig(w.cluster.RESTConfig())
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return holding{next, let} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return blockingTransport{next, let} })
 	watch := NewWatch(config, 1, clock.RealClock{}, w.janitor.Log, w.janitor)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

@@ -34,12 +34,12 @@ func TestMain(m *testing.M) { os.Exit(localcluster.Main(m)) }
 
 var testPolicy = repair.Policy{Timeout: 25 * time.Minute, ResendAfter: 10 * time.Minute, Poll: 15 * time.Second}
 
-// books is a plugin in this process that keeps books.
-type books struct {
-	mu      sync.Mutex
-	signals []provider.Signal
-	verbs   []string // of the signals
-	asked   []string
+// fakePlugin is a plugin in this process that records its calls.
+type fakePlugin struct {
+	mu       sync.Mutex
+	signals  []provider.Signal
+	verbs    []string // of the signals
+	requests []string
 	// refuse is the next answers to signals; nil takes them.
 	answers []error
 	// state is the answer to State.
@@ -49,24 +49,24 @@ type books struct {
 	onSignal func(provider.Signal)
 }
 
-func (b *books) Reboot(ctx context.Context, s provider.Signal) (string, error) {
-	return b.signal(ctx, "reboot", s)
+func (f *fakePlugin) Reboot(ctx context.Context, s provider.Signal) (string, error) {
+	return f.signal(ctx, "reboot", s)
 }
 
-func (b *books) Terminate(ctx context.Context, s provider.Signal) (string, error) {
-	return b.signal(ctx, "terminate", s)
+func (f *fakePlugin) Terminate(ctx context.Context, s provider.Signal) (string, error) {
+	return f.signal(ctx, "terminate", s)
 }
 
-func (b *books) signal(_ context.Context, verb string, s provider.Signal) (string, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.onSignal != nil {
-		b.onSignal(s)
+func (f *fakePlugin) signal(_ context.Context, verb string, s provider.Signal) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.onSignal != nil {
+		f.onSignal(s)
 	}
-	b.signals, b.verbs = append(b.signals, s), append(b.verbs, verb)
-	if len(b.answers) > 0 {
-		err := b.answers[0]
-		b.answers = b.answers[1:]
+	f.signals, f.verbs = append(f.signals, s), append(f.verbs, verb)
+	if len(f.answers) > 0 {
+		err := f.answers[0]
+		f.answers = f.answers[1:]
 		if err != nil {
 			return "", err
 		}
@@ -74,17 +74,17 @@ func (b *books) signal(_ context.Context, verb string, s provider.Signal) (strin
 	return "request-" + s.Node, nil
 }
 
-func (b *books) State(_ context.Context, node, requestID string) (provider.State, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.asked = append(b.asked, node+" "+requestID)
-	return b.state, b.stateErr
+func (f *fakePlugin) State(_ context.Context, node, requestID string) (provider.State, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.requests = append(f.requests, node+" "+requestID)
+	return f.state, f.stateErr
 }
 
-func (b *books) count() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.signals)
+func (f *fakePlugin) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.signals)
 }
 
 // world is an API server, a plugin and the janitor of one test.
@@ -93,7 +93,7 @@ type world struct {
 	cluster *localcluster.Cluster
 	objects client.Client
 	clock   *clocktesting.FakeClock
-	plugin  *books
+	plugin  *fakePlugin
 	policy  repair.Policy
 	logs    bytes.Buffer
 	metrics *prometheus.Registry
@@ -128,7 +128,7 @@ func newWorld(t *testing.T) *world {
 	})
 	w := &world{
 		t: t, cluster: cluster, clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second)),
-		plugin: &books{state: provider.Up}, kind: RebootNode(), policy: testPolicy,
+		plugin: &fakePlugin{state: provider.Up}, kind: RebootNode(), policy: testPolicy,
 	}
 	objects, err := Objects(cluster.RESTConfig())
 	if err != nil {
@@ -162,7 +162,7 @@ func (w *world) restart() {
 type crashed string
 
 // reconcile is one pass over an object. A crash ends the process and starts a
-// new one; died tells.
+// new one; died reports.
 func (w *world) reconcile(name string) (result ctrl.Result, died bool, err error) {
 	w.t.Helper()
 	defer func() {

@@ -66,7 +66,7 @@ func TestAPodUnderSeveralBudgets(t *testing.T) {
 	s := newStage(t)
 	s.pod(localcluster.PodSpec{Name: "web"})
 	s.pod(localcluster.PodSpec{Name: "free"})
-	s.known(2)
+	s.waitCached(2)
 	s.budget("web")
 	first, err := s.cluster.Client().PolicyV1().PodDisruptionBudgets(s.ns).Get(t.Context(), "web", metav1.GetOptions{})
 	if err != nil {
@@ -87,7 +87,7 @@ func TestAPodUnderSeveralBudgets(t *testing.T) {
 	s.wantEviction("r1", record.EvictionSucceeded)
 }
 
-// TestAFinalizerHoldsAPod: the drain ends without the pod, and says so.
+// TestAFinalizerHoldsAPod: the drain ends without the pod, and reports it.
 func TestAFinalizerHoldsAPod(t *testing.T) {
 	s := newStage(t)
 	s.restart(func(c *reconciler.Config) {
@@ -95,7 +95,7 @@ func TestAFinalizerHoldsAPod(t *testing.T) {
 	})
 	s.pod(localcluster.PodSpec{Name: "held", Finalizers: []string{"example.com/hold"}})
 	t.Cleanup(func() { s.dropFinalizers("held") })
-	s.known(1)
+	s.waitCached(1)
 	s.fault("r1", "r1")
 	s.mark("r1")
 	s.wantEviction("r1", record.EvictionSucceeded)
@@ -122,7 +122,7 @@ func TestOwnerKindsDecideWhereNoRuleNamesTheNamespace(t *testing.T) {
 	s.pod(localcluster.PodSpec{Name: "worker", Owners: ownedBy("slinky.slurm.net/v1beta1", "NodeSet", "slurm")})
 	s.pod(localcluster.PodSpec{Name: "notebook", Owners: ownedBy("apps.kruise.io/v1beta1", "StatefulSet", "nb")})
 	s.pod(localcluster.PodSpec{Name: "train", Owners: ownedBy("kubeflow.org/v1", "PyTorchJob", "train")})
-	s.known(3)
+	s.waitCached(3)
 	s.fault("r1", "r1")
 	s.mark("r1")
 	s.wantProgress("r1", "2 of 3 pods left", "/notebook (may complete, but the pods of a StatefulSet never do)", "/train (may complete)")
@@ -134,10 +134,10 @@ func TestOwnerKindsDecideWhereNoRuleNamesTheNamespace(t *testing.T) {
 	}
 }
 
-// TestAControllerThatPutsItsPodBack: a stand-in for a controller of an unknown kind makes
+// TestControllerThatRecreatesItsPod: a stand-in for a controller of an unknown kind makes
 // the next pod whenever one is gone. After three evictions it is left alone, in the
 // record and so for the repair and for the next drainer; its workload is not.
-func TestAControllerThatPutsItsPodBack(t *testing.T) {
+func TestControllerThatRecreatesItsPod(t *testing.T) {
 	s := newStage(t)
 	quick := func(c *reconciler.Config) {
 		c.Policy.Backoff, c.Policy.MaxBackoff, c.Policy.Eviction.Grace = 50*time.Millisecond, 50*time.Millisecond, time.Second
@@ -149,7 +149,7 @@ func TestAControllerThatPutsItsPodBack(t *testing.T) {
 		return localcluster.PodSpec{Name: fmt.Sprintf("agent-%d", n), Owners: ownedBy("example.com/v1", "NodeAgent", s.node)}
 	}
 	s.pod(agent(0))
-	s.known(2)
+	s.waitCached(2)
 	s.fault("r1", "r1")
 	s.mark("r1")
 	for n := range 3 {
@@ -173,7 +173,7 @@ func TestAControllerThatPutsItsPodBack(t *testing.T) {
 	s.dropBudget("web")
 	s.wantEviction("r1", record.EvictionSucceeded)
 	s.wantProgress("r1", "ignored because their controllers recreate them", s.ns+"/agent-3 (NodeAgent)")
-	s.look()
+	s.handle()
 	if _, going := s.leaving(s.ns, agent(3).Name); going {
 		t.Error("the agent was evicted once more")
 	}

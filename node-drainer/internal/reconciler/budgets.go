@@ -41,7 +41,7 @@ func (c *Cluster) covering(pod *corev1.Pod) []budget {
 	return out
 }
 
-// allows says whether the budgets that refused a pod may allow its eviction by now: of
+// allows reports whether the budgets that refused a pod may allow its eviction now: of
 // several, all but one must be gone; one must have changed and allow a disruption. One
 // that is gone allows everything.
 func (c *Cluster) allows(pod *corev1.Pod, were []budget) bool {
@@ -72,7 +72,7 @@ func likeliest(all []budget) []budget {
 	return all[:min(len(all), 1)]
 }
 
-// mayAllow says whether a budget that changed may allow a disruption again, or takes in
+// mayAllow reports whether a budget that changed may allow a disruption again, or takes in
 // other pods.
 func mayAllow(a, b *policyv1.PodDisruptionBudget) bool {
 	return budgetOf(b).allows || !equality.Semantic.DeepEqual(a.Spec.Selector, b.Spec.Selector)

@@ -72,31 +72,31 @@ func (s *stage) counting(session string) func() string {
 	}
 }
 
-// TestADrainWithoutPodsAsksTheAPIServerTwice: the Node and its pods are read before the
-// end, which the record tells; nothing is asked for after it, and nothing written.
-func TestADrainWithoutPodsAsksTheAPIServerTwice(t *testing.T) {
+// TestDrainWithoutPodsMakesTwoAPIRequests: the Node and its pods are read before the
+// end, which the record reports; nothing is asked for after it, and nothing written.
+func TestDrainWithoutPodsMakesTwoAPIRequests(t *testing.T) {
 	s := newStage(t)
 	made := s.counting("r1")
 	s.fault("r1", "r1")
 	s.wantEviction("r1", record.EvictionSucceeded)
-	s.look()
+	s.handle()
 	if got, want := made(), "GET nodes, GET pods"; got != want {
 		t.Errorf("asked %s; want %s", got, want)
 	}
 }
 
-// TestADrainAsksTheAPIServerForEachPodOnce: besides that, the label of the
+// TestDrainMakesOneAPIRequestPerPod: besides that, the label of the
 // beginning and one read of the Node before the pods are taken away.
-func TestADrainAsksTheAPIServerForEachPodOnce(t *testing.T) {
+func TestDrainMakesOneAPIRequestPerPod(t *testing.T) {
 	s := newStage(t)
 	s.pod(localcluster.PodSpec{Name: "a"})
 	s.pod(localcluster.PodSpec{Name: "b"})
 	made := s.counting("r1")
-	s.known(2)
+	s.waitCached(2)
 	s.fault("r1", "r1")
 	s.wantEviction("r1", record.EvictionSucceeded)
 	s.wantLabel(nodemark.DrainSucceeded)
-	s.look()
+	s.handle()
 	if got, want := made(), "PATCH nodes, GET nodes, POST pods, POST pods, GET nodes, GET pods, PATCH nodes"; got != want {
 		t.Errorf("asked %s; want %s", got, want)
 	}

@@ -91,7 +91,7 @@ func (c *Cluster) Ready() (ok bool, detail string) {
 	return c.Synced()
 }
 
-// Synced says whether the caches have been filled once, and which has not.
+// Synced reports whether the caches have been filled once, and which has not.
 func (c *Cluster) Synced() (ok bool, detail string) {
 	for name, i := range map[string]cache.SharedIndexInformer{
 		"nodes": c.nodeInformer, "pods": c.podInformer, "disruption budgets": c.budgetInformer,

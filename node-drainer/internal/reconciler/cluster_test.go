@@ -14,9 +14,9 @@ func versioned(name string, version int) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: strconv.Itoa(version)}}
 }
 
-// TestOurOwnWriteOfANodeIsSeenBeforeTheWatchTellsIt: the newer one of what the
-// watch told and what we wrote is the Node; one that is gone is gone.
-func TestOurOwnWriteOfANodeIsSeenBeforeTheWatchTellsIt(t *testing.T) {
+// TestOwnNodeWriteIsVisibleBeforeTheWatchEvent: the newer one of what the
+// watch reported and what we wrote is the Node; one that is gone is gone.
+func TestOwnNodeWriteIsVisibleBeforeTheWatchEvent(t *testing.T) {
 	for name, tt := range map[string]struct {
 		watched, wrote, watchedLater, want int
 	}{

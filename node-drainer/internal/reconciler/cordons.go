@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// unjudgedLook is how many unjudged faults, the oldest first, tell of a burst, and
-	// unjudgedEvery how old what is known of them may be.
-	unjudgedLook  = 64
-	unjudgedEvery = 50 * time.Millisecond
-	// maxUnmarked bounds the judged faults that are remembered until they are marked.
+	// maxPendingRead is how many unevaluated faults, the oldest first, report a burst, and
+	// pendingReadInterval how old what is known of them may be.
+	maxPendingRead      = 64
+	pendingReadInterval = 50 * time.Millisecond
+	// maxUnmarked bounds the evaluated faults that are remembered until they are marked.
 	maxUnmarked = 4096
 )
 
@@ -29,60 +29,60 @@ type cordons struct {
 	records store.Lister
 	clock   clock.Clock
 
-	looking sync.Mutex // one look at the store at a time
-	looked  time.Time
+	readMu sync.Mutex // one look at the store at a time
+	readAt time.Time
 
 	mu sync.Mutex
-	// judged are the faults of which the feed told the verdict and not yet the mark,
-	// unjudged those that the store had at the last look, by their ids.
-	judged, unjudged map[string]decision.Unmarked
+	// evaluated are the faults of which the feed reported the verdict and not yet the mark,
+	// unevaluated those that the store had at the last look, by their ids.
+	evaluated, pendingEvaluation map[string]decision.Unmarked
 	// waiting are the nodes that stand back, since when.
 	waiting map[string]time.Time
-	news    chan struct{}
+	changed chan struct{}
 }
 
 func newCordons(records store.Lister, c clock.Clock) *cordons {
 	return &cordons{
-		records: records, clock: c, judged: map[string]decision.Unmarked{}, waiting: map[string]time.Time{}, news: make(chan struct{}, 1),
+		records: records, clock: c, evaluated: map[string]decision.Unmarked{}, waiting: map[string]time.Time{}, changed: make(chan struct{}, 1),
 	}
 }
 
-// Unjudged selects the faults that nobody has judged yet.
-func Unjudged() record.Selector {
+// PendingEvaluation selects the faults that nobody has evaluated yet.
+func PendingEvaluation() record.Selector {
 	s := record.BacklogOfNode("")
 	s.Name, s.Verdicts, s.Healthy = "PendingEvaluation", []record.Reason{""}, record.No()
 	return s
 }
 
-// unmarked says that a record is in quarantine, that its Node is not known to be marked
+// unmarked reports that a record is in quarantine, that its Node is not known to be marked
 // for it, and that its drain has not begun.
 func unmarked(r record.Record) bool {
 	return record.InQuarantine(r) && record.Open(r) && r.Status.QuarantineFinishTimestamp == nil &&
 		r.Status.UserPodsEvictionStatus.Status == record.EvictionUnset
 }
 
-// hear takes a delivery of the feed in, and says whether its record is unmarked.
+// hear takes a delivery of the feed in, and reports whether its record is unmarked.
 func (c *cordons) hear(r record.Record) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !unmarked(r) {
-		delete(c.judged, r.ID)
+		delete(c.evaluated, r.ID)
 		return false
 	}
-	if len(c.judged) < maxUnmarked {
-		c.judged[r.ID] = decision.Unmarked{Node: r.Event.NodeName, Since: c.clock.Now()}
+	if len(c.evaluated) < maxUnmarked {
+		c.evaluated[r.ID] = decision.Unmarked{Node: r.Event.NodeName, Since: c.clock.Now()}
 	}
 	return true
 }
 
-// standBack says whether the drain of a node, which has not begun as far as its notes
-// say, is to stand back: once, and until source enqueues the node. A store that cannot
-// tell of a burst tells of none.
+// standBack reports whether the drain of a node, which has not begun as far as its notes
+// report, is to stand back: once, and until source enqueues the node. A store that cannot
+// report a burst reports none.
 func (c *cordons) standBack(ctx context.Context, node string, n *notes) bool {
 	if n.begun {
 		return false
 	}
-	c.look(ctx)
+	c.read(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.clock.Now()
@@ -96,22 +96,22 @@ func (c *cordons) standBack(ctx context.Context, node string, n *notes) bool {
 	}
 	n.stoodBack, c.waiting[node] = true, since
 	select {
-	case c.news <- struct{}{}:
+	case c.changed <- struct{}{}:
 	default:
 	}
 	return true
 }
 
-// look reads what is not judged, if it is not known.
-func (c *cordons) look(ctx context.Context) {
-	c.looking.Lock()
-	defer c.looking.Unlock()
+// read reads what is not evaluated, if it is not known.
+func (c *cordons) read(ctx context.Context) {
+	c.readMu.Lock()
+	defer c.readMu.Unlock()
 	now := c.clock.Now()
-	if now.Sub(c.looked) < unjudgedEvery && !now.Before(c.looked) {
+	if now.Sub(c.readAt) < pendingReadInterval && !now.Before(c.readAt) {
 		return
 	}
 	found := map[string]decision.Unmarked{}
-	page, err := c.records.List(ctx, store.Query{Selector: Unjudged(), Limit: unjudgedLook})
+	page, err := c.records.List(ctx, store.Query{Selector: PendingEvaluation(), Limit: maxPendingRead})
 	for _, r := range page {
 		if err == nil {
 			found[r.ID] = decision.Unmarked{Node: r.Event.NodeName, Since: r.CreatedAt}
@@ -119,12 +119,12 @@ func (c *cordons) look(ctx context.Context) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.looked, c.unjudged = c.clock.Now(), found
+	c.readAt, c.pendingEvaluation = c.clock.Now(), found
 }
 
 // fresh are nodes that are about to be marked. The caller holds the lock.
 func (c *cordons) fresh(now time.Time) []string {
-	nodes := append(decision.Fresh(c.unjudged, now), decision.Fresh(c.judged, now)...)
+	nodes := append(decision.Fresh(c.pendingEvaluation, now), decision.Fresh(c.evaluated, now)...)
 	slices.Sort(nodes)
 	return slices.Compact(nodes)
 }
@@ -135,13 +135,13 @@ func (c *cordons) source(ctx context.Context, enqueue func(node string)) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-c.news:
+		case <-c.changed:
 		}
 		for waits := true; waits; {
-			if !retry.Sleep(ctx, c.clock, unjudgedEvery) {
+			if !retry.Sleep(ctx, c.clock, pendingReadInterval) {
 				return nil
 			}
-			c.look(ctx)
+			c.read(ctx)
 			var free []string
 			free, waits = c.release()
 			for _, node := range free {
@@ -151,7 +151,7 @@ func (c *cordons) source(ctx context.Context, enqueue func(node string)) error {
 	}
 }
 
-// release lets the nodes go that need not stand back any more, and says whether others
+// release lets the nodes go that need not stand back any more, and reports whether others
 // still do.
 func (c *cordons) release() (free []string, more bool) {
 	c.mu.Lock()

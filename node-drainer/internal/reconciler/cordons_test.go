@@ -33,7 +33,7 @@ func fresh(clock *testingclock.FakeClock, node string) record.Record {
 	return r
 }
 
-func judged(r record.Record) record.Record {
+func evaluated(r record.Record) record.Record {
 	r.Status = record.Status{
 		NodeQuarantined: record.Quarantined, Session: r.ID, Faults: []record.Fault{{Key: "k"}},
 		QuarantineVerdict: &record.Verdict{Reason: record.Matched, Effects: record.Effects{Cordon: true}},
@@ -42,7 +42,7 @@ func judged(r record.Record) record.Record {
 }
 
 // TestADrainStandsBackForCordons: in a burst the first node waits until the last one is
-// marked, and then no more; whoever asks again meanwhile waits too.
+// marked, and then no more; anyone who asks again meanwhile waits too.
 func TestADrainStandsBackForCordons(t *testing.T) {
 	clock := testingclock.NewFakeClock(time.Unix(1e9, 0))
 	b := &backlog{}
@@ -58,17 +58,17 @@ func TestADrainStandsBackForCordons(t *testing.T) {
 	all := b.records
 	b.records = nil
 	for _, r := range all {
-		if !c.hear(judged(r)) {
+		if !c.hear(evaluated(r)) {
 			t.Errorf("%s counts as marked", r.ID)
 		}
 	}
-	clock.Step(unjudgedEvery)
-	c.look(t.Context())
+	clock.Step(pendingReadInterval)
+	c.read(t.Context())
 	if free, more := c.release(); len(free) != 0 || !more {
 		t.Errorf("%v go on while others are not marked", free)
 	}
 	for _, r := range all[3:] {
-		marked := judged(r)
+		marked := evaluated(r)
 		marked.Status.QuarantineFinishTimestamp = &time.Time{}
 		if c.hear(marked) {
 			t.Errorf("%s counts as not marked", r.ID)
@@ -78,23 +78,23 @@ func TestADrainStandsBackForCordons(t *testing.T) {
 		t.Errorf("%v go on, more %t; want n0 alone", free, more)
 	}
 	for _, r := range all {
-		c.hear(judged(r))
+		c.hear(evaluated(r))
 	}
 	if c.standBack(t.Context(), "n0", notes) {
 		t.Error("a drain stands back twice")
 	}
 }
 
-// TestADrainStandsBackForSoLong: faults that are never judged hold it up once.
+// TestADrainStandsBackForSoLong: faults that are never evaluated hold it up once.
 func TestADrainStandsBackForSoLong(t *testing.T) {
 	clock := testingclock.NewFakeClock(time.Unix(1e9, 0))
 	b := &backlog{}
 	c := newCordons(b, clock)
 	for i := range 2 * maxUnmarked {
-		c.hear(judged(fresh(clock, fmt.Sprint("n", i))))
+		c.hear(evaluated(fresh(clock, fmt.Sprint("n", i))))
 	}
-	if len(c.judged) != maxUnmarked {
-		t.Errorf("%d faults are remembered", len(c.judged))
+	if len(c.evaluated) != maxUnmarked {
+		t.Errorf("%d faults are remembered", len(c.evaluated))
 	}
 	if !c.standBack(t.Context(), "n0", &notes{}) {
 		t.Error("it goes on at once")
@@ -105,7 +105,7 @@ func TestADrainStandsBackForSoLong(t *testing.T) {
 	}
 	n := &notes{}
 	for i := range 5 {
-		c.hear(judged(fresh(clock, fmt.Sprint("m", i))))
+		c.hear(evaluated(fresh(clock, fmt.Sprint("m", i))))
 	}
 	if !c.standBack(t.Context(), "n2", n) {
 		t.Error("it goes on at once")
@@ -116,7 +116,7 @@ func TestADrainStandsBackForSoLong(t *testing.T) {
 			t.Error("it stands back although nobody has let it go for ten seconds")
 		}
 	}
-	if b.err = errors.New("away"); c.standBack(t.Context(), "n1", &notes{}) || len(c.judged) != 0 {
-		t.Errorf("%d old faults, and a store that is away, hold it up", len(c.judged))
+	if b.err = errors.New("away"); c.standBack(t.Context(), "n1", &notes{}) || len(c.evaluated) != 0 {
+		t.Errorf("%d old faults, and a store that is away, hold it up", len(c.evaluated))
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
-	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/lease"
+	"github.com/nvidia/nvsentinel/internal/pause"
 	"github.com/nvidia/nvsentinel/internal/retry"
 	"github.com/nvidia/nvsentinel/node-drainer/decision"
 )
@@ -36,7 +36,7 @@ type evictor struct {
 	clock     clock.Clock
 	log       *slog.Logger
 	metrics   *Metrics
-	brake     *brake.Brake
+	pause     *pause.Switch
 	grace     time.Duration // of an eviction; 0 leaves the pod its own
 	perNode   int           // evictions of one node under way
 	evictions *semaphore    // of all nodes
@@ -73,8 +73,8 @@ func (e *evictor) one(ctx context.Context, seen facts, step decision.Step, pod *
 	if err := fenced.Err(); err != nil {
 		return fmt.Errorf("losing the leadership: %w", err)
 	}
-	if why, on := e.brake.On(); on {
-		return retry.Park(e.brake.Wait(), why)
+	if why, on := e.pause.On(); on {
+		return retry.Park(e.pause.Wait(), why)
 	}
 	call, cancel := context.WithTimeout(fenced, callLimit)
 	defer cancel()
@@ -89,7 +89,7 @@ func (e *evictor) one(ctx context.Context, seen facts, step decision.Step, pod *
 		return context.Cause(ctx)
 	}
 	now := e.clock.Now()
-	t := e.judge(pod, err)
+	t := e.classify(pod, err)
 	t.At = now
 	seen.notes.note(pod, t)
 	e.metrics.tookAway(step.Kind, t.Result, now.Sub(began))
@@ -134,11 +134,11 @@ func Remove(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) e
 	})
 }
 
-// judge reads the API server's answer. NotFound and Conflict mean that this
+// classify reads the API server's answer. NotFound and Conflict mean that this
 // very pod is gone or changing; a refusal is a disruption budget's only if the
-// answer says so, or if the pod has several budgets, which the API server answers
+// answer reports it, or if the pod has several budgets, which the API server answers
 // with 500 and a text.
-func (e *evictor) judge(pod *corev1.Pod, err error) try {
+func (e *evictor) classify(pod *corev1.Pod, err error) try {
 	switch {
 	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return try{Attempt: decision.Attempt{Result: decision.Accepted}}
@@ -149,7 +149,7 @@ func (e *evictor) judge(pod *corev1.Pod, err error) try {
 			return refused(all)
 		}
 	}
-	// Priority and fairness of the API server says when to come again.
+	// Priority and fairness of the API server reports when to come again.
 	after, _ := apierrors.SuggestsClientDelay(err)
 	return try{Attempt: decision.Attempt{Result: decision.Errored, Message: err.Error(), After: time.Duration(after) * time.Second}}
 }

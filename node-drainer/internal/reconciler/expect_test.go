@@ -14,7 +14,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
-// leaving says whether a pod is gone or on its way out.
+// leaving reports whether a pod is gone or on its way out.
 func (s *stage) leaving(ns, name string) (gone, going bool) {
 	s.t.Helper()
 	p, err := s.cluster.Client().CoreV1().Pods(ns).Get(s.t.Context(), name, metav1.GetOptions{})

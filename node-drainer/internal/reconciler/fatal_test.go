@@ -15,7 +15,7 @@ import (
 // TestARecordThatKillsTheDrainer: the process dies whenever it looks at the records
 // of one node. The other one is drained, one thing at a time.
 func TestARecordThatKillsTheDrainer(t *testing.T) {
-	testkit.Long(t, "internal/consume TestARecordThatKillsIsSetAside, TestNobodyIsBlamedForOtherDeaths live the same lives")
+	testkit.Long(t, "internal/consume TestPoisonRecordIsDeadLettered, TestOtherCrashesAreNotAttributed live the same lives")
 	binary := drainer(t)
 	s := newStage(t)
 	s.stop()
@@ -33,7 +33,7 @@ func TestARecordThatKillsTheDrainer(t *testing.T) {
 	s.mark("r2")
 	var log strings.Builder
 	var process *exec.Cmd
-	deaths := testkit.Lives(t, 5, func() <-chan struct{} {
+	deaths := testkit.RunUntilDone(t, 5, func() <-chan struct{} {
 		log.Reset()
 		process = exec.CommandContext(t.Context(), binary, s.arguments()...)
 		process.Env, process.Stderr = append(os.Environ(), "NVSENTINEL_FATAL_TEXT=fatal to node-drainer"), &log

@@ -42,7 +42,7 @@ func (s *stage) blocked(id string) {
 // wantStays looks several times and wants the pod untouched.
 func (s *stage) wantStays(name, why string) {
 	s.t.Helper()
-	s.look()
+	s.handle()
 	if _, going := s.leaving(s.ns, name); going {
 		s.t.Fatalf("pod %s was taken away %s", name, why)
 	}
@@ -59,7 +59,7 @@ func TestANodeIsDeletedInMidDrainAndComesBack(t *testing.T) {
 	}
 	// An eviction that was in progress at the deletion is nobody's fault: the
 	// budget holds the pod until every later look finds the Node gone.
-	s.look()
+	s.handle()
 	s.dropBudget("web")
 	s.wantStays("web", "of a Node that is gone")
 	if _, err := s.cluster.AddNode(t.Context(), localcluster.NodeSpec{Name: s.node}); err != nil {
@@ -103,7 +103,7 @@ func TestTheAPIServerIsAwayInMidDrain(t *testing.T) {
 	s.wantEviction("r2", record.EvictionCanceled)
 	s.node = first
 	for range 3 {
-		s.look()
+		s.handle()
 	}
 	if got := s.eviction("r1").Status; got != record.EvictionInProgress {
 		t.Errorf("the drain is %q while the API server is away", got)
@@ -151,7 +151,7 @@ func (s *stage) freeze() (thaw func()) {
 	var frozen sync.RWMutex
 	s.wrap = func(rt http.RoundTripper) http.RoundTripper { return ice{rt, &frozen} }
 	s.restart()
-	s.look()
+	s.handle()
 	frozen.Lock()
 	var once sync.Once
 	thaw = func() { once.Do(frozen.Unlock) }
@@ -160,7 +160,7 @@ func (s *stage) freeze() (thaw func()) {
 }
 
 // TestAStaleCacheStillShowsTheSession: the Node was released, the cache does
-// not say so, and a fault asks for its pods at once.
+// not report it, and a fault asks for its pods at once.
 func TestAStaleCacheStillShowsTheSession(t *testing.T) {
 	s := newStage(t)
 	s.ns = s.cluster.Namespace(t) // no rule names it: its pods may complete
@@ -188,7 +188,7 @@ func TestAStaleCacheShowsNoPods(t *testing.T) {
 	s.pod(localcluster.PodSpec{Name: "web"})
 	s.budget("web")
 	s.fault("r1", "r1")
-	s.look()
+	s.handle()
 	if got := s.eviction("r1"); got.Status == record.EvictionSucceeded {
 		t.Fatal("the drain succeeded with a pod there")
 	}
@@ -221,33 +221,33 @@ func TestAStaleCacheShowsPodsThatAreGone(t *testing.T) {
 		}
 		return nil
 	})
-	s.look()
+	s.handle()
 	thaw()
 	s.wantEviction("r1", record.EvictionSucceeded)
 }
 
-// wrong is a clock that can be set.
-type wrong struct {
+// settableClock is a clock that can be set.
+type settableClock struct {
 	clock.RealClock
 	by atomic.Int64
 }
 
-func (w *wrong) Now() time.Time { return time.Now().Round(0).Add(time.Duration(w.by.Load())) }
+func (s *settableClock) Now() time.Time { return time.Now().Round(0).Add(time.Duration(s.by.Load())) }
 
-func (w *wrong) Since(t time.Time) time.Duration { return w.Now().Sub(t) }
+func (s *settableClock) Since(t time.Time) time.Duration { return s.Now().Sub(t) }
 
 // TestAClockThatJumps: set back, nothing waits for the lost time; set ahead, a
 // deadline comes early and nothing else happens.
 func TestAClockThatJumps(t *testing.T) {
 	s := newStage(t, eviction.NamespaceRule{Name: "test-*", Mode: eviction.DeleteAfterTimeout})
-	w := &wrong{}
+	w := &settableClock{}
 	s.clock = w
 	s.restart()
 	batch := s.cluster.Namespace(t)
 	s.pod(localcluster.PodSpec{Name: "job", Namespace: batch})
 	s.blocked("r1")
 	w.by.Store(int64(-24 * time.Hour))
-	s.look()
+	s.handle()
 	s.dropBudget("web")
 	s.eventually(func() error {
 		s.loop.Load().Enqueue(s.node)
@@ -283,7 +283,7 @@ func TestOnlyTheGPUsPodsAreDrained(t *testing.T) {
 	})
 	s.mark("r1")
 	s.wantEviction("r1", record.EvictionSucceeded)
-	s.look()
+	s.handle()
 	for name, want := range map[string]bool{"a": true, "untold": true, "b": false, "none": false} {
 		if _, going := s.leaving(s.ns, name); going != want {
 			t.Errorf("pod %s: going %t, want %t", name, going, want)

@@ -31,7 +31,7 @@ type one struct {
 }
 
 func (o *one) List(_ context.Context, q store.Query) ([]record.Record, error) {
-	if q.Selector.Name == Unjudged().Name {
+	if q.Selector.Name == PendingEvaluation().Name {
 		return nil, nil
 	}
 	o.lists++
@@ -50,7 +50,7 @@ func (o *one) Update(_ context.Context, _ record.Writer, changes []store.Change)
 	return []record.Record{o.record}, nil
 }
 
-// quarantined is a drainer of one node without pods, whose record was judged.
+// quarantined is a drainer of one node without pods, whose record was evaluated.
 func quarantined(t *testing.T) (*Reconciler, *one) {
 	t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{nodemark.SessionAnnotation: "r1"}}}
@@ -76,10 +76,10 @@ func quarantined(t *testing.T) (*Reconciler, *one) {
 	}), records
 }
 
-// TestAChangeRightAfterAStampIsLookedAt: the feed's deliveries wait for the end
+// TestChangeAfterStatusUpdateIsHandled: the feed's deliveries wait for the end
 // of the update; one that is not its own has the node looked at once more, twice
 // being what the end of a drain takes by itself.
-func TestAChangeRightAfterAStampIsLookedAt(t *testing.T) {
+func TestChangeAfterStatusUpdateIsHandled(t *testing.T) {
 	for name, tt := range map[string]struct {
 		later int64 // revisions after the update's own
 		looks int

@@ -47,7 +47,7 @@ func leaving(grace int64) func(*corev1.Pod) {
 	}
 }
 
-func holding(devices string) func(*corev1.Pod) {
+func withDevices(devices string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Annotations = map[string]string{nodemark.DevicesAnnotation: devices, "large": "x"}
 		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1"), corev1.ResourceCPU: resource.MustParse("1")}
@@ -77,7 +77,7 @@ func TestPodsAreTheFactsOfThoseOfTheNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	of := []*corev1.Pod{
-		onNode("a"), onNode("c", owner("Job"), leaving(30)), onNode("d", holding(`{"devices":{}}`)),
+		onNode("a"), onNode("c", owner("Job"), leaving(30)), onNode("d", withDevices(`{"devices":{}}`)),
 		onNode("e", func(p *corev1.Pod) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }),
 	}
 	not := []*corev1.Pod{
@@ -145,9 +145,9 @@ func TestPodChanged(t *testing.T) {
 	}
 }
 
-// TestWhatIsToldOfPods: those that come, go, late or not, and change; each to its node, or
-// to both. What is told to no node is nobody's.
-func TestWhatIsToldOfPods(t *testing.T) {
+// TestPodMessages: those that come, go, late or not, and change; each to its node, or
+// to both. What is reported to no node belongs to none.
+func TestPodMessages(t *testing.T) {
 	a, same, moved := packed(t, onNode("a")), packed(t, onNode("a")), packed(t, onNode("a", elsewhere("m"), leaving(0)))
 	daemon, end := packed(t, onNode("a", owner("DaemonSet"))), packed(t, onNode("a", ended))
 	for name, tt := range map[string]struct {
@@ -165,13 +165,13 @@ func TestWhatIsToldOfPods(t *testing.T) {
 		"is gone":            {func(h cache.ResourceEventHandler) { h.OnDelete(cache.DeletedFinalStateUnknown{Key: "web/a", Obj: a}) }, "n"},
 		"was never seen":     {func(h cache.ResourceEventHandler) { h.OnDelete(cache.DeletedFinalStateUnknown{Key: "web/a"}) }, ""},
 	} {
-		var told []string
+		var reported []string
 		tt.do(handler(podChanged, func(p *kube.Packed) string { return p.Node }, func(node string) {
 			if node != "" {
-				told = append(told, node)
+				reported = append(reported, node)
 			}
 		}))
-		if got := strings.Join(told, " "); got != tt.want {
+		if got := strings.Join(reported, " "); got != tt.want {
 			t.Errorf("a pod %s: told to %q, want %q", name, got, tt.want)
 		}
 	}

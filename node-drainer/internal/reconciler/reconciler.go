@@ -15,17 +15,17 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
-	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/pause"
 	"github.com/nvidia/nvsentinel/internal/retry"
 	"github.com/nvidia/nvsentinel/node-drainer/decision"
 	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
-// Config says how drains are carried out.
+// Config reports how drains are carried out.
 type Config struct {
 	Policy decision.Policy
 	// PerNode and InFlight bound the evictions under way, of one node and of all.
@@ -63,8 +63,8 @@ type Deps struct {
 	Clock   clock.Clock
 	Log     *slog.Logger
 	Metrics *Metrics
-	// Brake is the emergency brake; nil is never on.
-	Brake *brake.Brake
+	// Pause is the emergency stop; nil is never on.
+	Pause *pause.Switch
 	// Events writes those about Nodes; nil writes none.
 	Events *eventrecorder.Recorder
 }
@@ -76,7 +76,7 @@ func New(c Config, d Deps) *Reconciler {
 		clock: d.Clock, log: d.Log, metrics: d.Metrics, events: d.Events, tracker: newTracker(),
 		cordons: newCordons(d.Records, d.Clock),
 		evictor: &evictor{
-			client: d.Client, cluster: d.Cluster, clock: d.Clock, log: d.Log, metrics: d.Metrics, brake: d.Brake,
+			client: d.Client, cluster: d.Cluster, clock: d.Clock, log: d.Log, metrics: d.Metrics, pause: d.Pause,
 			grace: c.Policy.Eviction.Grace, perNode: c.PerNode, evictions: newSemaphore(c.InFlight, c.PerSecond),
 		},
 	}
@@ -117,7 +117,7 @@ func (rc *Reconciler) Handle(ctx context.Context, node string) error {
 }
 
 // step takes one step: it observes, decides, acts, and updates the status of the
-// records. ends says that nothing more follows in this pass.
+// records. ends reports that nothing more follows in this pass.
 func (rc *Reconciler) step(ctx context.Context, node string, notes *notes) (step decision.Step, ends bool, err error) {
 	seen, err := rc.observe(ctx, node, notes)
 	if err != nil {
@@ -168,7 +168,7 @@ func (rc *Reconciler) observe(ctx context.Context, node string, notes *notes) (f
 	return seen, nil
 }
 
-// decide says what the next step is. What the step needs to be read from the API server
+// decide reports what the next step is. What the step needs to be read from the API server
 // itself is read, and then it is decided again.
 func (rc *Reconciler) decide(ctx context.Context, seen *facts) (decision.Step, error) {
 	step := decision.Next(seen.view, rc.config.Policy, rc.clock.Now())
@@ -215,7 +215,7 @@ func (rc *Reconciler) act(ctx context.Context, seen facts, step decision.Step) e
 	return rc.evictor.takeAway(ctx, seen, step)
 }
 
-// updateStatus writes the step's statuses in one batch of compare-and-sets; changed says
+// updateStatus writes the step's statuses in one batch of compare-and-sets; changed reports
 // that others changed the records right after it.
 func (rc *Reconciler) updateStatus(ctx context.Context, seen facts, step decision.Step) (changed bool, err error) {
 	if len(step.Updates) == 0 {
@@ -247,7 +247,7 @@ func (rc *Reconciler) followed(v decision.View, step decision.Step) decision.Ste
 	return next
 }
 
-// requeue says when a node is looked at again after the last step of a pass. A node
+// requeue reports when a node is looked at again after the last step of a pass. A node
 // without work is forgotten.
 func (rc *Reconciler) requeue(node string, step decision.Step) error {
 	if step.Kind == decision.Nothing {
@@ -257,7 +257,7 @@ func (rc *Reconciler) requeue(node string, step decision.Step) error {
 	return retry.Park(step.Until.Sub(rc.clock.Now()), string(step.Why))
 }
 
-// lostRace says whether somebody else changed the Node or a record after it was
+// lostRace reports whether somebody else changed the Node or a record after it was
 // read.
 func lostRace(err error) bool {
 	return errors.Is(err, kube.ErrConflict) || errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrNotFound)

@@ -53,7 +53,7 @@ func TestADisruptionBudgetIsHonouredNamedAndAwaited(t *testing.T) {
 	s := newStage(t)
 	s.pod(localcluster.PodSpec{Name: "web"})
 	s.pod(localcluster.PodSpec{Name: "free"})
-	s.known(2)
+	s.waitCached(2)
 	s.budget("web")
 	s.fault("r1", "r1")
 	s.mark("r1")
@@ -114,7 +114,7 @@ func TestRecoveryInMidDrain(t *testing.T) {
 	s.release()
 	s.wantEviction("r1", record.EvictionCanceled)
 	s.dropBudget("web")
-	s.look()
+	s.handle()
 	if _, going := s.leaving(s.ns, "web"); going {
 		t.Error("a pod was taken away after the recovery")
 	}
@@ -122,7 +122,7 @@ func TestRecoveryInMidDrain(t *testing.T) {
 }
 
 // TestAManualReleaseStopsADrain: the person's uncordon is seen on the Node
-// before any record says so.
+// before any record reports it.
 func TestAManualReleaseStopsADrain(t *testing.T) {
 	s := newStage(t)
 	s.pod(localcluster.PodSpec{Name: "web"})
@@ -136,9 +136,9 @@ func TestAManualReleaseStopsADrain(t *testing.T) {
 	})
 	// An eviction that was in progress at the release is nobody's fault: the
 	// budget holds the pod until every later look knows of the release.
-	s.look()
+	s.handle()
 	s.dropBudget("web")
-	s.look()
+	s.handle()
 	if _, going := s.leaving(s.ns, "web"); going {
 		t.Error("a pod was taken away after the release")
 	}
@@ -197,9 +197,9 @@ func TestADrainedNodeIsKeptEmptyUntilItsRepair(t *testing.T) {
 	if _, err := s.records.Update(t.Context(), record.FaultRemediation, []store.Change{{ID: r.ID, Revision: r.Revision, Status: r.Status}}); err != nil {
 		t.Fatal(err)
 	}
-	s.look()
+	s.handle()
 	s.pod(localcluster.PodSpec{Name: "later"})
-	s.look()
+	s.handle()
 	if _, going := s.leaving(s.ns, "later"); going {
 		t.Error("a pod was taken away after the repair")
 	}
@@ -207,7 +207,7 @@ func TestADrainedNodeIsKeptEmptyUntilItsRepair(t *testing.T) {
 
 func TestTheDeadlineOutlivesARestart(t *testing.T) {
 	s := newStage(t, eviction.NamespaceRule{Name: "test-*", Mode: eviction.DeleteAfterTimeout})
-	w := &wrong{}
+	w := &settableClock{}
 	s.clock = w
 	s.restart()
 	batch := s.cluster.Namespace(t)
@@ -232,7 +232,7 @@ func TestTheNodeThatDoesNotShowItsSessionYet(t *testing.T) {
 	s := newStage(t)
 	s.pod(localcluster.PodSpec{Name: "a"})
 	s.fault("r1", "r1")
-	s.look()
+	s.handle()
 	if got := s.eviction("r1"); got.Status != record.EvictionUnset {
 		t.Errorf("status %q before the Node shows the session, want none", got.Status)
 	}
@@ -247,7 +247,7 @@ func TestDryRunWritesNothing(t *testing.T) {
 	s.fault("r1", "r1")
 	s.mark("r1")
 	before := s.snapshot("r1")
-	s.look()
+	s.handle()
 	if after := s.snapshot("r1"); after != before {
 		t.Errorf("a dry run wrote:\nbefore %s\nafter  %s", before, after)
 	}

@@ -29,7 +29,7 @@ func Owed(node string) record.Selector {
 // Outstanding selects the backlog: drains that are owed, or to be kept up, of
 // all nodes.
 func Outstanding() record.Selector {
-	return record.Selector{Name: "DrainBacklog", Any: []record.Selector{Owed(""), kept()}}
+	return record.Selector{Name: "DrainBacklog", Any: []record.Selector{Owed(""), drainedUnrepaired()}}
 }
 
 // OfNode selects what a decision looks at: what is owed, all open faults, and the
@@ -45,8 +45,8 @@ func OfNode(node, session string) record.Selector {
 	return s
 }
 
-// kept selects the drained faults that are not repaired.
-func kept() record.Selector {
+// drainedUnrepaired selects the drained faults that are not repaired.
+func drainedUnrepaired() record.Selector {
 	return record.Selector{Open: record.Yes(), Evictions: []record.Eviction{record.EvictionSucceeded, record.AlreadyDrained}, Remediated: "null"}
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // crowd lets n evictions of a node wait at the semaphore; each that enters writes
-// the node's name and leaves when told.
+// the node's name and leaves when reported.
 type crowd struct {
 	g       *semaphore
 	entered chan string
@@ -90,7 +90,7 @@ func TestTheRateIsACeilingForAllNodes(t *testing.T) {
 	})
 }
 
-func TestWhoGivesUpTakesNoPlace(t *testing.T) {
+func TestCancelledWaiterTakesNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, perSecond := range []float64{0, 0.01} {
 			c := &crowd{g: newSemaphore(1, perSecond), entered: make(chan string, 100), done: make(chan struct{})}

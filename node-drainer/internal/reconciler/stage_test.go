@@ -17,7 +17,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/eventrecorder"
@@ -25,6 +24,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/pause"
 	"github.com/nvidia/nvsentinel/node-drainer/decision"
 	"github.com/nvidia/nvsentinel/node-drainer/internal/reconciler"
 	"github.com/nvidia/nvsentinel/store-client/consumer"
@@ -63,7 +63,7 @@ type stage struct {
 	// wrap and clock change how the next drainer sees the API server and time.
 	wrap  transport.WrapperFunc
 	clock clock.Clock
-	brake *brake.Brake // of the next drainer
+	pause *pause.Switch // of the next drainer
 }
 
 // counted counts the reads of the store.
@@ -129,7 +129,7 @@ func (s *stage) run(config reconciler.Config) func(...func(*reconciler.Config)) 
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan struct{})
 		s.stop = func() { cancel(); <-ended }
-		eyes := sight{s.records, s.wrap, s.clock, s.brake}
+		eyes := sight{s.records, s.wrap, s.clock, s.pause}
 		go func() {
 			defer close(ended)
 			s.work(ctx, config, eyes)
@@ -143,7 +143,7 @@ type sight struct {
 	records *counted
 	wrap    transport.WrapperFunc
 	clock   clock.Clock
-	brake   *brake.Brake
+	pause   *pause.Switch
 }
 
 func (s *stage) work(ctx context.Context, config reconciler.Config, eyes sight) {
@@ -172,16 +172,16 @@ func (s *stage) work(ctx context.Context, config reconciler.Config, eyes sight) 
 	own := &consumer.Records{Store: eyes.records, Writer: record.NodeDrainer}
 	drains := reconciler.New(config, reconciler.Deps{
 		Records: own, Client: client.Clientset, Cluster: cluster,
-		Clock: eyes.clock, Log: log, Metrics: reconciler.NewMetrics(registry), Brake: eyes.brake, Events: events,
+		Clock: eyes.clock, Log: log, Metrics: reconciler.NewMetrics(registry), Pause: eyes.pause, Events: events,
 	})
 	loop := drains.Service("node-drainer", 0).Loop(&daemon.Daemon{Clock: clock.RealClock{}, Log: log, Registry: registry})
 	s.loop.Store(loop)
 	fail(loop.Run(ctx))
 }
 
-// look makes the drainer look at the node, and waits for the end of a look
+// handle makes the drainer look at the node, and waits for the end of a look
 // that began after the call: looks at one node come one after the other.
-func (s *stage) look() {
+func (s *stage) handle() {
 	s.t.Helper()
 	for range 3 {
 		before := s.records.lists.Load()
@@ -228,7 +228,7 @@ func (s *stage) clear(id string) {
 	})
 }
 
-// quarantine updates a record as fault-quarantine, whoever else does meanwhile.
+// quarantine updates a record as fault-quarantine, regardless of who else does meanwhile.
 func (s *stage) quarantine(id string, change func(*record.Status)) {
 	s.t.Helper()
 	s.write(id, record.FaultQuarantine, change)
@@ -306,9 +306,9 @@ func (s *stage) add(spec localcluster.PodSpec) localcluster.PodSpec {
 	return spec
 }
 
-// known waits until the drainer's cache shows so many pods of the node: what
-// it counts at its start is what it tells of later.
-func (s *stage) known(count int) {
+// waitCached waits until the drainer's cache shows so many pods of the node: what
+// it counts at its start is what it reports later.
+func (s *stage) waitCached(count int) {
 	s.t.Helper()
 	s.eventually(func() error {
 		cluster := s.world.Load()

@@ -12,7 +12,7 @@ import (
 	"github.com/nvidia/nvsentinel/node-drainer/decision"
 )
 
-// tracker holds the notes on the nodes with work, and so says whose changes
+// tracker holds the notes on the nodes with work, and so reports whose changes
 // matter.
 type tracker struct {
 	mu    sync.Mutex
@@ -31,7 +31,7 @@ type notes struct {
 	tries map[types.UID]try
 	// owners are the controllers of which a pod was evicted, by UID.
 	owners map[string]controller
-	// cordoned says whether the Node was, when they were last counted.
+	// cordoned reports whether the Node was, when they were last counted.
 	cordoned bool
 	// moved is when an eviction was last let through.
 	moved time.Time
@@ -39,7 +39,7 @@ type notes struct {
 	blocked []decision.Blocked
 	// reported is when progress was last written.
 	reported time.Time
-	// announced are the events already written, or said in a dry run.
+	// announced are the events already written, or reported in a dry run.
 	announced map[event]bool
 	// stoodBack and begun: the drain has stood back for cordons, and does so no more.
 	stoodBack, begun bool
@@ -94,7 +94,7 @@ func (t *tracker) size() int {
 	return len(t.nodes)
 }
 
-// refusedBy lists the nodes with a pod that the budget refused to let go.
+// refusedBy lists the nodes with a pod that the budget refused to release.
 func (t *tracker) refusedBy(budget string) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -153,7 +153,7 @@ func (n *notes) recall(v *decision.View, allows func(*corev1.Pod, []budget) bool
 }
 
 // count adds how often each controller put a pod back: one that was made after an
-// eviction, and at most one for each. It begins anew when the Node is cordoned, or is no
+// eviction, and at most one for each. It begins again when the Node is cordoned, or is no
 // more.
 func (n *notes) count(v *decision.View) {
 	v.Returns = map[string]int{}

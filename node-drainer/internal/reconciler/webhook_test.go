@@ -42,7 +42,7 @@ func TestAnEvictionWebhookThatHangsOrFails(t *testing.T) {
 			free := s.cluster.Namespace(t)
 			s.pod(localcluster.PodSpec{Name: "web"})
 			s.pod(localcluster.PodSpec{Name: "free", Namespace: free})
-			s.known(2)
+			s.waitCached(2)
 			heal := s.webhook(sick)
 			s.fault("r1", "r1")
 			s.mark("r1")

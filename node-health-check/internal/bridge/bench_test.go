@@ -36,9 +36,9 @@ func TestMain(m *testing.M) { os.Exit(localcluster.Main(m)) }
 
 const crds = "../../../distros/helm/nvsentinel/manifests/crds/nvsentinel.dgxc.nvidia.com_healtheventremediations.yaml"
 
-// door is a connector: it keeps one event of an id, and refuses one id with another
+// fakeConnector is a connector: it keeps one event of an id, and refuses one id with another
 // content.
-type door struct {
+type fakeConnector struct {
 	mu     sync.Mutex
 	events []*protos.HealthEvent
 	calls  int
@@ -47,21 +47,21 @@ type door struct {
 }
 
 // HealthEventOccurredV2 is unknown to a connector of an older version.
-func (d *door) HealthEventOccurredV2(context.Context, *protos.HealthEvents, ...grpc.CallOption) (*protos.HealthEventResults, error) {
+func (f *fakeConnector) HealthEventOccurredV2(context.Context, *protos.HealthEvents, ...grpc.CallOption) (*protos.HealthEventResults, error) {
 	return nil, status.Error(codes.Unimplemented, "unknown method")
 }
 
-func (d *door) HealthEventOccurredV1(_ context.Context, in *protos.HealthEvents, _ ...grpc.CallOption) (*emptypb.Empty, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.calls++
-	err := d.fails
-	if err != nil && !d.loses {
+func (f *fakeConnector) HealthEventOccurredV1(_ context.Context, in *protos.HealthEvents, _ ...grpc.CallOption) (*emptypb.Empty, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls++
+	err := f.fails
+	if err != nil && !f.loses {
 		return nil, err
 	}
 	for _, e := range in.GetEvents() {
 		known := false
-		for _, have := range d.events {
+		for _, have := range f.events {
 			if have.GetId() != e.GetId() {
 				continue
 			}
@@ -70,7 +70,7 @@ func (d *door) HealthEventOccurredV1(_ context.Context, in *protos.HealthEvents,
 			}
 		}
 		if !known {
-			d.events = append(d.events, e)
+			f.events = append(f.events, e)
 		}
 	}
 	if err != nil {
@@ -83,10 +83,10 @@ func (d *door) HealthEventOccurredV1(_ context.Context, in *protos.HealthEvents,
 // test takes itself.
 type bench struct {
 	*Reconciler
-	t    *testing.T
-	door *door
-	name string
-	uid  types.UID
+	t         *testing.T
+	connector *fakeConnector
+	name      string
+	uid       types.UID
 }
 
 func newBench(t *testing.T, name string) *bench {
@@ -108,9 +108,9 @@ func newBench(t *testing.T, name string) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{t: t, door: &door{}, name: name}
+	b := &bench{t: t, connector: &fakeConnector{}, name: name}
 	b.Reconciler = New(Deps{
-		Live: live, Connector: b.door, Clock: clock.RealClock{}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Live: live, Connector: b.connector, Clock: clock.RealClock{}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Metrics: NewMetrics(prometheus.NewRegistry()),
 	})
 	b.cached = live
@@ -160,8 +160,8 @@ func (b *bench) object() *v1alpha1.HealthEventRemediation {
 	return o
 }
 
-// says checks the conditions.
-func (b *bench) says(reason string, processing, succeeded metav1.ConditionStatus) {
+// expectConditions checks the conditions.
+func (b *bench) expectConditions(reason string, processing, succeeded metav1.ConditionStatus) {
 	b.t.Helper()
 	o := b.object()
 	p := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionProcessing)
@@ -187,14 +187,14 @@ func (b *bench) remove() {
 	}
 }
 
-// gone checks that the object went after exactly one fault and its recovery.
-func (b *bench) gone(strategy protos.ProcessingStrategy) {
+// expectRemoved checks that the object went after exactly one fault and its recovery.
+func (b *bench) expectRemoved(strategy protos.ProcessingStrategy) {
 	b.t.Helper()
 	if o := b.object(); o != nil {
 		b.t.Errorf("it is still there: %+v", o)
 	}
-	if len(b.door.events) != 2 || b.door.events[0].GetIsHealthy() || !b.door.events[1].GetIsHealthy() ||
-		b.door.events[0].GetProcessingStrategy() != strategy || b.door.events[1].GetProcessingStrategy() != strategy {
-		b.t.Errorf("events %v", b.door.events)
+	if len(b.connector.events) != 2 || b.connector.events[0].GetIsHealthy() || !b.connector.events[1].GetIsHealthy() ||
+		b.connector.events[0].GetProcessingStrategy() != strategy || b.connector.events[1].GetProcessingStrategy() != strategy {
+		b.t.Errorf("events %v", b.connector.events)
 	}
 }

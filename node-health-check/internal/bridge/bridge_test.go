@@ -19,7 +19,7 @@ import (
 // acting lets the event take the node out of service.
 var acting = v1alpha1.HealthEventRemediationSpec{ProcessingStrategy: "PROCESS", RecommendedAction: "RESTART_BM"}
 
-func TestTheLifeOfARemediation(t *testing.T) {
+func TestRemediationLifecycle(t *testing.T) {
 	b := newBench(t, "bridge-life")
 	b.make(acting)
 	steps := []struct {
@@ -37,16 +37,16 @@ func TestTheLifeOfARemediation(t *testing.T) {
 		if err := b.pass(); err != nil {
 			t.Fatal(err)
 		}
-		b.says(s.reason, s.processing, s.succeeded)
+		b.expectConditions(s.reason, s.processing, s.succeeded)
 	}
-	if o := b.object(); o.Status.EventID != b.door.events[0].GetId() || b.door.calls != 1 {
-		t.Errorf("event %s, %d calls", o.Status.EventID, b.door.calls)
+	if o := b.object(); o.Status.EventID != b.connector.events[0].GetId() || b.connector.calls != 1 {
+		t.Errorf("event %s, %d calls", o.Status.EventID, b.connector.calls)
 	}
 	b.remove()
 	if err := b.pass(); err != nil {
 		t.Fatal(err)
 	}
-	b.gone(protos.ProcessingStrategy_PROCESS)
+	b.expectRemoved(protos.ProcessingStrategy_PROCESS)
 }
 
 // Without a word of the template nothing but a record comes of it.
@@ -60,12 +60,12 @@ func TestItOnlyObservesByDefault(t *testing.T) {
 	if err := b.pass(); err != nil {
 		t.Fatal(err)
 	}
-	b.says("ObservedOnly", "False", "Unknown")
+	b.expectConditions("ObservedOnly", "False", "Unknown")
 	b.remove()
 	if err := b.pass(); err != nil {
 		t.Fatal(err)
 	}
-	b.gone(protos.ProcessingStrategy_PERSIST_ONLY)
+	b.expectRemoved(protos.ProcessingStrategy_PERSIST_ONLY)
 }
 
 func TestADryRunReportsNothing(t *testing.T) {
@@ -75,8 +75,8 @@ func TestADryRunReportsNothing(t *testing.T) {
 	if err := b.pass(); err != nil {
 		t.Fatal(err)
 	}
-	if o := b.object(); len(o.Finalizers)+len(o.Status.Conditions)+len(b.door.events) != 0 {
-		t.Errorf("object %+v, events %v", o, b.door.events)
+	if o := b.object(); len(o.Finalizers)+len(o.Status.Conditions)+len(b.connector.events) != 0 {
+		t.Errorf("object %+v, events %v", o, b.connector.events)
 	}
 	b.remove()
 	if b.object() != nil {
@@ -86,7 +86,7 @@ func TestADryRunReportsNothing(t *testing.T) {
 
 // A process that dies between any two writes: its successor publishes nothing new, and
 // the fault that was published is ended.
-func TestDeathBetweenTwoWrites(t *testing.T) {
+func TestCrashBetweenTwoWrites(t *testing.T) {
 	for _, point := range []string{"guarded", "reported", "mirrored", "recovered"} {
 		for _, goes := range []bool{false, true} { // and the object is deleted while nobody runs
 			t.Run(fmt.Sprintf("%s/%t", point, goes), func(t *testing.T) {
@@ -109,25 +109,25 @@ func TestDeathBetweenTwoWrites(t *testing.T) {
 					t.Fatal(err)
 				}
 				if point != "recovered" && !goes {
-					b.says("Reported", "True", "Unknown")
+					b.expectConditions("Reported", "True", "Unknown")
 					b.remove()
 				}
 				if err := b.pass(); err != nil {
 					t.Fatal(err)
 				}
 				if point == "guarded" && goes { // nothing was reported but its end
-					if len(b.door.events) != 1 || !b.door.events[0].GetIsHealthy() || b.object() != nil {
-						t.Errorf("events %v", b.door.events)
+					if len(b.connector.events) != 1 || !b.connector.events[0].GetIsHealthy() || b.object() != nil {
+						t.Errorf("events %v", b.connector.events)
 					}
 					return
 				}
-				b.gone(protos.ProcessingStrategy_PROCESS)
+				b.expectRemoved(protos.ProcessingStrategy_PROCESS)
 			})
 		}
 	}
 }
 
-// dies makes a pass and says whether it has to end in death.
+// dies makes a pass and reports whether it has to end in death.
 func (b *bench) dies(want bool) {
 	b.t.Helper()
 	defer func() {
@@ -143,32 +143,32 @@ func (b *bench) dies(want bool) {
 func TestAConnectorThatIsAway(t *testing.T) {
 	b := newBench(t, "bridge-away")
 	b.make(acting)
-	b.door.fails = status.Error(codes.Unavailable, "the store is away")
+	b.connector.fails = status.Error(codes.Unavailable, "the store is away")
 	for _, stored := range []bool{false, true} { // the second time only its answer is lost
-		b.door.loses = stored
+		b.connector.loses = stored
 		if err := b.pass(); status.Code(err) != codes.Unavailable {
 			t.Errorf("error %v", err)
 		}
-		b.says("Reporting", "True", "Unknown")
+		b.expectConditions("Reporting", "True", "Unknown")
 		if ready, why := b.Ready(); ready || why == "" {
 			t.Error("it is ready")
 		}
 	}
-	b.door.fails = nil
+	b.connector.fails = nil
 	if err := b.pass(); err != nil {
 		t.Fatal(err)
 	}
-	b.says("Reported", "True", "Unknown")
+	b.expectConditions("Reported", "True", "Unknown")
 	b.remove()
-	b.door.fails, b.door.loses = status.Error(codes.InvalidArgument, "no"), false
+	b.connector.fails, b.connector.loses = status.Error(codes.InvalidArgument, "no"), false
 	if err := b.pass(); err == nil || b.object() == nil {
 		t.Errorf("a recovery that was not taken is forgotten: %v", err)
 	}
-	b.door.fails = nil
+	b.connector.fails = nil
 	if err := b.pass(); err != nil {
 		t.Fatal(err)
 	}
-	b.gone(protos.ProcessingStrategy_PROCESS)
+	b.expectRemoved(protos.ProcessingStrategy_PROCESS)
 	if ready, why := b.Ready(); !ready {
 		t.Error(why)
 	}
@@ -178,14 +178,14 @@ func TestAConnectorThatIsAway(t *testing.T) {
 func TestARefusedEvent(t *testing.T) {
 	b := newBench(t, "bridge-refused")
 	b.make(acting)
-	b.door.fails = status.Error(codes.InvalidArgument, "check NodeHealthCheck is not of this agent")
+	b.connector.fails = status.Error(codes.InvalidArgument, "check NodeHealthCheck is not of this agent")
 	if err := b.pass(); err != nil {
 		t.Fatal(err)
 	}
-	b.says("EventRefused", "False", "False")
+	b.expectConditions("EventRefused", "False", "False")
 	b.remove()
-	if err := b.pass(); err != nil || b.object() != nil || len(b.door.events) != 0 {
-		t.Errorf("%v, events %v", err, b.door.events)
+	if err := b.pass(); err != nil || b.object() != nil || len(b.connector.events) != 0 {
+		t.Errorf("%v, events %v", err, b.connector.events)
 	}
 }
 

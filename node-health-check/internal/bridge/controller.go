@@ -42,8 +42,8 @@ const (
 type Deps struct {
 	// Live reads and writes at the API server, without a cache.
 	Live client.Client
-	// Connector takes the events; what it has acknowledged of a publisher that speaks
-	// for all nodes, the store has.
+	// Connector takes the events; what it has acknowledged of a publisher that publishes events
+	// about all nodes, the store has.
 	Connector protos.PlatformConnectorClient
 	// DryRun reports no fault; what was reported before is still ended and mirrored.
 	DryRun  bool
@@ -66,7 +66,7 @@ type Reconciler struct {
 // New makes a controller.
 func New(d Deps) *Reconciler { return &Reconciler{Deps: d, here: crashpoint.Here} }
 
-// Ready says whether the connector took the last event, and if not, why.
+// Ready reports whether the connector took the last event, and if not, why.
 func (c *Reconciler) Ready() (bool, string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,7 +100,7 @@ func (c *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: raceWait}, nil
 }
 
-// step does what is decided; more says that there is to decide again.
+// step does what is decided; more reports that there is to decide again.
 func (c *Reconciler) step(ctx context.Context, o *v1alpha1.HealthEventRemediation) (more bool, err error) {
 	node, err := c.node(ctx, bridge.NodeOf(o))
 	if err != nil {
@@ -122,7 +122,7 @@ func (c *Reconciler) step(ctx context.Context, o *v1alpha1.HealthEventRemediatio
 		return false, c.report(ctx, o, node, d)
 	case bridge.Recover:
 		return false, c.recover(ctx, o)
-	case bridge.Rest:
+	case bridge.WriteConditions:
 	}
 	return false, c.write(ctx, o, d)
 }
@@ -146,7 +146,7 @@ func (c *Reconciler) node(ctx context.Context, name string) (*corev1.Node, error
 	return n, nil
 }
 
-// report publishes the fault, and notes its id and what is to be told of it.
+// report publishes the fault, and notes its id and what is to be reported about it.
 func (c *Reconciler) report(ctx context.Context, o *v1alpha1.HealthEventRemediation, node *corev1.Node, d bridge.Decision) error {
 	fault := bridge.Fault(o)
 	err := c.publish(ctx, fault)

@@ -55,7 +55,7 @@ func TestALeaseOutlivesAListThatIsBehind(t *testing.T) {
 	var lists atomic.Int32
 	hides.Store(true)
 	w.start(nil, func(c *Reconciler) { c.cached = behind{c.cached, &hides, &lists} })
-	testkit.Until(t, patience, func() bool { return lists.Load() >= 3 })
+	testkit.Until(t, waitTimeout, func() bool { return lists.Load() >= 3 })
 	after := &coordinationv1.Lease{}
 	if err := w.live.Get(t.Context(), key, after); err != nil || after.UID != before.UID {
 		t.Errorf("the lease %s is %s by now: %v", before.UID, after.UID, err)

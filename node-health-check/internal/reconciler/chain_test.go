@@ -34,8 +34,8 @@ func (w *world) chained(name string) v1alpha1.TemplateReference {
 	return v1alpha1.TemplateReference{APIVersion: runKind.GroupVersion().String(), Kind: runKind.Kind + "Template", Name: o.GetName()}
 }
 
-// hold keeps an object, as repair-chain does, or lets go of it.
-func (w *world) hold(o *unstructured.Unstructured, by ...string) {
+// setFinalizers keeps an object, as repair-chain does, or releases it.
+func (w *world) setFinalizers(o *unstructured.Unstructured, by ...string) {
 	w.t.Helper()
 	patch, _ := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": by}})
 	if err := w.live.Patch(w.t.Context(), o.DeepCopy(), client.RawPatch(types.MergePatchType, patch)); err != nil {
@@ -73,7 +73,7 @@ func TestRunsOfRepairChains(t *testing.T) {
 	if len(spec) != 1 || spec["chain"] != "gentle" || run.GetAnnotations()[v1alpha1.NodeNameAnnotation] != a || !strings.HasPrefix(run.GetName(), a+"-") {
 		t.Errorf("made %v", run.Object)
 	}
-	w.hold(&run, "nvsentinel.dgxc.nvidia.com/step-objects")
+	w.setFinalizers(&run, "nvsentinel.dgxc.nvidia.com/step-objects")
 	w.report(&run, v1alpha1.ConditionSucceeded, metav1.ConditionFalse)
 	w.settle(name, "the second chain is tried", remediations(2))
 	w.heal(a)
@@ -84,7 +84,7 @@ func TestRunsOfRepairChains(t *testing.T) {
 	if _, err := w.cluster.Client().CoordinationV1().Leases(w.leases).Get(t.Context(), nodelease.Name(a), metav1.GetOptions{}); err != nil {
 		t.Errorf("its lease: %v", err)
 	}
-	w.hold(&run)
+	w.setFinalizers(&run)
 	w.settle(name, "all is well", func(s v1alpha1.NodeHealthCheckStatus) bool {
 		return s.Phase == v1alpha1.PhaseEnabled && *s.HealthyNodes == 1 && len(w.objects(runKind)) == 0
 	})

@@ -60,11 +60,11 @@ func TestTheControlPlaneOfTwoChecks(t *testing.T) {
 	remediated.settle(remediated.prefix, "it recovers", func(s v1alpha1.NodeHealthCheckStatus) bool { return len(s.UnhealthyNodes) == 0 })
 	waits.poke(waits.prefix + "-cp")
 	waits.settle(waits.prefix, "it has its turn", remediations(1))
-	testkit.Until(t, patience, func() bool { return made() == 1 })
+	testkit.Until(t, waitTimeout, func() bool { return made() == 1 })
 }
 
 // A check whose kind may not be read holds up the control-plane nodes of another check,
-// which says so, and none of its workers.
+// which reports it, and none of its workers.
 func TestAKindThatCannotBeReadHoldsNoWorker(t *testing.T) {
 	one, two := newWorld(t, "plane-read"), newWorld(t, "plane-unread")
 	two.leases = one.leases

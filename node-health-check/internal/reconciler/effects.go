@@ -63,7 +63,7 @@ func (c *Reconciler) act(ctx context.Context, o *observation, a triage.Act) tria
 		c.begin(ctx, o, &out)
 	case triage.Remove:
 		out.Err = c.remove(ctx, a.Remediation)
-	case triage.Tell:
+	case triage.NotifyRemediator:
 		out.Err = c.annotate(ctx, a.Remediation, v1alpha1.TimedOutAnnotation, now)
 	case triage.Delay:
 		out.Err = c.annotate(ctx, a.Remediation, v1alpha1.HealthyDelayAnnotation, now)
@@ -85,10 +85,10 @@ func (c *Reconciler) act(ctx context.Context, o *observation, a triage.Act) tria
 }
 
 // release drops a lease. That its node has no remediation is asked at the API server:
-// the first list of a new leader may come from a server that is behind, and whoever
+// the first list of a new leader may come from a server that is behind, and regardless of who
 // takes the lease begins a second repair.
 func (c *Reconciler) release(ctx context.Context, o *observation, a triage.Act) error {
-	if a.Gone {
+	if a.NoRemediationLeft {
 		if len(o.Steps) < len(references(o.Check)) {
 			return nil // nobody knows the names of what may be there; the lease runs out by itself
 		}
@@ -122,7 +122,7 @@ func (c *Reconciler) begin(ctx context.Context, o *observation, out *triage.Outc
 	a := out.Act
 	err := c.Claims.Take(ctx, a.Of, triage.Holder(o.Check.Name), a.LeaseFor, o.leases[a.Node])
 	if taken, is := nodelease.Taken(err); is {
-		out.Skipped = string(triage.HoldLease)
+		out.Skipped = string(triage.BlockerLease)
 		c.Log.Info("lease acquired", "check", o.Check.Name, "node", a.Node, "holder", taken.Holder)
 		return
 	}
@@ -133,7 +133,7 @@ func (c *Reconciler) begin(ctx context.Context, o *observation, out *triage.Outc
 	if out.Skipped, out.Err = c.changed(ctx, o, a.Node); out.Skipped != "" || out.Err != nil {
 		return
 	}
-	object := triage.Stamp(o.Check, *a.Step, a.Of)
+	object := triage.NewRemediation(o.Check, *a.Step, a.Of)
 	switch err := c.Live.Create(ctx, object); {
 	case err == nil:
 		c.here("node-health-check/created")
@@ -143,17 +143,17 @@ func (c *Reconciler) begin(ctx context.Context, o *observation, out *triage.Outc
 		c.found(ctx, o, object, out)
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
 		// This object is refused, whatever is done for other nodes.
-		out.Hold, out.Skipped = triage.HoldRefused, "the API server rejects "+object.GetKind()+" "+object.GetName()+": "+err.Error()
+		out.Blocker, out.Skipped = triage.BlockerRefused, "the API server rejects "+object.GetKind()+" "+object.GetName()+": "+err.Error()
 	default:
 		out.Err = fmt.Errorf("creating %s %s: %w", object.GetKind(), object.GetName(), err)
 	}
 }
 
-// changed says why a node needs no remediation any more: what the API server itself
-// says of it right before it gets one counts, and not a cache that may be behind.
+// changed reports why a node needs no remediation any more: what the API server itself
+// reports about it right before it gets one counts, and not a cache that may be behind.
 func (c *Reconciler) changed(ctx context.Context, o *observation, name string) (string, error) {
 	n, err := kube.ReadNode(ctx, c.Claims.Client, name)
-	if errors.Is(err, kube.ErrGone) {
+	if errors.Is(err, kube.ErrNodeDeleted) {
 		return "the node no longer exists", nil
 	}
 	if err != nil {
@@ -163,7 +163,7 @@ func (c *Reconciler) changed(ctx context.Context, o *observation, name string) (
 	if found := triage.Classify(n.Status.Conditions, o.Check.Spec.UnhealthyConditions, now); found.Health != triage.Unhealthy {
 		return "the node is " + string(found.Health) + " now", nil
 	}
-	// The lease is ours by now, and of the control plane's nodes the pass has taken care.
+	// The lease is ours now, and of the control plane's nodes the pass has taken care.
 	unleased := o.View
 	unleased.Leases = nil
 	return string(triage.Gate(unleased, n, nil, now)), nil
@@ -179,7 +179,7 @@ func (c *Reconciler) found(ctx context.Context, o *observation, wanted *unstruct
 	}
 	facts := factsOf(there, o.Check.UID)
 	if !facts.Owned {
-		out.Hold, out.Skipped = triage.HoldForeign, there.GetKind()+" "+there.GetName()+" was not created by this check, waiting for its deletion"
+		out.Blocker, out.Skipped = triage.BlockerForeign, there.GetKind()+" "+there.GetName()+" was not created by this check, waiting for its deletion"
 		return
 	}
 	out.Made, out.Found = &facts, true
@@ -201,7 +201,7 @@ func (c *Reconciler) annotate(ctx context.Context, r *triage.Remediation, key st
 }
 
 // patch writes one annotation of the object with a uid; one that is gone, or another
-// by now, is left.
+// now, is left.
 func (c *Reconciler) patch(ctx context.Context, o client.Object, uid types.UID, key string, value any) error {
 	text, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid, "annotations": map[string]any{key: value}}})
 	if err != nil {

@@ -25,13 +25,13 @@ func factsOf(o *unstructured.Unstructured, check types.UID) triage.Remediation {
 		Kind: o.GroupVersionKind(), Namespace: o.GetNamespace(), Name: o.GetName(), UID: string(o.GetUID()),
 		Node: marks[v1alpha1.NodeNameAnnotation], Template: marks[v1alpha1.TemplateNameAnnotation],
 		Created: o.GetCreationTimestamp().Time, Deleting: o.GetDeletionTimestamp() != nil,
-		Owned:   slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return isCheck(ref) && ref.UID == check }),
-		AgeTold: marks[v1alpha1.OldRemediationAnnotation] != "",
+		Owned:       slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return isCheck(ref) && ref.UID == check }),
+		AgeReported: marks[v1alpha1.OldRemediationAnnotation] != "",
 	}
 	if r.Node == "" {
 		r.Node = o.GetName()
 	}
-	_, r.GivenUp = marks[v1alpha1.TimedOutAnnotation]
+	_, r.Abandoned = marks[v1alpha1.TimedOutAnnotation]
 	var since string
 	if since, r.Delayed = marks[v1alpha1.HealthyDelayAnnotation]; r.Delayed {
 		if at, err := time.Parse(time.RFC3339, since); err == nil {
@@ -43,7 +43,7 @@ func factsOf(o *unstructured.Unstructured, check types.UID) triage.Remediation {
 	return r
 }
 
-// isCheck says whether an owner is a NodeHealthCheck.
+// isCheck reports whether an owner is a NodeHealthCheck.
 func isCheck(ref metav1.OwnerReference) bool {
 	return ref.Kind == v1alpha1.Kind && ref.APIVersion == v1alpha1.GroupVersion.String()
 }

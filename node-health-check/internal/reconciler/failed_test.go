@@ -29,8 +29,8 @@ func (w *world) failing(name, why string) v1alpha1.NodeHealthCheckStatus {
 	if u := s.UnhealthyNodes[0]; !strings.Contains(u.Waiting, why) {
 		w.t.Errorf("node %+v", u)
 	}
-	testkit.Until(w.t, patience, func() bool {
-		for _, e := range w.told(name) {
+	testkit.Until(w.t, waitTimeout, func() bool {
+		for _, e := range w.eventsOf(name) {
 			if e.Type == corev1.EventTypeWarning && e.Reason == "RemediationActionFailed" && strings.Contains(e.Message, why) {
 				return true
 			}
@@ -40,7 +40,7 @@ func (w *world) failing(name, why string) v1alpha1.NodeHealthCheckStatus {
 	return s
 }
 
-// The API server is busy, or a lease is denied: it is reported, until it is mended.
+// The API server is busy, or a lease is denied: it is reported, until it is fixed.
 func TestAFailedActionIsReported(t *testing.T) {
 	refused := func(path string, code int, reason string) func(*rest.Config, *atomic.Bool) {
 		return func(config *rest.Config, on *atomic.Bool) {
@@ -125,8 +125,8 @@ func TestAPassThatDecidesNothing(t *testing.T) {
 	w.settle(name, "it is reported", func(s v1alpha1.NodeHealthCheckStatus) bool {
 		return strings.HasPrefix(s.Reason, "The last evaluation") && strings.Contains(s.Reason, "played by the test")
 	})
-	testkit.Until(t, patience, func() bool {
-		events := w.told(name)
+	testkit.Until(t, waitTimeout, func() bool {
+		events := w.eventsOf(name)
 		return len(events) > 0 && events[0].Reason == "RemediationActionFailed" && strings.Contains(events[0].Message, "played by the test")
 	})
 	on.Store(false)
@@ -162,16 +162,16 @@ func TestRefusedObjectsAreReportedOnce(t *testing.T) {
 			t.Errorf("node %+v", u)
 		}
 	}
-	testkit.Until(t, patience, func() bool {
-		told := 0
-		for _, e := range w.told(name) {
+	testkit.Until(t, waitTimeout, func() bool {
+		reported := 0
+		for _, e := range w.eventsOf(name) {
 			if e.Reason == "RemediationSkipped" {
-				told++
+				reported++
 			}
 		}
-		if told > 1 {
-			t.Fatalf("%d Events", told)
+		if reported > 1 {
+			t.Fatalf("%d Events", reported)
 		}
-		return told == 1
+		return reported == 1
 	})
 }

@@ -56,7 +56,7 @@ func (w *world) move(node, pool string) {
 	}
 }
 
-// waits says that the check lists the node, has nothing begun, and names the object.
+// waits reports that the check lists the node, has nothing begun, and names the object.
 func waits(node string) func(v1alpha1.NodeHealthCheckStatus) bool {
 	return func(s v1alpha1.NodeHealthCheckStatus) bool {
 		return len(s.UnhealthyNodes) == 1 && s.UnhealthyNodes[0].Name == node && len(s.UnhealthyNodes[0].Remediations) == 0 &&
@@ -81,8 +81,8 @@ func (w *world) takenOver(name, node string) {
 // warned waits for the Event about the object that is in the way.
 func (w *world) warned(name string) {
 	w.t.Helper()
-	testkit.Until(w.t, patience, func() bool {
-		for _, e := range w.told(name) {
+	testkit.Until(w.t, waitTimeout, func() bool {
+		for _, e := range w.eventsOf(name) {
 			if e.Type == corev1.EventTypeWarning && e.Reason == "RemediationSkipped" && strings.Contains(e.Message, "was not created by this check") {
 				return true
 			}
@@ -112,7 +112,7 @@ func TestANodeThatMovesToAnotherCheck(t *testing.T) {
 	one.settle(first, "the first check has let it go", func(s v1alpha1.NodeHealthCheckStatus) bool { return len(s.UnhealthyNodes) == 0 })
 }
 
-// A person makes a remediation by hand and deletes it again.
+// A person makes a remediation manually and deletes it again.
 func TestARemediationMadeByAPerson(t *testing.T) {
 	w := newWorld(t, "person")
 	a := w.node("a")

@@ -35,13 +35,13 @@ var errNoKind = errors.New("the API server does not serve the kind")
 
 func isNoKind(err error) bool { return errors.Is(err, errNoKind) }
 
-// lasting says whether an error of a read is the API server's last word, and not that
+// lasting reports whether an error of a read is the API server's last word, and not that
 // it was away or busy.
 func lasting(err error) bool {
 	return isNoKind(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err)
 }
 
-// namespaced says whether objects of a kind have a namespace.
+// namespaced reports whether objects of a kind have a namespace.
 func (k *kinds) namespaced(kind schema.GroupVersionKind) (bool, error) {
 	mapping, err := k.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if meta.IsNoMatchError(err) {
@@ -63,7 +63,7 @@ type logged struct {
 func (l logged) MarshalText() ([]byte, error) { return []byte(l.kind.String()), nil }
 
 // follow has a kind watched and its cache filled. The first time it tries to read at
-// the API server itself, whose answer says what the watch would not.
+// the API server itself, whose answer reports what the watch would not.
 func (k *kinds) follow(ctx context.Context, kind schema.GroupVersionKind, template bool) error {
 	if _, err := k.namespaced(kind); err != nil {
 		return err

@@ -53,7 +53,7 @@ func (w *world) attend(ctx context.Context, o *unstructured.Unstructured, fails 
 	}
 }
 
-// Two steps of one kind: disabled, until both templates say that their remediator supports
+// Two steps of one kind: disabled, until both templates state that their remediator supports
 // several. Then the first fails, the second follows, and both go with their finalizers
 // when the node recovers.
 func TestStepsOfOneKind(t *testing.T) {
@@ -104,7 +104,7 @@ func TestStepsOfOneKind(t *testing.T) {
 }
 
 // A remediator that gives get on its templates, and neither list nor watch: the check is
-// disabled and says which right is missing.
+// disabled and reports which right is missing.
 func TestTemplatesThatMayNotBeListed(t *testing.T) {
 	w := newWorld(t, "unlisted")
 	a := w.node("a")

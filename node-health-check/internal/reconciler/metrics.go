@@ -12,12 +12,12 @@ import (
 // Metrics of the controller. Those that begin with nodehealthcheck_ have the names of medik8s,
 // and their label name is the name of the node. Its values are bounded by the nodes of the cluster.
 type Metrics struct {
-	oldObjects *prometheus.CounterVec
-	ongoing    *prometheus.GaugeVec
-	duration   *prometheus.HistogramVec
-	nodes      *prometheus.GaugeVec
-	storm      *prometheus.GaugeVec
-	aside      *prometheus.GaugeVec
+	oldObjects  *prometheus.CounterVec
+	ongoing     *prometheus.GaugeVec
+	duration    *prometheus.HistogramVec
+	nodes       *prometheus.GaugeVec
+	storm       *prometheus.GaugeVec
+	undecodable *prometheus.GaugeVec
 
 	running map[string]map[series]bool // by check
 }
@@ -44,12 +44,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		storm: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "nvsentinel_node_health_check_storm_recovery_active", Help: "1 while storm recovery prevents new remediations of a check, otherwise 0.",
 		}, []string{"check"}),
-		aside: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		undecodable: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "nvsentinel_node_health_check_undecodable", Help: "1 while a field of a check cannot be decoded, so that its nodes are not remediated.",
 		}, []string{"check"}),
 		running: map[string]map[series]bool{},
 	}
-	r.MustRegister(m.oldObjects, m.ongoing, m.duration, m.nodes, m.storm, m.aside)
+	r.MustRegister(m.oldObjects, m.ongoing, m.duration, m.nodes, m.storm, m.undecodable)
 	return m
 }
 
@@ -67,7 +67,7 @@ func (m *Metrics) count(check string, s v1alpha1.NodeHealthCheckStatus, p triage
 		}
 	}
 	m.show(check, running)
-	m.aside.DeleteLabelValues(check)
+	m.undecodable.DeleteLabelValues(check)
 	for name, n := range map[string]int{"observed": p.Census.Observed, "healthy": p.Census.Healthy, "required": p.Census.Required} {
 		m.nodes.WithLabelValues(check, name).Set(float64(n))
 	}
@@ -92,10 +92,10 @@ func (m *Metrics) show(check string, running map[series]bool) {
 	m.running[check] = running
 }
 
-// setAside records that a check cannot be decoded, and removes its other series.
-func (m *Metrics) setAside(check string) {
+// setUndecodable records that a check cannot be decoded, and removes its other series.
+func (m *Metrics) setUndecodable(check string) {
 	m.forget(check)
-	m.aside.WithLabelValues(check).Set(1)
+	m.undecodable.WithLabelValues(check).Set(1)
 }
 
 // forget removes the series of a check.
@@ -104,5 +104,5 @@ func (m *Metrics) forget(check string) {
 	delete(m.running, check)
 	m.nodes.DeletePartialMatch(prometheus.Labels{"check": check})
 	m.storm.DeleteLabelValues(check)
-	m.aside.DeleteLabelValues(check)
+	m.undecodable.DeleteLabelValues(check)
 }

@@ -33,8 +33,8 @@ func (c *Reconciler) observe(ctx context.Context, check *v1alpha1.NodeHealthChec
 	o := &observation{View: triage.View{
 		Check: check, DryRun: c.DryRun, Unread: map[schema.GroupVersionKind]bool{}, Leases: map[string]triage.Lease{},
 	}, leases: map[string]*coordinationv1.Lease{}}
-	if why, on := c.Brake.On(); on {
-		o.Brake = why
+	if why, on := c.Pause.On(); on {
+		o.Pause = why
 	}
 	selector, problem := selectorOf(check)
 	if problem != nil {
@@ -68,7 +68,7 @@ func selectorOf(check *v1alpha1.NodeHealthCheck) (labels.Selector, *triage.Probl
 	return selector, nil
 }
 
-// blind keeps everything that the status tells of: nothing else is known.
+// blind keeps everything that the status reports: nothing else is known.
 func blind(o *observation) {
 	for _, u := range o.Check.Status.UnhealthyNodes {
 		for _, r := range u.Remediations {

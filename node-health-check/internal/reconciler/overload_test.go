@@ -55,7 +55,7 @@ func overload(t *testing.T, lasts time.Duration) {
 	until.Store(time.Now().Add(lasts).UnixNano())
 	w.fall(a)
 	w.fall(b)
-	testkit.Until(t, patience, func() bool { return refused.Load() > 0 })
+	testkit.Until(t, waitTimeout, func() bool { return refused.Load() > 0 })
 	w.settle(name, "both are remediated", remediations(2))
 	if early := until.Load() - time.Now().UnixNano(); early > 0 {
 		t.Errorf("the status was written %s before the API server took anything", time.Duration(early))
@@ -67,7 +67,7 @@ func overload(t *testing.T, lasts time.Duration) {
 	w.heal(a)
 	w.heal(b)
 	w.settle(name, "both are released", func(s v1alpha1.NodeHealthCheckStatus) bool { return len(s.UnhealthyNodes) == 0 })
-	testkit.Until(t, patience, func() bool {
+	testkit.Until(t, waitTimeout, func() bool {
 		for _, node := range []string{a, b} {
 			if w.live.Get(t.Context(), types.NamespacedName{Namespace: w.leases, Name: nodelease.Name(node)}, &coordinationv1.Lease{}) == nil {
 				return false

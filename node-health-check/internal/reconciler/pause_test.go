@@ -10,7 +10,7 @@ import (
 )
 
 // A pause while a remediation is under way, past its time and after its failure: the
-// remediator is not told to stop; when the pause ends, the next step follows.
+// remediator is not asked to stop; when the pause ends, the next step follows.
 func TestAPauseTouchesNoRemediation(t *testing.T) {
 	w := newWorld(t, "pause")
 	a, b := w.node("a"), w.node("b")
@@ -35,7 +35,7 @@ func TestAPauseTouchesNoRemediation(t *testing.T) {
 	w.clock.step(2 * time.Minute)
 	passes := w.passes(name, a)
 	for _, o := range w.objects(rebootKind) {
-		if _, told := o.GetAnnotations()[v1alpha1.TimedOutAnnotation]; told || o.GetDeletionTimestamp() != nil {
+		if _, reported := o.GetAnnotations()[v1alpha1.TimedOutAnnotation]; reported || o.GetDeletionTimestamp() != nil {
 			t.Errorf("%s was told to stop under a pause: %v", o.GetName(), o.GetAnnotations())
 		}
 	}

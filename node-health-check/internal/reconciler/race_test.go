@@ -182,7 +182,7 @@ func (r *races) oneEach(round int, won map[string]int) {
 		}
 		return out
 	}
-	testkit.Until(r.t, patience, func() bool { return len(found()) == len(r.nodes) })
+	testkit.Until(r.t, waitTimeout, func() bool { return len(found()) == len(r.nodes) })
 	r.repairs.Wait()
 	// The passes that listed every node have begun all that they would.
 	for _, name := range []string{r.prefix, "races-too"} {
@@ -210,7 +210,7 @@ func (r *races) over() {
 			r.t.Fatal(err)
 		}
 	}
-	testkit.Until(r.t, patience, func() bool {
+	testkit.Until(r.t, waitTimeout, func() bool {
 		left, err := leases.List(ctx, metav1.ListOptions{})
 		return err == nil && len(left.Items) == 0 && len(r.objects(rebootKind))+len(r.objects(selfKind)) == 0
 	})

@@ -6,7 +6,7 @@
 // sees; its requests are made while others decide, and never beside those of another
 // pass of its check.
 // Nothing that must not happen twice is remembered by the process alone: a
-// remediation's name follows from node and template, and the status is made anew from
+// remediation's name follows from node and template, and the status is made again from
 // what is there.
 package reconciler
 
@@ -27,9 +27,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nvidia/nvsentinel/api/nodehealthcheck/v1alpha1"
-	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/nodelease"
+	"github.com/nvidia/nvsentinel/internal/pause"
 	"github.com/nvidia/nvsentinel/node-health-check/triage"
 )
 
@@ -41,7 +41,7 @@ const (
 	raceWait = 50 * time.Millisecond
 	// passes is how many checks are worked on at once.
 	passes = 16
-	// shownErrors are those of one pass that are told in full.
+	// shownErrors are those of one pass that are reported in full.
 	shownErrors = 5
 )
 
@@ -51,8 +51,8 @@ type Deps struct {
 	Live client.Client
 	// Claims are the leases of nodes.
 	Claims nodelease.Claims
-	// Brake is the emergency brake; nil is never on.
-	Brake *brake.Brake
+	// Pause is the emergency stop; nil is never on.
+	Pause *pause.Switch
 	// Workers is how many acts of a pass are carried out at once.
 	Workers int
 	// DryRun begins and removes nothing.
@@ -83,8 +83,8 @@ type Reconciler struct {
 	mu sync.Mutex
 	// begun are control-plane nodes for which a pass makes a remediation just now.
 	begun map[string]bool
-	// told are the keys of the notices of each check's last pass.
-	told map[string]map[string]bool
+	// reportedKeys are the keys of the notices of each check's last pass.
+	reportedKeys map[string]map[string]bool
 	// made are remediations that the cache may not show yet.
 	made map[identity]triage.Remediation
 	// here marks the places where a test may end the process.
@@ -94,7 +94,7 @@ type Reconciler struct {
 func newController(d Deps, cached client.Reader, k *kinds, e events.EventRecorder) *Reconciler {
 	return &Reconciler{
 		Deps: d, cached: cached, kinds: k, events: e, here: crashpoint.Here,
-		told: map[string]map[string]bool{}, made: map[identity]triage.Remediation{},
+		reportedKeys: map[string]map[string]bool{}, made: map[identity]triage.Remediation{},
 		begun: map[string]bool{}, slots: make(chan struct{}, max(1, d.Workers)),
 	}
 }
@@ -112,7 +112,7 @@ func (c *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	check, problem := decode(raw)
 	if problem != nil {
-		return c.setAside(ctx, raw, problem)
+		return c.reportUndecodable(ctx, raw, problem)
 	}
 	o, plan, err := c.decide(ctx, check)
 	if err != nil {
@@ -147,7 +147,7 @@ func (c *Reconciler) undecided(ctx context.Context, check *v1alpha1.NodeHealthCh
 	}
 	status, notices := triage.Undecided(check.Status, why, c.Clock.Now())
 	c.mu.Lock()
-	c.tell(check, notices)
+	c.emitEvents(check, notices)
 	c.mu.Unlock()
 	if err := c.store(ctx, check, status); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("writing the status: %w", err)
@@ -173,7 +173,7 @@ func (c *Reconciler) decide(ctx context.Context, check *v1alpha1.NodeHealthCheck
 	return o, plan, nil
 }
 
-// close makes the status of a pass whose acts are done, and tells of them.
+// close makes the status of a pass whose acts are done, and reports them.
 func (c *Reconciler) close(o *observation, plan triage.Plan, outcomes []triage.Outcome) v1alpha1.NodeHealthCheckStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -183,7 +183,7 @@ func (c *Reconciler) close(o *observation, plan triage.Plan, outcomes []triage.O
 		}
 	}
 	status, notices := plan.Close(o.View, outcomes, c.Clock.Now())
-	c.tell(o.Check, notices)
+	c.emitEvents(o.Check, notices)
 	c.Metrics.count(o.Check.Name, status, plan, c.Clock.Now())
 	return status
 }
@@ -192,11 +192,11 @@ func (c *Reconciler) close(o *observation, plan triage.Plan, outcomes []triage.O
 func (c *Reconciler) forget(check string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.told, check)
+	delete(c.reportedKeys, check)
 	c.Metrics.forget(check)
 }
 
-// failures joins what could not be done; the next pass decides about it anew.
+// failures joins what could not be done; the next pass decides about it again.
 func failures(outcomes []triage.Outcome) error {
 	var all []error
 	for _, o := range outcomes {
@@ -210,9 +210,9 @@ func failures(outcomes []triage.Outcome) error {
 	return errors.Join(all...)
 }
 
-// tell records notices as Events; one with a key only if the last pass had it not.
-func (c *Reconciler) tell(check client.Object, notices []triage.Notice) {
-	before, now := c.told[check.GetName()], map[string]bool{}
+// emitEvents records notices as Events; one with a key only if the last pass had it not.
+func (c *Reconciler) emitEvents(check client.Object, notices []triage.Notice) {
+	before, now := c.reportedKeys[check.GetName()], map[string]bool{}
 	for _, n := range notices {
 		if n.Key != "" {
 			now[n.Key] = true
@@ -227,7 +227,7 @@ func (c *Reconciler) tell(check client.Object, notices []triage.Notice) {
 		c.events.Eventf(check, nil, kind, n.Reason, "Remediation", "[remediation] %s", n.Message)
 		c.Log.Info(n.Message, "check", check.GetName(), "reason", n.Reason)
 	}
-	c.told[check.GetName()] = now
+	c.reportedKeys[check.GetName()] = now
 }
 
 // keyOf identifies a remediation.

@@ -26,7 +26,7 @@ import (
 
 // A node falls, is remediated by an object that its remediator can work with, and
 // recovers; nothing is left behind.
-func TestLifeOfARemediation(t *testing.T) {
+func TestRemediationLifecycle(t *testing.T) {
 	w := newWorld(t, "life")
 	a := w.node("a")
 	w.node("b")
@@ -57,11 +57,11 @@ func TestLifeOfARemediation(t *testing.T) {
 	if left := w.objects(rebootKind); len(left) != 0 {
 		t.Errorf("left %v", left)
 	}
-	testkit.Until(t, patience, func() bool {
+	testkit.Until(t, waitTimeout, func() bool {
 		_, err := w.cluster.Client().CoordinationV1().Leases(w.leases).Get(t.Context(), nodelease.Name(a), metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
-	testkit.Until(t, patience, func() bool {
+	testkit.Until(t, waitTimeout, func() bool {
 		list, err := w.cluster.Client().CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=life"})
 		if err != nil {
 			t.Fatal(err)
@@ -80,7 +80,7 @@ func TestLifeOfARemediation(t *testing.T) {
 
 // A controller that dies between making a remediation and writing the status leaves
 // its successor one that is found, not made again.
-func TestDeathBetweenObjectAndStatus(t *testing.T) {
+func TestCrashBetweenObjectAndStatus(t *testing.T) {
 	for point, objects := range map[string]int{"claimed": 0, "created": 1, "acted": 1} {
 		t.Run(point, func(t *testing.T) {
 			w := newWorld(t, "death-"+point)
@@ -109,7 +109,7 @@ func TestDeathBetweenObjectAndStatus(t *testing.T) {
 			})
 			select {
 			case <-died:
-			case <-time.After(patience):
+			case <-time.After(waitTimeout):
 				t.Fatal("it never came to the place")
 			}
 			stop()
@@ -127,7 +127,7 @@ func TestDeathBetweenObjectAndStatus(t *testing.T) {
 	}
 }
 
-// Remediators of medik8s, played by their public contract: the first says that it
+// Remediators of medik8s, played by their public contract: the first reports that it
 // failed, the second removes the node.
 func TestRemediatorsOfOthers(t *testing.T) {
 	w := newWorld(t, "others")
@@ -154,9 +154,9 @@ func TestRemediatorsOfOthers(t *testing.T) {
 	if u := s.UnhealthyNodes[0]; u.Remediations[0].TimedOut == nil || u.Remediations[1].TimedOut != nil || u.Remediations[1].Resource.Kind != deletionKind.Kind {
 		t.Errorf("status %+v", u)
 	}
-	told := w.objects(selfKind)
-	if _, err := time.Parse(time.RFC3339, told[0].GetAnnotations()[v1alpha1.TimedOutAnnotation]); err != nil {
-		t.Errorf("the first was told %v: %v", told[0].GetAnnotations(), err)
+	reported := w.objects(selfKind)
+	if _, err := time.Parse(time.RFC3339, reported[0].GetAnnotations()[v1alpha1.TimedOutAnnotation]); err != nil {
+		t.Errorf("the first was told %v: %v", reported[0].GetAnnotations(), err)
 	}
 	gone := w.objects(deletionKind)
 	w.report(&gone[0], v1alpha1.ConditionDeletionExpected, metav1.ConditionTrue)
@@ -388,13 +388,13 @@ func TestTheLastMoment(t *testing.T) {
 	if made := w.objects(rebootKind); len(made) != 0 {
 		t.Errorf("made %v", made)
 	}
-	testkit.Until(t, patience, func() bool {
+	testkit.Until(t, waitTimeout, func() bool {
 		leases, err := w.cluster.Client().CoordinationV1().Leases(w.leases).List(t.Context(), metav1.ListOptions{})
 		return err == nil && len(leases.Items) == 0
 	})
 }
 
-// A dry run decides and tells, and touches nothing.
+// A dry run decides and reports, and touches nothing.
 func TestADryRun(t *testing.T) {
 	w := newWorld(t, "dry")
 	a := w.node("a")
@@ -445,7 +445,7 @@ func TestHeartbeats(t *testing.T) {
 	}
 }
 
-// Beside medik8s' operator the reconciler does not begin, and says why.
+// Beside medik8s' operator the reconciler does not begin, and reports why.
 func TestAnotherOperator(t *testing.T) {
 	w := newWorld(t, "rival")
 	namespace := w.cluster.Namespace(t)

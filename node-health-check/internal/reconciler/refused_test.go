@@ -13,7 +13,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
-// The leases may be listed and not watched: the service is not ready and says so, works
+// The leases may be listed and not watched: the service is not ready and reports it, works
 // on, and is ready again when they may be.
 func TestARefusedWatchIsNotReady(t *testing.T) {
 	w := newWorld(t, "unwatched")
@@ -32,7 +32,7 @@ func TestARefusedWatchIsNotReady(t *testing.T) {
 			})
 		})
 	}, nil)
-	testkit.Until(t, patience, func() bool {
+	testkit.Until(t, waitTimeout, func() bool {
 		ok, why := w.watch.Synced()
 		return !ok && strings.Contains(why, "Lease cannot be watched")
 	})
@@ -40,7 +40,7 @@ func TestARefusedWatchIsNotReady(t *testing.T) {
 	w.settle(name, "it works on", remediations(1))
 	refuses.Store(false)
 	w.clock.step(time.Hour)
-	testkit.Until(t, patience, func() bool { ok, _ := w.watch.Synced(); return ok })
+	testkit.Until(t, waitTimeout, func() bool { ok, _ := w.watch.Synced(); return ok })
 }
 
 // A field of medik8s' newer operator that another definition of the kind lets in disables

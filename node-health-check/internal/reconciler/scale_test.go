@@ -69,12 +69,12 @@ func TestScale(t *testing.T) {
 	}
 	t.Logf("%d checks of %d nodes work after %s", scaleChecks, scaleNodes, time.Since(began))
 
-	w.rest(&requests)
+	w.measureIdle(&requests)
 	passes, _ := reconciled(t)
 	before := requests.Load()
 	lanes(nodes[:1000], func(name string) { w.beat(name) })
 	w.poke(nodes[0])
-	testkit.Until(t, patience, func() bool { n, _ := reconciled(t); return n > passes })
+	testkit.Until(t, waitTimeout, func() bool { n, _ := reconciled(t); return n > passes })
 	quiet, _ := reconciled(t)
 	t.Logf("1000 heartbeats and one change of a label: %d passes, %d requests", quiet-passes, requests.Load()-before)
 	if quiet-passes > 3 {
@@ -82,21 +82,21 @@ func TestScale(t *testing.T) {
 	}
 	passes, spent := reconciled(t)
 	lanes(nodes[:scaleChecks], w.poke)
-	testkit.Until(t, patience, func() bool { n, _ := reconciled(t); return n >= passes+scaleChecks })
+	testkit.Until(t, waitTimeout, func() bool { n, _ := reconciled(t); return n >= passes+scaleChecks })
 	n, all := reconciled(t)
 	t.Logf("%d passes at rest, %s each", n-passes, (all-spent)/time.Duration(n-passes))
 	w.manyFall(nodes[:scaleFallen], checks, &requests)
 }
 
-// restTime is for how long what rest costs is measured.
-const restTime = 20 * time.Second
+// idleTime is for how long what rest costs is measured.
+const idleTime = 20 * time.Second
 
-// rest measures a reconciler to which nothing happens, in a process that does nothing else.
-func (w *world) rest(requests *atomic.Int64) {
+// measureIdle measures a reconciler to which nothing happens, in a process that does nothing else.
+func (w *world) measureIdle(requests *atomic.Int64) {
 	w.t.Helper()
 	passes, _ := reconciled(w.t)
 	before, spent, began := requests.Load(), cpu(w.t), time.Now()
-	testkit.Until(w.t, patience, func() bool { return time.Since(began) > restTime })
+	testkit.Until(w.t, waitTimeout, func() bool { return time.Since(began) > idleTime })
 	took := time.Since(began)
 	after, _ := reconciled(w.t)
 	w.t.Logf("at rest for %s: %d passes, %d requests, %.2f %% of a processor (with the test's own looking)",

@@ -37,7 +37,7 @@ type mapper struct {
 	log    *slog.Logger
 }
 
-// enqueue has a pass made over each check that matters says, after a while; a pass that is
+// enqueue has a pass made over each check that matters reports, after a while; a pass that is
 // due earlier stays so.
 func (m *mapper) enqueue(ctx context.Context, q queue, after time.Duration, matters func(*v1alpha1.NodeHealthCheck) bool) {
 	list := &v1alpha1.NodeHealthCheckList{}
@@ -119,7 +119,7 @@ func (m *mapper) freed(ctx context.Context, q queue, o client.Object) {
 	})
 }
 
-// selecting says whether a check selects one of some nodes, as the cache has them.
+// selecting reports whether a check selects one of some nodes, as the cache has them.
 func (m *mapper) selecting(ctx context.Context, names ...string) func(*v1alpha1.NodeHealthCheck) bool {
 	var there []labels.Set
 	for _, name := range names {

@@ -56,10 +56,10 @@ func (q *later) AddAfter(check reconcile.Request, after time.Duration) {
 	q.added[check] = after
 }
 
-// TestWhomANodeMattersTo: a node that changes its labels matters to the checks that
+// TestChecksOfANode: a node that changes its labels matters to the checks that
 // select it now and to those that did before, and one that goes to all. Their passes wait
 // for other nodes' changes.
-func TestWhomANodeMattersTo(t *testing.T) {
+func TestChecksOfANode(t *testing.T) {
 	pool := func(name string) v1alpha1.NodeHealthCheck {
 		return v1alpha1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.NodeHealthCheckSpec{
 			Selector: v1alpha1.NodeSelector{MatchLabels: map[string]v1alpha1.LabelValue{"pool": v1alpha1.LabelValue(name)}},
@@ -99,10 +99,10 @@ func TestWhomANodeMattersTo(t *testing.T) {
 	}
 }
 
-// TestWhoWaitsForAnEnd: the end of a remediation matters to its owner, and to every check
+// TestWaitingChecks: the end of a remediation matters to its owner, and to every check
 // of a template of its kind that selects its node; that of a lease to every check that
 // selects the node.
-func TestWhoWaitsForAnEnd(t *testing.T) {
+func TestWaitingChecks(t *testing.T) {
 	check := func(name, pool, kind string) v1alpha1.NodeHealthCheck {
 		return v1alpha1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.NodeHealthCheckSpec{
 			Selector:            v1alpha1.NodeSelector{MatchLabels: map[string]v1alpha1.LabelValue{"pool": v1alpha1.LabelValue(pool)}},

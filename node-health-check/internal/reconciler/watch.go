@@ -40,7 +40,7 @@ type Watch struct {
 	*controller.Watch
 	deps   Deps
 	config *rest.Config
-	// prepared is told the controller before it starts; tests set it.
+	// prepared receives the controller before it starts; tests set it.
 	prepared func(*Reconciler)
 }
 

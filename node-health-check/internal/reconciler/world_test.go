@@ -36,8 +36,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(localcluster.Main(m)) }
 
-// patience is how long something that has to come may take on a machine that stands still.
-const patience = 2 * time.Minute
+// waitTimeout is how long something that has to come may take on a machine that stands still.
+const waitTimeout = 2 * time.Minute
 
 const charts = "../../../distros/helm/nvsentinel/"
 
@@ -207,7 +207,7 @@ func (w *world) settle(name, what string, is func(v1alpha1.NodeHealthCheckStatus
 			w.t.Logf("while waiting until %s: %s", what, text)
 		}
 	}()
-	testkit.Until(w.t, patience, func() bool { last = w.status(name); return is(last) })
+	testkit.Until(w.t, waitTimeout, func() bool { last = w.status(name); return is(last) })
 	return last
 }
 

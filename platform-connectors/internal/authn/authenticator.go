@@ -26,7 +26,7 @@ import (
 
 // Modes of tokens.
 const (
-	// TokensOff ignores tokens: every caller speaks for its own node.
+	// TokensOff ignores tokens: every caller publishes events about its own node.
 	TokensOff = "off"
 	// TokensOptional checks a token that is given.
 	TokensOptional = "optional"
@@ -37,7 +37,7 @@ const (
 // Audience is the audience of tokens for a connector.
 const Audience = "platform-connector.nvsentinel.nvidia.com"
 
-// Identity is what a verified token says.
+// Identity is what a verified token reports.
 type Identity struct {
 	// Account is the user name; Pod and Node are of a token bound to a pod.
 	Account, Pod, Node string
@@ -78,7 +78,7 @@ func Reasons() []string {
 }
 
 // Denied is the error of a caller that was not let in or not let speak. Its
-// text says what to do.
+// text reports what to do.
 type Denied struct {
 	Code    codes.Code
 	Reason  string
@@ -130,7 +130,7 @@ func (a *Authenticator) Register(r prometheus.Registerer) {
 	r.MustRegister(a.callers)
 }
 
-// Enter identifies the caller of a request. Wide says that it speaks for all
+// Enter identifies the caller of a request. Wide reports that it publishes events about all
 // nodes. The error is a *Denied.
 func (a *Authenticator) Enter(ctx context.Context) (caller authz.Caller, wide bool, err error) {
 	if p, ok := peer.FromContext(ctx); ok {
@@ -163,7 +163,7 @@ func (a *Authenticator) Enter(ctx context.Context) (caller authz.Caller, wide bo
 	return caller, wide, nil
 }
 
-// Speak says whether the caller may send the events. New owners are durable
+// Speak reports whether the caller may send the events. New owners are durable
 // when it returns nil. The error is a *Denied.
 func (a *Authenticator) Speak(caller authz.Caller, events []record.Event) error {
 	return a.Owners.Change(func(l *authz.Owners) (learned bool, err error) {
@@ -180,7 +180,7 @@ func (a *Authenticator) Speak(caller authz.Caller, events []record.Event) error 
 	})
 }
 
-// SpeakEach says of each event whether the caller may send it; nil is yes. New owners
+// SpeakEach reports about each event whether the caller may send it; nil is yes. New owners
 // are durable when the error is nil, which is a *Denied.
 func (a *Authenticator) SpeakEach(caller authz.Caller, events []record.Event) ([]*Denied, error) {
 	out := make([]*Denied, len(events))
@@ -197,7 +197,7 @@ func (a *Authenticator) SpeakEach(caller authz.Caller, events []record.Event) ([
 	return out, err
 }
 
-// OfEvent says whether the event alone is wrong: its publisher may send others, and it
+// OfEvent reports whether the event alone is wrong: its publisher may send others, and it
 // will be denied whenever it is sent.
 func (d *Denied) OfEvent() bool { return d.Reason == string(authz.ForeignCheck) }
 
@@ -237,7 +237,7 @@ type ownersDocument struct {
 }
 
 // OpenOwners reads the file at path; without one nothing is known yet. A file
-// that cannot be decoded is set aside, with an error in the log: names are
+// that cannot be decoded is renamed, with an error in the log: names are
 // learned again, and nothing is refused for it.
 func OpenOwners(path string, log *slog.Logger) (*OwnersFile, error) {
 	o := &OwnersFile{path: path}

@@ -23,21 +23,21 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/authz"
 )
 
-// server answers token reviews as it is told and counts them.
+// server answers token reviews as it is reported and counts them.
 type server struct {
-	status authenticationv1.TokenReviewStatus
-	err    error
-	asked  int
+	status   authenticationv1.TokenReviewStatus
+	err      error
+	requests int
 }
 
 func (s *server) review(t *testing.T, clock *clocktesting.FakePassiveClock) *Review {
 	t.Helper()
 	client := fake.NewClientset()
 	client.PrependReactor("create", "tokenreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
-		s.asked++
+		s.requests++
 		return true, &authenticationv1.TokenReview{Status: s.status}, s.err
 	})
-	return NewReview(client.AuthenticationV1().TokenReviews(), Verification{Audience: "us", Life: time.Minute}, clock, prometheus.NewRegistry())
+	return NewReview(client.AuthenticationV1().TokenReviews(), Verification{Audience: "us", CacheTTL: time.Minute}, clock, prometheus.NewRegistry())
 }
 
 func valid() authenticationv1.TokenReviewStatus {
@@ -79,15 +79,15 @@ func TestOnlyPositiveVerdictsAreRememberedAndNotForEver(t *testing.T) {
 	for _, step := range steps {
 		step.change()
 		id, err := v.Identify(t.Context(), "token")
-		if code(err) != step.want || s.asked != step.asked {
-			t.Errorf("%s: %v after %d questions, want %s after %d", step.what, err, s.asked, step.want, step.asked)
+		if code(err) != step.want || s.requests != step.asked {
+			t.Errorf("%s: %v after %d questions, want %s after %d", step.what, err, s.requests, step.want, step.asked)
 		}
 		if want := (Identity{"u", "p", "n"}); err == nil && id != want {
 			t.Errorf("%s: %v, want %v", step.what, id, want)
 		}
 	}
-	if _, err := v.Identify(t.Context(), strings.Repeat("x", maxToken+1)); code(err) != codes.Unauthenticated || s.asked != 7 {
-		t.Errorf("an endless token: %v after %d questions", err, s.asked)
+	if _, err := v.Identify(t.Context(), strings.Repeat("x", maxToken+1)); code(err) != codes.Unauthenticated || s.requests != 7 {
+		t.Errorf("an endless token: %v after %d questions", err, s.requests)
 	}
 }
 
@@ -164,7 +164,7 @@ func TestOwnersOutliveTheProcessAndDamage(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeKeptIsNotLearned(t *testing.T) {
+func TestUnstorableOwnersAreNotLearned(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "gone")
 	owners, err := OpenOwners(filepath.Join(dir, "owners.json"), slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -178,7 +178,7 @@ func TestWhatCannotBeKeptIsNotLearned(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	events[0].Agent = "second" // the first was told that nothing was taken
+	events[0].Agent = "second" // the first was informed that nothing was taken
 	if err := auth.Speak(authz.Caller{}, events); err != nil {
 		t.Errorf("with a disk: %v", err)
 	}

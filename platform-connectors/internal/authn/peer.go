@@ -23,7 +23,7 @@ func (User) AuthType() string { return "unix-peer" }
 
 // Peers are transport credentials that ask the kernel who connects. They change
 // nothing on the wire, so that any client without credentials of its own can
-// connect. A connection whose peer the kernel does not tell is let through
+// connect. A connection whose peer the kernel does not report is let through
 // without a User; the policy decides what that may do.
 type Peers struct{ Log *slog.Logger }
 
@@ -54,7 +54,7 @@ func (p Peers) Clone() credentials.TransportCredentials { return p }
 // OverrideServerName has no meaning for a socket.
 func (Peers) OverrideServerName(string) error { return nil }
 
-// anonymous is a peer that the kernel does not tell.
+// anonymous is a peer that the kernel does not report.
 type anonymous struct{ credentials.CommonAuthInfo }
 
 func (anonymous) AuthType() string { return "insecure" }

@@ -25,7 +25,7 @@ const (
 	// reviewsAtOnce bounds the questions in flight, so that a process of the
 	// node cannot use the connector against the API server.
 	reviewsAtOnce = 4
-	// maxVerdicts bounds the cache, unless a Verification says more.
+	// maxVerdicts bounds the cache, unless a Verification reports more.
 	maxVerdicts = 1024
 	// maxToken is in bytes; no token is that long.
 	maxToken = 16 << 10
@@ -41,8 +41,8 @@ const (
 type Verification struct {
 	// Audience is the one a token must be for.
 	Audience string
-	// Life is how long a positive verdict is remembered.
-	Life time.Duration
+	// CacheTTL is how long a positive verdict is remembered.
+	CacheTTL time.Duration
 	// Refused is how long a refusal is; 0 remembers none.
 	Refused time.Duration
 	// AtOnce bounds the questions in flight, Remembered the verdicts that are
@@ -52,7 +52,7 @@ type Verification struct {
 
 // Review verifies tokens with the API server's TokenReview. Only positive
 // verdicts are remembered, and not for longer than its life, unless the
-// Verification says more. When the API server cannot be asked nobody is let in:
+// Verification reports more. When the API server cannot be asked nobody is let in:
 // the publisher keeps its events.
 type Review struct {
 	reviews nodeclient.TokenReviews
@@ -60,7 +60,7 @@ type Review struct {
 	verdicts *cache.LRUExpireCache
 	refused  *cache.LRUExpireCache
 	slots    chan struct{}
-	asked    *prometheus.CounterVec
+	requests *prometheus.CounterVec
 }
 
 // Verdicts of a review, as label values.
@@ -79,15 +79,15 @@ func NewReview(reviews nodeclient.TokenReviews, what Verification, c clock.Passi
 		reviews: reviews, Verification: what,
 		verdicts: cache.NewLRUExpireCacheWithClock(verdicts, c), refused: cache.NewLRUExpireCacheWithClock(verdicts, c),
 		slots: make(chan struct{}, atOnce),
-		asked: prometheus.NewCounterVec(prometheus.CounterOpts{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "nvsentinel_connector_token_reviews_total",
 			Help: "Verifications of tokens, by result. For the result cached, the API server was not called again.",
 		}, []string{"result"}),
 	}
 	for _, verdict := range []string{verdictAccepted, verdictRefused, verdictUnknown, verdictCached} {
-		v.asked.WithLabelValues(verdict)
+		v.requests.WithLabelValues(verdict)
 	}
-	r.MustRegister(v.asked)
+	r.MustRegister(v.requests)
 	return v
 }
 
@@ -104,33 +104,33 @@ func (v *Review) Identify(ctx context.Context, token string) (Identity, error) {
 	key := sha256.Sum256([]byte(token))
 	if known, ok := v.verdicts.Get(key); ok {
 		if id, ok := known.(Identity); ok {
-			v.asked.WithLabelValues(verdictCached).Inc()
+			v.requests.WithLabelValues(verdictCached).Inc()
 			return id, nil
 		}
 	}
 	if problem, ok := v.refused.Get(key); ok && v.Refused > 0 {
-		v.asked.WithLabelValues(verdictCached).Inc()
+		v.requests.WithLabelValues(verdictCached).Inc()
 		return Identity{}, v.invalid(fmt.Sprint(problem))
 	}
-	status, err := v.ask(ctx, token)
+	status, err := v.createReview(ctx, token)
 	if err != nil {
-		v.asked.WithLabelValues(verdictUnknown).Inc()
+		v.requests.WithLabelValues(verdictUnknown).Inc()
 		return Identity{}, denied(codes.Unavailable, reasonUnverified,
 			"the API server did not review the token, nothing was accepted, retry the request: %v", err)
 	}
 	if !status.Authenticated || !slices.Contains(status.Audiences, v.Audience) {
-		v.asked.WithLabelValues(verdictRefused).Inc()
+		v.requests.WithLabelValues(verdictRefused).Inc()
 		v.refused.Add(key, status.Error, v.Refused)
 		return Identity{}, v.invalid(status.Error)
 	}
-	v.asked.WithLabelValues(verdictAccepted).Inc()
+	v.requests.WithLabelValues(verdictAccepted).Inc()
 	id := Identity{Account: status.User.Username, Pod: claim(status, claimPod), Node: claim(status, claimNode)}
-	v.verdicts.Add(key, id, v.Life)
+	v.verdicts.Add(key, id, v.CacheTTL)
 	return id, nil
 }
 
-// Known says whether a token was found valid and need not be asked about.
-func (v *Review) Known(token string) bool {
+// Cached reports whether a token was found valid and need not be asked about.
+func (v *Review) Cached(token string) bool {
 	_, ok := v.verdicts.Get(sha256.Sum256([]byte(token)))
 	return ok
 }
@@ -141,8 +141,8 @@ func (v *Review) invalid(problem string) *Denied {
 		v.Audience, problem)
 }
 
-// ask makes one review.
-func (v *Review) ask(ctx context.Context, token string) (authenticationv1.TokenReviewStatus, error) {
+// createReview makes one review.
+func (v *Review) createReview(ctx context.Context, token string) (authenticationv1.TokenReviewStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, reviewDeadline)
 	defer cancel()
 	select {

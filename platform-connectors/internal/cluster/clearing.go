@@ -38,8 +38,8 @@ type Clearing struct {
 	Log     *slog.Logger
 }
 
-// AsksClearing says whether a Node's change asks for a clearing.
-func AsksClearing(before, after *corev1.Node) bool {
+// RequestsClearing reports whether a Node's change asks for a clearing.
+func RequestsClearing(before, after *corev1.Node) bool {
 	if after == nil {
 		return false
 	}
@@ -60,7 +60,7 @@ func AsksClearing(before, after *corev1.Node) bool {
 // changes nothing: a recovery's id follows from the record's.
 func (r *Clearing) Handle(ctx context.Context, name string) error {
 	node, err := kube.ReadNode(ctx, r.Client, name)
-	if errors.Is(err, kube.ErrGone) {
+	if errors.Is(err, kube.ErrNodeDeleted) {
 		return nil
 	}
 	if err != nil {
@@ -76,7 +76,7 @@ func (r *Clearing) Handle(ctx context.Context, name string) error {
 }
 
 // clear stores one recovery, unless it is stored or the record is no fault of
-// this node, which is said and left.
+// this node, which is reported and left.
 func (r *Clearing) clear(ctx context.Context, node *corev1.Node, c nodemark.Clearing) error {
 	if _, err := r.Records.Get(ctx, fault.ClearingID(c.Record)); !errors.Is(err, store.ErrNotFound) {
 		return err
@@ -87,7 +87,7 @@ func (r *Clearing) clear(ctx context.Context, node *corev1.Node, c nodemark.Clea
 			return err
 		}
 	}
-	if errors.Is(err, store.ErrNotFound) { // one of another node is refused below, and said
+	if errors.Is(err, store.ErrNotFound) { // one of another node is refused below, and reported
 		rec, err = r.Records.Get(ctx, c.Record)
 	}
 	if errors.Is(err, store.ErrNotFound) {
@@ -102,7 +102,7 @@ func (r *Clearing) clear(ctx context.Context, node *corev1.Node, c nodemark.Clea
 		r.Log.Warn("manual clear rejected", "node", node.Name, "record", rec.ID, "by", c.By, "why", why)
 		return nil
 	}
-	recovery := fault.ClearedByHand(rec, c.By, c.Reason, machine, r.Clock.Now().UTC())
+	recovery := fault.ManualClearance(rec, c.By, c.Reason, machine, r.Clock.Now().UTC())
 	results, err := r.Records.Append(ctx, []record.Record{recovery})
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (r *Clearing) clear(ctx context.Context, node *corev1.Node, c nodemark.Clea
 	return nil
 }
 
-// RefusedClearing says why a record can not be cleared on a node, or nothing.
+// RefusedClearing reports why a record can not be cleared on a node, or nothing.
 func RefusedClearing(r record.Record, node string, machine record.NodeIdentity) string {
 	switch {
 	case r.Event.NodeName != node:

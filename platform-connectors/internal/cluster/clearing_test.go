@@ -36,7 +36,7 @@ func TestRelevant(t *testing.T) {
 		"no record":       {node(nil), node(map[string]string{nodemark.ClearPrefix: "alice: replaced"}), false},
 		"something other": {node(nil), node(map[string]string{"other": "y"}), false},
 	} {
-		if got := AsksClearing(tt.before, tt.after); got != tt.want {
+		if got := RequestsClearing(tt.before, tt.after); got != tt.want {
 			t.Errorf("%s: %t, want %t", name, got, tt.want)
 		}
 	}
@@ -74,7 +74,7 @@ func (nothing) Append(context.Context, []record.Record) ([]store.AppendResult, e
 	return nil, errors.New("a recovery of a record that is not there")
 }
 
-// TestClearingsOfANodeAreBounded: whoever may annotate a Node does not have thousands of
+// TestClearingsOfANodeAreBounded: anyone who may annotate a Node does not have thousands of
 // records read at each of its changes.
 func TestClearingsOfANodeAreBounded(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{}}}

@@ -26,7 +26,7 @@ import (
 
 // This part of the package shows the faults that cluster-wide publishers reported as
 // conditions of their nodes. It is the work of the leader among the connectors of role
-// cluster, from the store's records alone: what a node's conditions must say is computed
+// cluster, from the store's records alone: what a node's conditions must report is computed
 // whole, whatever enqueued it.
 
 // ConditionRecords is the part of the store that is read.
@@ -35,7 +35,7 @@ type ConditionRecords interface {
 }
 
 // Conditions makes the conditions of nodes what the records of cluster-wide
-// agents say.
+// agents report.
 type Conditions struct {
 	// Agents are the cluster-wide ones.
 	Agents  []string
@@ -49,9 +49,9 @@ type Conditions struct {
 	// shown is what the conditions of each node must be of which there are
 	// records; nil when that is not known.
 	shown map[string][]corev1.NodeCondition
-	// told is the place in the store up to which a node's faults were told as
+	// reportedUpTo is the place in the store up to which a node's faults were reported as
 	// Kubernetes Events; a node of which nothing is known has none.
-	told map[string]int64
+	reportedUpTo map[string]int64
 }
 
 // Selector is what enqueues: every change of the agents' records.
@@ -71,19 +71,19 @@ func (r *Conditions) Backlog(ctx context.Context, enqueue func(string)) error {
 	return r.each(ctx, "", func(rec record.Record) { enqueue(rec.Event.NodeName) })
 }
 
-// Handle makes the conditions of one node true, and tells of its faults that are
+// Handle makes the conditions of one node true, and reports its faults that are
 // not fatal as Kubernetes Events.
 func (r *Conditions) Handle(ctx context.Context, name string) error {
 	r.remember(name, nil) // from now on its creation enqueues it
 	node, err := kube.ReadNode(ctx, r.Client, name)
-	if errors.Is(err, kube.ErrGone) {
+	if errors.Is(err, kube.ErrNodeDeleted) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	var set conditions.Set
-	machine, unsaid := kube.NodeIdentity(node), r.news(name)
+	machine, unsaid := kube.NodeIdentity(node), r.pendingEvents(name)
 	err = r.each(ctx, name, func(rec record.Record) {
 		crashpoint.DieOf(rec.Event.Message)
 		set.FoldStored(rec, machine)
@@ -103,10 +103,10 @@ func (r *Conditions) Handle(ctx context.Context, name string) error {
 		r.Metrics.Updated(nil)
 		r.Log.Info("node conditions updated from cluster-wide faults", "node", name, "changed", len(changes))
 	}
-	return r.tell(ctx, node, unsaid)
+	return r.writeEvents(ctx, node, unsaid)
 }
 
-// Relevant says whether a change of a Node enqueues it: there are records of it, and
+// Relevant reports whether a change of a Node enqueues it: there are records of it, and
 // it is new or its conditions are no longer what they were made to be.
 func (r *Conditions) Relevant(before, after *corev1.Node) bool {
 	if after == nil {
@@ -136,13 +136,13 @@ func (r *Conditions) each(ctx context.Context, node string, visit func(record.Re
 	return nil
 }
 
-// eventLife is how old a fault may be that is told as a Kubernetes Event: the API server
-// keeps Events for an hour, unless it is told otherwise.
-const eventLife = time.Hour
+// maxEventAge is how old a fault may be that is reported as a Kubernetes Event: the API server
+// keeps Events for an hour, unless it is configured otherwise.
+const maxEventAge = time.Hour
 
-// news are the faults of a node that are not fatal and were not told yet, by what
-// their Events say, in the order in which they were first seen.
-type news struct {
+// pendingEvents are the faults of a node that are not fatal and were not reported yet, by what
+// their Events report, in the order in which they were first seen.
+type pendingEvents struct {
 	after int64     // the place in the store behind which they begin
 	since time.Time // what was stored before is too old
 
@@ -151,52 +151,52 @@ type news struct {
 	seen  map[conditions.Notice]*nodeclient.FaultEvent
 }
 
-// news begins where a node's faults were told last. After a start nothing is known
-// of that: what is young enough is told, and the Events say what was told before.
-func (r *Conditions) news(node string) *news {
+// pendingEvents begins where a node's faults were reported last. After a start nothing is known
+// of that: what is young enough is reported, and the Events report what was reported before.
+func (r *Conditions) pendingEvents(node string) *pendingEvents {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	at := r.told[node]
-	return &news{after: at, upTo: at, since: r.Clock.Now().Add(-eventLife), seen: map[conditions.Notice]*nodeclient.FaultEvent{}}
+	at := r.reportedUpTo[node]
+	return &pendingEvents{after: at, upTo: at, since: r.Clock.Now().Add(-maxEventAge), seen: map[conditions.Notice]*nodeclient.FaultEvent{}}
 }
 
 // take notes a record of the node, if it is news about this machine.
-func (n *news) take(r record.Record, machine record.NodeIdentity) {
-	if r.Append <= n.after {
+func (p *pendingEvents) take(r record.Record, machine record.NodeIdentity) {
+	if r.Append <= p.after {
 		return
 	}
-	n.upTo = max(n.upTo, r.Append)
-	if !r.Acts() || !r.IsFault() || r.Event.IsFatal || r.CreatedAt.Before(n.since) || fault.Compare(fault.Of(r), machine) == fault.AnotherMachine {
+	p.upTo = max(p.upTo, r.Append)
+	if !r.Acts() || !r.IsFault() || r.Event.IsFatal || r.CreatedAt.Before(p.since) || fault.Compare(fault.Of(r), machine) == fault.AnotherMachine {
 		return
 	}
 	notice := conditions.NoticeOf(r.Event)
-	seen, known := n.seen[notice]
+	seen, known := p.seen[notice]
 	if !known {
 		seen = &nodeclient.FaultEvent{Component: notice.Agent, Reason: notice.Reason, Message: notice.Message}
-		n.seen[notice], n.order = seen, append(n.order, notice)
+		p.seen[notice], p.order = seen, append(p.order, notice)
 	}
 	repeats, _ := r.Event.Repeats()
 	seen.Times, seen.Last = seen.Times+int32(min(max(repeats, 1), 1<<20)), r.CreatedAt
 }
 
-// tell writes the news as Events about the Node: of more than MaxNotices different
+// writeEvents writes the news as Events about the Node: of more than MaxNotices different
 // ones the newest. What was written before a failure is not counted again.
-func (r *Conditions) tell(ctx context.Context, node *corev1.Node, n *news) error {
+func (r *Conditions) writeEvents(ctx context.Context, node *corev1.Node, n *pendingEvents) error {
 	if over := len(n.order) - conditions.MaxNotices; over > 0 {
 		r.Log.Warn("Kubernetes Events limited: the oldest faults of the node have none", "node", node.Name, "left_out", over)
 		n.order = slices.Delete(n.order, 0, over)
 	}
 	for _, notice := range n.order {
 		err := nodeclient.CountFault(ctx, r.Client.CoreV1().Events(metav1.NamespaceDefault), node, *n.seen[notice])
-		if r.Metrics.Told(err); err != nil {
+		if r.Metrics.EventWritten(err); err != nil {
 			return err
 		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.told == nil {
-		r.told = map[string]int64{}
+	if r.reportedUpTo == nil {
+		r.reportedUpTo = map[string]int64{}
 	}
-	r.told[node.Name] = n.upTo
+	r.reportedUpTo[node.Name] = n.upTo
 	return nil
 }

@@ -32,8 +32,8 @@ import (
 // are Ready on them, and reports them to the store.
 
 const (
-	// lookEvery is how often all Nodes are looked at.
-	lookEvery = 15 * time.Second
+	// coverageInterval is how often all Nodes are looked at.
+	coverageInterval = 15 * time.Second
 	// page is how many records one append takes.
 	page = 500
 )
@@ -97,15 +97,15 @@ type CoverageRecords interface {
 
 // Coverage looks at all Nodes. It is made by New.
 type Coverage struct {
-	config  CoverageConfig
-	nodes   corelisters.NodeLister
-	synced  func() bool // of the nodes
-	watched informers.SharedInformerFactory
-	pods    cache.Store
-	known   cache.InformerSynced // of the pods
-	records CoverageRecords
-	clock   clock.Clock
-	log     *slog.Logger
+	config     CoverageConfig
+	nodes      corelisters.NodeLister
+	synced     func() bool // of the nodes
+	watched    informers.SharedInformerFactory
+	pods       cache.Store
+	podsSynced cache.InformerSynced // of the pods
+	records    CoverageRecords
+	clock      clock.Clock
+	log        *slog.Logger
 
 	uncovered prometheus.Gauge
 
@@ -129,7 +129,7 @@ func NewCoverage(o CoverageOptions, r prometheus.Registerer) *Coverage {
 		informers.WithTweakListOptions(func(l *metav1.ListOptions) { l.LabelSelector = o.Config.selector() }))
 	pods := watched.Core().V1().Pods().Informer()
 	w := &Coverage{
-		config: o.Config, nodes: o.Nodes.Lister, watched: watched, pods: pods.GetStore(), known: pods.HasSynced,
+		config: o.Config, nodes: o.Nodes.Lister, watched: watched, pods: pods.GetStore(), podsSynced: pods.HasSynced,
 		synced: func() bool { ok, _ := o.Nodes.Synced(); return ok }, records: o.Records, clock: o.Clock, log: o.Log,
 		uncovered: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "nvsentinel_connector_cluster_unmonitored_nodes",
@@ -141,7 +141,7 @@ func NewCoverage(o CoverageOptions, r prometheus.Registerer) *Coverage {
 }
 
 // StripNode is kube.StripToMarks for the Nodes of a Watch: that a Node has GPUs stays, as
-// the label, whichever way it says so.
+// the label, whichever way it reports it.
 func StripNode(x any) (any, error) {
 	node, ok := x.(*corev1.Node)
 	if !ok {
@@ -188,29 +188,29 @@ func (w *Coverage) Cache(ctx context.Context) error {
 	return nil
 }
 
-// Run looks until ctx ends, as the leader. What was missing before is counted anew,
+// Run looks until ctx ends, as the leader. What was missing before is counted again,
 // what was reported is read from the store.
 func (w *Coverage) Run(ctx context.Context) error {
 	w.missing, w.last = map[string]time.Time{}, nil
 	failing := false
 	for {
-		err := w.look(ctx)
+		err := w.evaluateNodes(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
-			w.log.Warn("coverage check failed, retrying", "error", err, "after", lookEvery)
+			w.log.Warn("coverage check failed, retrying", "error", err, "after", coverageInterval)
 		}
 		failing = err != nil
 		select {
 		case <-ctx.Done():
 			w.uncovered.Set(0)
 			return nil
-		case <-w.clock.After(lookEvery):
+		case <-w.clock.After(coverageInterval):
 		}
 	}
 }
 
-// look judges every Node once. Caches that are not whole say nothing.
-func (w *Coverage) look(ctx context.Context) error {
-	if !w.synced() || !w.known() {
+// evaluateNodes evaluates every Node once. Caches that are not whole report nothing.
+func (w *Coverage) evaluateNodes(ctx context.Context) error {
+	if !w.synced() || !w.podsSynced() {
 		return nil
 	}
 	if w.last == nil {

@@ -29,12 +29,12 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
-// books is a store in memory.
-type books struct{ stored []record.Record }
+// memoryStore is a store in memory.
+type memoryStore struct{ stored []record.Record }
 
-func (b *books) List(_ context.Context, q store.Query) ([]record.Record, error) {
+func (m *memoryStore) List(_ context.Context, q store.Query) ([]record.Record, error) {
 	var out []record.Record
-	for _, r := range b.stored {
+	for _, r := range m.stored {
 		if q.Selector.Matches(r) && r.Append > q.After {
 			out = append(out, r)
 		}
@@ -42,22 +42,22 @@ func (b *books) List(_ context.Context, q store.Query) ([]record.Record, error) 
 	return out, nil
 }
 
-func (b *books) Append(_ context.Context, records []record.Record) (out []store.AppendResult, _ error) {
+func (m *memoryStore) Append(_ context.Context, records []record.Record) (out []store.AppendResult, _ error) {
 	for _, r := range records {
 		result := store.Duplicate
-		if !slices.ContainsFunc(b.stored, func(s record.Record) bool { return s.ID == r.ID }) {
-			r.Append = int64(len(b.stored)) + 1
-			b.stored, result = append(b.stored, r), store.Appended
+		if !slices.ContainsFunc(m.stored, func(s record.Record) bool { return s.ID == r.ID }) {
+			r.Append = int64(len(m.stored)) + 1
+			m.stored, result = append(m.stored, r), store.Appended
 		}
 		out = append(out, result)
 	}
 	return out, nil
 }
 
-// told is what is stored, as "<node>+" for a fault and "<node>-" for its end.
-func (b *books) told() string {
+// storedText is what is stored, as "<node>+" for a fault and "<node>-" for its end.
+func (m *memoryStore) storedText() string {
 	var out []string
-	for _, r := range b.stored {
+	for _, r := range m.stored {
 		sign := "+"
 		if r.Event.IsHealthy {
 			sign = "-"
@@ -91,11 +91,11 @@ func published(node, name string, ready corev1.ConditionStatus) *corev1.Pod {
 }
 
 // lead is one replica's time as the leader, in the bubble's time.
-func lead(t *testing.T, c cluster, b *books, d time.Duration) *Coverage {
+func lead(t *testing.T, c cluster, b *memoryStore, d time.Duration) *Coverage {
 	t.Helper()
 	whole := func() bool { return true }
 	w := &Coverage{
-		config: DefaultCoverage(), nodes: corelisters.NewNodeLister(c.nodes), synced: whole, pods: c.pods, known: whole,
+		config: DefaultCoverage(), nodes: corelisters.NewNodeLister(c.nodes), synced: whole, pods: c.pods, podsSynced: whole,
 		records: b, clock: clock.RealClock{}, log: slog.New(slog.DiscardHandler), uncovered: prometheus.NewGauge(prometheus.GaugeOpts{Name: "x"}),
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -109,10 +109,10 @@ func lead(t *testing.T, c cluster, b *books, d time.Duration) *Coverage {
 	return w
 }
 
-// TestANodeIsReportedAndRecovers, once each, whoever leads.
+// TestANodeIsReportedAndRecovers, once each, regardless of who leads.
 func TestANodeIsReportedAndRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, b := newCluster(), &books{}
+		c, b := newCluster(), &memoryStore{}
 		for _, node := range []string{"bare", "covered", "deaf", "starting"} {
 			c.node(node, "true")
 		}
@@ -123,19 +123,19 @@ func TestANodeIsReportedAndRecovers(t *testing.T) {
 		c.pod("covered", "platform-connectors", corev1.ConditionTrue)
 		c.pod("starting", "platform-connectors", corev1.ConditionTrue)
 		lead(t, c, b, 4*time.Minute)
-		if got := b.told(); got != "" {
+		if got := b.storedText(); got != "" {
 			t.Fatalf("after four minutes: %q", got)
 		}
 		time.AfterFunc(3*time.Minute, func() { c.pod("starting", "syslog-health-monitor", corev1.ConditionTrue) })
 		w := lead(t, c, b, 7*time.Minute)
-		told := strings.Fields(b.told())
-		slices.Sort(told)
-		if got := strings.Join(told, " "); got != "bare+ deaf+" || testutil.ToFloat64(w.uncovered) != 2 {
+		reported := strings.Fields(b.storedText())
+		slices.Sort(reported)
+		if got := strings.Join(reported, " "); got != "bare+ deaf+" || testutil.ToFloat64(w.uncovered) != 2 {
 			t.Fatalf("after seven more: %q, %v uncovered", got, testutil.ToFloat64(w.uncovered))
 		}
 		c.pod("deaf", "platform-connectors", corev1.ConditionTrue)
 		w = lead(t, c, b, 10*time.Minute)
-		if got := b.told(); len(b.stored) != 3 || !strings.HasSuffix(got, " deaf-") || testutil.ToFloat64(w.uncovered) != 1 {
+		if got := b.storedText(); len(b.stored) != 3 || !strings.HasSuffix(got, " deaf-") || testutil.ToFloat64(w.uncovered) != 1 {
 			t.Errorf("in the end: %q, %v uncovered", got, testutil.ToFloat64(w.uncovered))
 		}
 		for _, r := range b.stored {
@@ -164,9 +164,9 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestWhatIsKeptOfAPod: whether it is Ready and stays, whose it is, and what a cache asks
+// TestCachedPodFields: whether it is Ready and stays, whose it is, and what a cache asks
 // for.
-func TestWhatIsKeptOfAPod(t *testing.T) {
+func TestCachedPodFields(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*corev1.Pod)
 		ready  bool
@@ -191,7 +191,7 @@ func TestWhatIsKeptOfAPod(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatIsLookedForArrives(t *testing.T) {
+func TestWatchIsFiltered(t *testing.T) {
 	selector, err := labels.Parse(DefaultCoverage().selector())
 	if err != nil {
 		t.Fatal(err)
@@ -255,9 +255,9 @@ func arrived(b *testing.B, i int) *corev1.Pod {
 	return pod
 }
 
-// TestANodeSaysOfGPUsInTwoWays: by the label, or by what it offers before feature
+// TestGPUNodeDetection: by the label, or by what it offers before feature
 // discovery has labelled it; either stays where the rest is dropped.
-func TestANodeSaysOfGPUsInTwoWays(t *testing.T) {
+func TestGPUNodeDetection(t *testing.T) {
 	for name, tt := range map[string]struct {
 		label string
 		count int64

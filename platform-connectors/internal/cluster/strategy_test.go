@@ -25,10 +25,10 @@ func TestConditionsOfClusterWideAgentsComeFromPROCESSRecordsOnly(t *testing.T) {
 	}
 }
 
-// TestNewsAreFaultsThatAct: of whatever the store gives.
-func TestNewsAreFaultsThatAct(t *testing.T) {
+// TestPendingEventsAreProcessFaults: of whatever the store gives.
+func TestPendingEventsAreProcessFaults(t *testing.T) {
 	for _, strategy := range []record.Strategy{record.Process, record.PersistOnly} {
-		n := &news{seen: map[conditions.Notice]*nodeclient.FaultEvent{}}
+		n := &pendingEvents{seen: map[conditions.Notice]*nodeclient.FaultEvent{}}
 		n.take(record.Record{ID: "1", Append: 1, Event: record.Event{NodeName: "gpu-1", CheckName: "Disk", ProcessingStrategy: strategy}}, record.NodeIdentity{})
 		if got := len(n.order) == 1; got != (strategy == record.Process) {
 			t.Errorf("%s is told: %v", strategy, got)

@@ -14,7 +14,7 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/nodeconnector"
 )
 
-// serve runs the connectors until ctx ends or one of them does, and says to out when they
+// serve runs the connectors until ctx ends or one of them does, and reports to out when they
 // accept events.
 func serve(ctx context.Context, s settings, out io.Writer) (err error) {
 	f := &fleet{settings: s, failed: make(chan error, 1)}
@@ -80,7 +80,7 @@ func (f *fleet) connector(ctx context.Context, node string) error {
 		}
 	}
 	built := make(chan error, 1)
-	args := append([]string{"--metrics-address=off", "--log-level=" + f.logLevel}, f.rest...)
+	args := append([]string{"--metrics-address=off", "--log-level=" + f.logLevel}, f.connectorArgs...)
 	running := daemon.RunForTest(process{}, "node-connector", f.config(node), func(ctx context.Context, d *daemon.Daemon, cfg nodeconnector.Config) error {
 		d.Log = d.Log.With("node", node)
 		err := nodeconnector.Build(ctx, d, cfg)
@@ -94,7 +94,7 @@ func (f *fleet) connector(ctx context.Context, node string) error {
 	go func() {
 		code := running.Wait()
 		ended <- code
-		f.tellEnd(node, code)
+		f.reportExit(node, code)
 	}()
 	select {
 	case err := <-built:
@@ -106,8 +106,8 @@ func (f *fleet) connector(ctx context.Context, node string) error {
 	}
 }
 
-// tellEnd tells of a connector that ended by itself.
-func (f *fleet) tellEnd(node string, code int) {
+// reportExit reports a connector that ended by itself.
+func (f *fleet) reportExit(node string, code int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.ending {

@@ -18,8 +18,8 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway"
 )
 
-// tokenLife is longer than any run, in seconds.
-const tokenLife = 24 * 60 * 60
+// tokenLifetimeSeconds is longer than any run, in seconds.
+const tokenLifetimeSeconds = 24 * 60 * 60
 
 // registrar gives connectors the pods and tokens that kubelets would.
 type registrar struct {
@@ -91,7 +91,7 @@ func (r *registrar) pod(ctx context.Context, node string) (*corev1.Pod, error) {
 
 // token is one of the pod's account, bound to the pod.
 func (r *registrar) token(ctx context.Context, pod *corev1.Pod, audiences ...string) (string, error) {
-	life := int64(tokenLife)
+	life := int64(tokenLifetimeSeconds)
 	got, err := r.client.CoreV1().ServiceAccounts(r.namespace).CreateToken(ctx, r.account, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{
 			Audiences: audiences, ExpirationSeconds: &life,

@@ -38,8 +38,8 @@ type settings struct {
 	gateway      upstream.Config
 	atOnce       int
 	logLevel     string
-	// rest are flags of node-connector, which every connector gets.
-	rest []string
+	// connectorArgs are flags of node-connector, which every connector gets.
+	connectorArgs []string
 }
 
 // nodeMark stands for the name of a node in paths.
@@ -90,7 +90,7 @@ func parse(args []string, out io.Writer) (settings, error) {
 	if err := flags.Parse(args); err != nil {
 		return s, err
 	}
-	s.rest = flags.Args()
+	s.connectorArgs = flags.Args()
 	return s, s.check()
 }
 
@@ -126,7 +126,7 @@ func (s settings) folder(node string) string { return filepath.Join(s.dir, node)
 func (s settings) config(node string) nodeconnector.Config {
 	cfg := nodeconnector.Default()
 	cfg.NodeName, cfg.Socket, cfg.SpoolDir = node, s.socket(node), filepath.Join(s.folder(node), "spool")
-	cfg.Gateway = s.way(node)
+	cfg.Gateway = s.upstreamConfig(node)
 	cfg.Kube.Kubeconfig = strings.ReplaceAll(s.kubeconfig, nodeMark, node)
 	if s.identify {
 		cfg.Kube.Kubeconfig = filepath.Join(s.folder(node), "kubeconfig")
@@ -134,8 +134,8 @@ func (s settings) config(node string) nodeconnector.Config {
 	return cfg
 }
 
-// way is how a node's connector reaches the gateways.
-func (s settings) way(node string) upstream.Config {
+// upstreamConfig is how a node's connector reaches the gateways.
+func (s settings) upstreamConfig(node string) upstream.Config {
 	cfg := s.gateway
 	cfg.TokenFile = strings.ReplaceAll(cfg.TokenFile, nodeMark, node)
 	if s.identify {

@@ -37,8 +37,8 @@ func TestCommandLine(t *testing.T) {
 	if got := cfg.Gateway.TokenFile; got != "/t/gpu-9" {
 		t.Errorf("its token is in %s", got)
 	}
-	if !slices.Equal(s.rest, []string{"--dedup-window=0s"}) {
-		t.Errorf("each gets %q", s.rest)
+	if !slices.Equal(s.connectorArgs, []string{"--dedup-window=0s"}) {
+		t.Errorf("each gets %q", s.connectorArgs)
 	}
 	_, err = parse([]string{"--nodes=0", "--dir=" + strings.Repeat("d", 120), "--identify"}, io.Discard)
 	if err == nil {
@@ -75,14 +75,14 @@ func TestConnectors(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	said, out := io.Pipe()
+	output, out := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
 		err := serve(ctx, s, out)
 		out.Close()
 		ended <- err
 	}()
-	if line, err := bufio.NewReader(said).ReadString('\n'); line != "ready\n" {
+	if line, err := bufio.NewReader(output).ReadString('\n'); line != "ready\n" {
 		t.Fatalf("said %q, %v, %v", line, err, <-ended)
 	}
 	for _, node := range []string{"gpu-3", "gpu-4"} {

@@ -40,7 +40,7 @@ type Spool interface {
 	Bounds() (released, committed uint64)
 }
 
-// Confirmer is told what the store has.
+// Confirmer is informed of what the store has.
 type Confirmer interface{ Confirm(index uint64) error }
 
 // Forwarder moves records from the spool to the store.
@@ -56,9 +56,9 @@ type Forwarder struct {
 	Clock clock.Clock
 	Log   *slog.Logger
 
-	ahead *batch    // of Run
-	ready *outgoing // of step, until the sink has it
-	anew  bool      // of the next that is not empty
+	ahead      *batch    // of Run
+	ready      *outgoing // of step, until the sink has it
+	afterReset bool      // of the next that is not empty
 
 	outage retry.Outage
 
@@ -79,11 +79,11 @@ type batch struct {
 type outgoing struct {
 	records []record.Record
 	upTo    uint64
-	// anew says that somebody has ended faults of the node: none of it repeats anything.
-	anew bool
+	// afterReset reports that somebody has ended faults of the node: none of it repeats anything.
+	afterReset bool
 }
 
-// Ready says whether the store took the last batch.
+// Ready reports whether the store took the last batch.
 func (r *Forwarder) Ready() (bool, string) { return r.outage.Ready() }
 
 // Run forwards until ctx ends. The order is kept: a batch that fails is tried
@@ -119,7 +119,7 @@ func (r *Forwarder) Run(ctx context.Context) error {
 	return nil
 }
 
-// full says whether a whole batch waits after a place.
+// full reports whether a whole batch waits after a place.
 func (r *Forwarder) full(after uint64) bool {
 	_, committed := r.Spool.Bounds()
 	return committed >= after+Batch
@@ -217,15 +217,15 @@ func (r *Forwarder) step(ctx context.Context, after uint64) (uint64, error) {
 		}
 		r.readAhead(upTo)
 		records, anew := r.Tally.take(ctx, entries, r.complete(entries))
-		r.ready = &outgoing{records, upTo, anew || r.anew}
-		r.anew = r.ready.anew && len(records) == 0
+		r.ready = &outgoing{records, upTo, anew || r.afterReset}
+		r.afterReset = r.ready.afterReset && len(records) == 0
 		if len(r.ready.records) > 0 {
 			r.begin(r.ready.records)
 		}
 	}
 	upTo := r.ready.upTo
-	if r.ready.anew {
-		ctx = places.Anew(ctx)
+	if r.ready.afterReset {
+		ctx = places.WithReset(ctx)
 	}
 	if len(r.ready.records) > 0 {
 		refused, err := r.Sender.sendAll(ctx, r.ready.records)
@@ -262,7 +262,7 @@ func (r *Forwarder) complete(entries []spool.Entry) []record.Record {
 		rec := e.Record
 		crashpoint.DieOf(rec.Event.Message)
 		if rec.Node == (record.NodeIdentity{}) {
-			// The machine is the one this disk is in. Its boot may be another by
+			// The machine is the one this disk is in. Its boot may be another
 			// now, so none is claimed.
 			rec.Node = r.Identity()
 			rec.Node.BootID = ""

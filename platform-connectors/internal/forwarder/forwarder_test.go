@@ -51,8 +51,8 @@ func (q *queue) Confirm(index uint64) error {
 	return nil
 }
 
-// books is a store that fails as often as it is told and refuses some ids.
-type books struct {
+// fakeStore is a store that fails as often as it is reported and refuses some ids.
+type fakeStore struct {
 	failures, deadFailures int
 	refuse                 map[string]bool
 	problem                map[string]string // of what is refused
@@ -60,41 +60,41 @@ type books struct {
 	dead                   []string
 	reasons                []string // of the dead
 	appends                int
-	anew                   int // of these, those after a person's hand
+	afterReset             int // of these, those after a person's hand
 }
 
-// open is the books as a source.
-func (b *books) Append(ctx context.Context, records []record.Record) ([]store.AppendResult, error) {
-	b.appends++
-	if places.IsAnew(ctx) {
-		b.anew++
+// open is the fake store as a source.
+func (f *fakeStore) Append(ctx context.Context, records []record.Record) ([]store.AppendResult, error) {
+	f.appends++
+	if places.IsReset(ctx) {
+		f.afterReset++
 	}
-	if b.failures > 0 {
-		b.failures--
+	if f.failures > 0 {
+		f.failures--
 		return nil, errors.New("connection refused")
 	}
 	var out []store.AppendResult
 	for _, r := range records {
 		result := store.Appended
-		if b.refuse[r.ID] {
+		if f.refuse[r.ID] {
 			result = store.Refused
-			if problem := b.problem[r.ID]; problem != "" {
-				places.Tell(ctx, r.ID, problem)
+			if problem := f.problem[r.ID]; problem != "" {
+				places.ReportRefusal(ctx, r.ID, problem)
 			}
 		} else {
-			b.stored = append(b.stored, r)
+			f.stored = append(f.stored, r)
 		}
 		out = append(out, result)
 	}
 	return out, nil
 }
 
-func (b *books) Dead(_ context.Context, deadLetter store.DeadLetter) error {
-	if b.deadFailures > 0 {
-		b.deadFailures--
+func (f *fakeStore) Dead(_ context.Context, deadLetter store.DeadLetter) error {
+	if f.deadFailures > 0 {
+		f.deadFailures--
 		return errors.New("connection refused")
 	}
-	b.dead, b.reasons = append(b.dead, deadLetter.ID), append(b.reasons, deadLetter.Reason)
+	f.dead, f.reasons = append(f.dead, deadLetter.ID), append(f.reasons, deadLetter.Reason)
 	return nil
 }
 
@@ -132,12 +132,12 @@ func (d drip) Wait(ctx context.Context, after uint64) error {
 }
 
 // forward runs until the queue is empty, in the bubble's time.
-func forward(t *testing.T, q *queue, b *books) *Forwarder {
+func forward(t *testing.T, q *queue, b *fakeStore) *Forwarder {
 	t.Helper()
 	return forwardFrom(t, q, q, b)
 }
 
-func forwardFrom(t *testing.T, from Spool, q *queue, b *books) *Forwarder {
+func forwardFrom(t *testing.T, from Spool, q *queue, b *fakeStore) *Forwarder {
 	t.Helper()
 	r := newForwarder(from, q, b, 0)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -149,7 +149,7 @@ func forwardFrom(t *testing.T, from Spool, q *queue, b *books) *Forwarder {
 	return r
 }
 
-func newForwarder(from Spool, q *queue, b *books, window time.Duration) *Forwarder {
+func newForwarder(from Spool, q *queue, b *fakeStore, window time.Duration) *Forwarder {
 	registry := prometheus.NewRegistry()
 	log := slog.New(slog.DiscardHandler)
 	shape := func(_ context.Context, r record.Record) record.Record { return r }
@@ -175,7 +175,7 @@ func entries(n int) []spool.Entry {
 
 func TestOrderIsKeptThroughFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q, b := &queue{entries: entries(2*Batch + 3)}, &books{failures: 5}
+		q, b := &queue{entries: entries(2*Batch + 3)}, &fakeStore{failures: 5}
 		start := time.Now()
 		r := forward(t, q, b)
 		for i, rec := range b.stored {
@@ -200,7 +200,7 @@ func TestOrderIsKeptThroughFailures(t *testing.T) {
 
 func TestSmallBatchesWaitForEachOtherButNotTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q, b := &queue{entries: entries(1000)}, &books{}
+		q, b := &queue{entries: entries(1000)}, &fakeStore{}
 		start := time.Now()
 		forwardFrom(t, drip{q, start}, q, b)
 		if took := time.Since(start); took > 1100*time.Millisecond || q.confirmed != 1000 {
@@ -220,7 +220,7 @@ func TestSmallBatchesWaitForEachOtherButNotTheFirst(t *testing.T) {
 func TestRefusedRecordIsADeadLetterAndPassed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &queue{entries: entries(4)}
-		b := &books{refuse: map[string]bool{"1": true, "2": true}, problem: map[string]string{"2": "the record is about node gpu-8"}, deadFailures: 1}
+		b := &fakeStore{refuse: map[string]bool{"1": true, "2": true}, problem: map[string]string{"2": "the record is about node gpu-8"}, deadFailures: 1}
 		r := forward(t, q, b)
 		if diff := cmp.Diff([]string{"1", "2"}, b.dead); diff != "" {
 			t.Errorf("dead letters (-want +got):\n%s", diff)
@@ -237,11 +237,11 @@ func TestRefusedRecordIsADeadLetterAndPassed(t *testing.T) {
 	})
 }
 
-// Past the spool somebody waits for the answer: what is refused is told, and the
+// Past the spool somebody waits for the answer: what is refused is reported, and the
 // rest is stored.
-func TestRefusedRecordIsToldPastTheSpool(t *testing.T) {
+func TestRefusedRecordIsReportedBesideTheSpool(t *testing.T) {
 	var log bytes.Buffer
-	b := &books{refuse: map[string]bool{"1": true}, problem: map[string]string{"1": "the record is about node gpu-8"}}
+	b := &fakeStore{refuse: map[string]bool{"1": true}, problem: map[string]string{"1": "the record is about node gpu-8"}}
 	c := &Sender{
 		Sink: b, Transform: unchanged{}, Clock: clock.RealClock{}, Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Metrics: NewMetrics(prometheus.NewRegistry(), prometheus.NewCounter(prometheus.CounterOpts{Name: "dead"})),
@@ -252,9 +252,9 @@ func TestRefusedRecordIsToldPastTheSpool(t *testing.T) {
 	}
 	records[2].Event.ProcessingStrategy, records[2].Event.NodeName, records[2].Event.CheckName = record.PersistOnly, "gpu-1", "Check"
 	err := c.Append(t.Context(), records)
-	if said := log.String(); strings.Count(said, "Skipping") != 1 ||
-		!strings.Contains(said, `msg="Skipping PERSIST_ONLY event - no node conditions or K8s events will be created" node=gpu-1 checkName=Check`) {
-		t.Errorf("of the one event for the record only it says %q", said)
+	if output := log.String(); strings.Count(output, "Skipping") != 1 ||
+		!strings.Contains(output, `msg="Skipping PERSIST_ONLY event - no node conditions or K8s events will be created" node=gpu-1 checkName=Check`) {
+		t.Errorf("of the one event for the record only it says %q", output)
 	}
 	if taken, ok := errors.AsType[*Taken](err); !ok || taken.ID != "1" || taken.Records != 1 || taken.Problem != "the record is about node gpu-8" {
 		t.Errorf("answer %v", err)
@@ -270,9 +270,9 @@ func TestRefusedRecordIsToldPastTheSpool(t *testing.T) {
 	}
 }
 
-func TestWhatTheForwarderSets(t *testing.T) {
+func TestFieldsSetByForwarder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q, b := &queue{entries: entries(2)}, &books{}
+		q, b := &queue{entries: entries(2)}, &fakeStore{}
 		q.entries[1].Record.Node = record.NodeIdentity{}
 		q.entries[1].Record.Event.ProcessingStrategy = record.PersistOnly
 		now := time.Now().UTC()

@@ -29,9 +29,9 @@ const (
 	// repeats are counted and not stored. Action: correct the monitor that sends so many. If they are right, raise
 	// `platformConnectorsGateway.recordsPerDayPerNode` and `bytesPerDayPerNode`.
 	EventsCounted = "QuotaExceeded"
-	// setAsideReason: an event crashed the connector each time, so it is a dead letter of the node. Action: check the node
+	// deadLetterReason: an event crashed the connector each time, so it is a dead letter of the node. Action: check the node
 	// yourself, and report the event as a defect.
-	setAsideReason = "EventDeadLettered"
+	deadLetterReason = "EventDeadLettered"
 	// DeadLettersDropped: the node has more dead letters than are kept, so the oldest are deleted. Action: correct
 	// the cause that the dead letters name.
 	DeadLettersDropped = "DeadLettersDropped"
@@ -44,14 +44,14 @@ const (
 	EventsRejected = "EventsRejected"
 )
 
-// maxDetails bounds the different details of which the Events of one process tell; one
+// maxDetails bounds the different details of which the Events of one process report; one
 // detail is one Event of the Node.
 const maxDetails = 32
 
 // maxDetail bounds a detail, in bytes.
 const maxDetail = 768
 
-// noticeTexts are what the Events say; each is one Event, whose count rises.
+// noticeTexts are what the Events report; each is one Event, whose count rises.
 var noticeTexts = map[string]string{
 	EventsCounted: "This node has exceeded its daily event quota: PERSIST_ONLY events and repeated faults are counted and not stored, " +
 		"run nvsentinel status to see how many",
@@ -63,7 +63,7 @@ var noticeTexts = map[string]string{
 // notice is one Event of the Node.
 type notice struct{ reason, detail string }
 
-// text is what the Event says.
+// text is what the Event reports.
 func (n notice) text() string {
 	if n.detail == "" {
 		return noticeTexts[n.reason]
@@ -71,8 +71,8 @@ func (n notice) text() string {
 	return noticeTexts[n.reason] + ": " + n.detail
 }
 
-// Notices are the things that people are to know of, told by Events of the Node and in the
-// log. A nil one tells nothing.
+// Notices are the things that people are to know of, reported by Events of the Node and in the
+// log. A nil one reports nothing.
 type Notices struct {
 	// Node is the connector's own Node as it was last seen, or nil; Client is nil
 	// without Kubernetes.
@@ -81,9 +81,9 @@ type Notices struct {
 	Clock  clock.WithTicker
 	Log    *slog.Logger
 
-	mu      sync.Mutex
-	untold  map[notice]int
-	details map[notice]bool // that were added
+	mu         sync.Mutex
+	unreported map[notice]int
+	details    map[notice]bool // that were added
 }
 
 // Add notes n more of a reason.
@@ -96,8 +96,8 @@ func (x *Notices) AddDetail(reason, detail string, n int) {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.untold == nil {
-		x.untold, x.details = map[notice]int{}, map[notice]bool{}
+	if x.unreported == nil {
+		x.unreported, x.details = map[notice]int{}, map[notice]bool{}
 	}
 	one := notice{reason, strings.ToValidUTF8(detail[:min(len(detail), maxDetail)], "")}
 	if one.detail != "" && !x.details[one] {
@@ -107,19 +107,19 @@ func (x *Notices) AddDetail(reason, detail string, n int) {
 			x.details[one] = true
 		}
 	}
-	x.untold[one] += n
+	x.unreported[one] += n
 }
 
-// Run tells until ctx ends.
+// Run reports until ctx ends.
 func (x *Notices) Run(ctx context.Context) error {
-	retry.Every(ctx, x.Clock, noticeEvery, func() { x.tell(ctx) })
+	retry.Every(ctx, x.Clock, noticeEvery, func() { x.writeEvents(ctx) })
 	return nil
 }
 
-func (x *Notices) tell(ctx context.Context) {
+func (x *Notices) writeEvents(ctx context.Context) {
 	x.mu.Lock()
-	untold := maps.Clone(x.untold)
-	clear(x.untold)
+	untold := maps.Clone(x.unreported)
+	clear(x.unreported)
 	x.mu.Unlock()
 	for one, n := range untold {
 		x.Log.Warn(one.text(), "reason", one.reason, "times", n)
@@ -145,8 +145,8 @@ func (x *Notices) event(ctx context.Context, one notice, n int) error {
 	})
 }
 
-// tellAgain is the time between two tries to tell.
-const tellAgain = 15 * time.Second
+// eventRetryDelay is the time between two tries to report.
+const eventRetryDelay = 15 * time.Second
 
 // Component is how the connector calls itself in Events.
 const Component = "nvsentinel-platform-connectors"
@@ -154,13 +154,13 @@ const Component = "nvsentinel-platform-connectors"
 // DeadLettersOf is the source of the dead letters of a node's connector.
 func DeadLettersOf(node string) string { return "platform-connectors/" + node }
 
-// Fatal tells people of events that killed the connector and are passed over: by a
+// Fatal informs people of events that killed the connector and are passed over: by a
 // dead letter in the store and, with Kubernetes, by an Event of the Node. The
 // event's bytes stay with the dead letters on the node.
 type Fatal struct {
 	Spool interface {
-		Untold() []spool.Fatal
-		Told(index uint64) error
+		Unreported() []spool.Fatal
+		MarkReported(index uint64) error
 	}
 	Sink     Sink
 	NodeName string
@@ -172,21 +172,21 @@ type Fatal struct {
 	Log    *slog.Logger
 }
 
-// Run tells of each such event once, however long that takes.
+// Run reports each such event once, however long that takes.
 func (f *Fatal) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
-		err := f.tell(ctx)
+		err := f.report(ctx)
 		if err == nil {
 			return nil
 		}
-		f.Log.Warn("report of process-killing events failed, retrying", "error", err, "after", tellAgain)
-		retry.Sleep(ctx, f.Clock, tellAgain)
+		f.Log.Warn("report of process-killing events failed, retrying", "error", err, "after", eventRetryDelay)
+		retry.Sleep(ctx, f.Clock, eventRetryDelay)
 	}
 	return nil
 }
 
-func (f *Fatal) tell(ctx context.Context) error {
-	for _, e := range f.Spool.Untold() {
+func (f *Fatal) report(ctx context.Context) error {
+	for _, e := range f.Spool.Unreported() {
 		ctx, cancel := context.WithTimeout(ctx, deadline)
 		defer cancel()
 		body, err := json.Marshal(e)
@@ -199,7 +199,7 @@ func (f *Fatal) tell(ctx context.Context) error {
 		if err := errors.Join(f.Sink.Dead(ctx, deadLetter), f.event(ctx, text)); err != nil {
 			return err
 		}
-		if err := f.Spool.Told(e.Index); err != nil {
+		if err := f.Spool.MarkReported(e.Index); err != nil {
 			return err
 		}
 	}
@@ -215,6 +215,6 @@ func (f *Fatal) event(ctx context.Context, text string) error {
 		return errors.New("the Node has not been read yet")
 	}
 	return nodeclient.CountFault(ctx, f.Client.Events, node, nodeclient.FaultEvent{
-		Component: Component, Reason: setAsideReason, Message: text, Times: 1, Last: f.Clock.Now(),
+		Component: Component, Reason: deadLetterReason, Message: text, Times: 1, Last: f.Clock.Now(),
 	})
 }

@@ -30,10 +30,10 @@ import (
 
 // counting is a store behind which a gateway counts every second record, and of which dead
 // letters go.
-type counting struct{ books }
+type counting struct{ fakeStore }
 
 func (c *counting) Append(ctx context.Context, records []record.Record) ([]store.AppendResult, error) {
-	results, err := c.books.Append(ctx, records)
+	results, err := c.fakeStore.Append(ctx, records)
 	for i := range results {
 		if i%2 == 1 && results[i] == store.Appended {
 			results[i] = store.Counted
@@ -43,16 +43,16 @@ func (c *counting) Append(ctx context.Context, records []record.Record) ([]store
 }
 
 func (c *counting) Dead(ctx context.Context, deadLetter store.DeadLetter) error {
-	places.TellDropped(ctx, 3)
-	return c.books.Dead(ctx, deadLetter)
+	places.ReportDropped(ctx, 3)
+	return c.fakeStore.Dead(ctx, deadLetter)
 }
 
-// TestWhatIsCountedIsTold, and holds nothing up: the spool is released, and an Event of the
-// Node says how many, again when an Event could not be written.
-func TestWhatIsCountedIsTold(t *testing.T) {
+// TestCountedEventsAreReported: counted events delay nothing: the spool is released, and an Event of the
+// Node reports how many, again when an Event could not be written.
+func TestCountedEventsAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q, c := &queue{entries: entries(10)}, &counting{books{refuse: map[string]bool{"0": true}}}
-		r := newForwarder(q, q, &c.books, 0)
+		q, c := &queue{entries: entries(10)}, &counting{fakeStore{refuse: map[string]bool{"0": true}}}
+		r := newForwarder(q, q, &c.fakeStore, 0)
 		client := fake.NewClientset()
 		var failing atomic.Bool
 		failing.Store(true)
@@ -83,12 +83,12 @@ func TestWhatIsCountedIsTold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var told []string
+		var reported []string
 		for _, e := range list.Items {
-			told = append(told, fmt.Sprint(e.Reason, " ", e.InvolvedObject.Name, " ", e.Count))
+			reported = append(reported, fmt.Sprint(e.Reason, " ", e.InvolvedObject.Name, " ", e.Count))
 		}
-		slices.Sort(told)
-		if diff := cmp.Diff([]string{"DeadLettersDropped gpu-7 3", "QuotaExceeded gpu-7 5"}, told); diff != "" {
+		slices.Sort(reported)
+		if diff := cmp.Diff([]string{"DeadLettersDropped gpu-7 3", "QuotaExceeded gpu-7 5"}, reported); diff != "" {
 			t.Errorf("Events (-want +got):\n%s", diff)
 		}
 	})
@@ -131,15 +131,15 @@ func TestADetailIsAnEventOfItsOwn(t *testing.T) {
 	})
 }
 
-// TestWhatWaitsIsKnown: since when, why, and whether a fatal fault that acts is among it.
-func TestWhatWaitsIsKnown(t *testing.T) {
+// TestBacklogIsReported: since when, why, and whether a fatal fault that acts is among it.
+func TestBacklogIsReported(t *testing.T) {
 	for _, tc := range []struct {
 		strategy record.Strategy
 		healthy  bool
 		fatal    bool
 	}{{record.Process, false, true}, {record.PersistOnly, false, false}, {record.Process, true, false}} {
 		synctest.Test(t, func(t *testing.T) {
-			q, b := &queue{entries: entries(2)}, &books{failures: 8}
+			q, b := &queue{entries: entries(2)}, &fakeStore{failures: 8}
 			e := &q.entries[1].Record.Event
 			e.IsFatal, e.ProcessingStrategy, e.IsHealthy = true, tc.strategy, tc.healthy
 			r := newForwarder(q, q, b, 0)

@@ -13,15 +13,15 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/platform-connectors/passage"
+	"github.com/nvidia/nvsentinel/platform-connectors/forwardpolicy"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
-// known is what is known to be stored of a connection's records.
-type known struct {
+// storedRecords is what is known to be stored of a connection's records.
+type storedRecords struct {
 	mu     sync.Mutex
-	stored passage.Stored
-	// missed says that records were stored which it does not know of, by a call within
+	stored forwardpolicy.Stored
+	// missed reports that records were stored which it does not know of, by a call within
 	// the quota: what they ended is not known either.
 	missed atomic.Bool
 }
@@ -33,35 +33,35 @@ type allowance struct {
 	node   string
 	now    time.Time
 	// use is what the node has brought, with what this call brings.
-	use  passage.Use
+	use  forwardpolicy.Use
 	conn *connection
-	// known is the connection's, and locked, while the node is beyond its quota.
-	known *known
+	// stored is the connection's, and locked, while the node is beyond its quota.
+	stored *storedRecords
 	// sizes are those of the records that go to the store; tardy those of them that
 	// go at a trickle.
 	sizes []int64
 	tardy int64
 	// counted are the records that do not, of so many bytes.
 	counted, bytes int64
-	verdicts       map[passage.Verdict]int
+	verdicts       map[forwardpolicy.Verdict]int
 }
 
 // allow begins what a call may have stored by a store that it believes to be a server.
-// Publishers that speak for all nodes have no quota.
+// Publishers that publish events about all nodes have no quota.
 func (g *Gateway) allow(c *call, server string) *allowance {
 	if g.Quotas.off() || c.caller.Publisher != nil {
 		return nil
 	}
 	a := &allowance{quotas: g.Quotas, node: c.caller.Node, now: g.Clock.Now(), use: g.Quotas.use(c.caller.Node), conn: connectionOf(c.ctx)}
 	a.miss()
-	if a.level() > passage.Within {
+	if a.level() > forwardpolicy.Within {
 		a.begin()
-		s := &a.known.stored
-		if len(metadata.ValueFromIncomingContext(c.ctx, AnewHeader)) > 0 {
+		s := &a.stored.stored
+		if len(metadata.ValueFromIncomingContext(c.ctx, ResetHeader)) > 0 {
 			s.Forget()
 		}
 		if server != "" && s.Server != server {
-			*s = passage.Stored{Server: server}
+			*s = forwardpolicy.Stored{Server: server}
 		}
 	}
 	return a
@@ -69,71 +69,71 @@ func (g *Gateway) allow(c *call, server string) *allowance {
 
 // begin takes what is known of the connection for this call alone.
 func (a *allowance) begin() {
-	if a.known != nil {
+	if a.stored != nil {
 		return
 	}
-	a.known = &known{}
+	a.stored = &storedRecords{}
 	if a.conn != nil {
-		a.known = &a.conn.known
+		a.stored = &a.conn.stored
 	}
-	a.known.mu.Lock()
-	if a.known.missed.Swap(false) {
-		a.known.stored.Forget()
+	a.stored.mu.Lock()
+	if a.stored.missed.Swap(false) {
+		a.stored.stored.Forget()
 	}
 }
 
-// miss has a call within the quota say that it stores records nobody remembers.
+// miss has a call within the quota report that it stores records nobody remembers.
 func (a *allowance) miss() {
-	if a.conn != nil && a.known == nil && a.level() == passage.Within {
-		a.conn.known.missed.Store(true)
+	if a.conn != nil && a.stored == nil && a.level() == forwardpolicy.Within {
+		a.conn.stored.missed.Store(true)
 	}
 }
 
 // end lets the connection's next call go on.
 func (a *allowance) end() {
-	if a != nil && a.known != nil {
-		a.known.mu.Unlock()
+	if a != nil && a.stored != nil {
+		a.stored.mu.Unlock()
 	}
 }
 
-func (a *allowance) level() passage.Level { return a.quotas.Limits.Level(a.use) }
+func (a *allowance) level() forwardpolicy.Level { return a.quotas.Limits.Level(a.use) }
 
-// decide says what becomes of a record of so many bytes; its error is for the caller and
+// decide reports what becomes of a record of so many bytes; its error is for the caller and
 // holds for the whole call.
-func (a *allowance) decide(r record.Record, size int64) (record.Record, passage.Verdict, error) {
+func (a *allowance) decide(r record.Record, size int64) (record.Record, forwardpolicy.Verdict, error) {
 	if a == nil {
-		return r, passage.Store, nil
+		return r, forwardpolicy.Store, nil
 	}
 	level := a.level()
-	verdict := passage.Store
-	if level > passage.Within {
+	verdict := forwardpolicy.Store
+	if level > forwardpolicy.Within {
 		a.begin()
-		r, verdict = a.known.stored.Decide(level, r, a.now)
+		r, verdict = a.stored.stored.Decide(level, r, a.now)
 	}
 	a.count(verdict, size)
 	if verdict.Counted() {
 		return r, verdict, nil
 	}
-	if level == passage.Spent {
+	if level == forwardpolicy.Spent {
 		if wait, ok := a.quotas.trickle.Spend(a.node, 0); !ok {
-			a.known.stored.Forget()
+			a.stored.stored.Forget()
 			return r, verdict, later(wait, "node %s has sent more than twice the daily limit of %d records or %d bytes: its new faults and recoveries are stored at %d bytes per second, "+
 				"nothing was accepted, retry later", a.node, a.quotas.Limits.Records, a.quotas.Limits.Bytes, trickle)
 		}
 		a.tardy += max(size, leastRecord)
 	}
-	a.use = a.use.Plus(passage.Use{Bytes: size, Records: 1})
+	a.use = a.use.Plus(forwardpolicy.Use{Bytes: size, Records: 1})
 	a.sizes = append(a.sizes, size)
 	return r, verdict, nil
 }
 
 // count notes a verdict.
-func (a *allowance) count(verdict passage.Verdict, size int64) {
-	if verdict == passage.Store {
+func (a *allowance) count(verdict forwardpolicy.Verdict, size int64) {
+	if verdict == forwardpolicy.Store {
 		return
 	}
 	if a.verdicts == nil {
-		a.verdicts = map[passage.Verdict]int{}
+		a.verdicts = map[forwardpolicy.Verdict]int{}
 	}
 	a.verdicts[verdict]++
 	if verdict.Counted() {
@@ -143,31 +143,31 @@ func (a *allowance) count(verdict passage.Verdict, size int64) {
 
 // failed is called when the store did not take what it was given.
 func (a *allowance) failed() {
-	if a != nil && a.known != nil {
-		a.known.stored.Forget()
+	if a != nil && a.stored != nil {
+		a.stored.stored.Forget()
 	}
 }
 
 // settle notes what a store has taken; it is another one than the connection's records
-// before went to, if it says so: then what was left out as a repeat may not be there, and
+// before went to, if it reports it: then what was left out as a repeat may not be there, and
 // the call has to come again.
 func (a *allowance) settle(results []store.AppendResult, server string) error {
 	if a == nil {
 		return nil
 	}
 	a.miss()
-	if a.known != nil && server != "" {
-		s := &a.known.stored
-		if s.Server != "" && s.Server != server && a.verdicts[passage.Repeat] > 0 {
-			*s = passage.Stored{Server: server}
+	if a.stored != nil && server != "" {
+		s := &a.stored.stored
+		if s.Server != "" && s.Server != server && a.verdicts[forwardpolicy.Repeat] > 0 {
+			*s = forwardpolicy.Stored{Server: server}
 			return status.Error(codes.Unavailable, "another store server has taken over, retry")
 		}
 		s.Server = server
 	}
-	var taken passage.Use
+	var taken forwardpolicy.Use
 	for i, result := range results {
 		if result == store.Appended {
-			taken = taken.Plus(passage.Use{Bytes: a.sizes[i], Records: 1})
+			taken = taken.Plus(forwardpolicy.Use{Bytes: a.sizes[i], Records: 1})
 		}
 	}
 	if a.tardy > 0 {
@@ -198,7 +198,7 @@ type share struct {
 	at    time.Time
 }
 
-// Spend notes n bytes of a node; false says that it has brought too much before
+// Spend notes n bytes of a node; false reports that it has brought too much before
 // and has to wait, about how long.
 func (s *Shares) Spend(node string, n int64) (wait time.Duration, ok bool) {
 	s.mu.Lock()

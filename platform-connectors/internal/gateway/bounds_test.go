@@ -20,15 +20,15 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
-// TestAFloodOfTokensAsksLittle: the API server is asked about one token of an
+// TestTokenFloodMakesFewReviews: the API server is asked about one token of an
 // address, then no more for a while; who is known goes on meanwhile.
-func TestAFloodOfTokensAsksLittle(t *testing.T) {
+func TestTokenFloodMakesFewReviews(t *testing.T) {
 	h := newHall(t, func(g *gateway.Gateway, _ *gateway.Limits) { g.Callers.Clock = testkit.NewClock() })
 	known := h.connector(of("gpu-7"))
 	if _, err := known.Append(t.Context(), []record.Record{storetest.Record("gpu-7")}); err != nil {
 		t.Fatal(err)
 	}
-	before := h.asked.Load()
+	before := h.requests.Load()
 	api := protos.NewGatewayClient(h.bare())
 	var flood sync.WaitGroup
 	for worker := range 8 {
@@ -39,7 +39,7 @@ func TestAFloodOfTokensAsksLittle(t *testing.T) {
 		})
 	}
 	flood.Wait()
-	if n := h.asked.Load() - before; n != 1 {
+	if n := h.requests.Load() - before; n != 1 {
 		t.Errorf("800 bad tokens of one address became %d questions, want 1", n)
 	}
 	if _, err := known.Append(t.Context(), []record.Record{storetest.Record("gpu-7")}); err != nil {
@@ -47,8 +47,8 @@ func TestAFloodOfTokensAsksLittle(t *testing.T) {
 	}
 }
 
-// TestWhoSendsSlowlyIsLeft, and holds nobody else up meanwhile.
-func TestWhoSendsSlowlyIsLeft(t *testing.T) {
+// TestSlowSenderIsDisconnected: a slow sender is disconnected, and delays no other sender meanwhile.
+func TestSlowSenderIsDisconnected(t *testing.T) {
 	clk := testkit.NewClock()
 	h := newHall(t, func(g *gateway.Gateway, _ *gateway.Limits) { g.Clock = clk })
 	var open []grpc.ClientStream

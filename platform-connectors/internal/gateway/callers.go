@@ -11,8 +11,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/platform-connectors/authz"
+	"github.com/nvidia/nvsentinel/platform-connectors/forwardpolicy"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/authn"
-	"github.com/nvidia/nvsentinel/platform-connectors/passage"
 )
 
 // Audience is the audience of the connectors' tokens for the gateway.
@@ -22,9 +22,9 @@ const Audience = "gateway.nvsentinel.nvidia.com"
 // calls.
 const PublisherHeader = "nvsentinel-publisher-authorization"
 
-// AnewHeader says that somebody has ended faults of the connector's node since its last
+// ResetHeader reports that somebody has ended faults of the connector's node since its last
 // call: what it brings repeats nothing.
-const AnewHeader = "nvsentinel-anew"
+const ResetHeader = "nvsentinel-anew"
 
 // Bounds of callers that nobody knows.
 const (
@@ -34,15 +34,15 @@ const (
 	longestPause = time.Minute
 	// maxPeers bounds how many peers' refusals are remembered.
 	maxPeers = 16384
-	// maxAsking bounds the calls whose token is asked about, or waits for it.
-	maxAsking = MaxCalls / 2
+	// maxPendingReviews bounds the calls whose token is asked about, or waits for it.
+	maxPendingReviews = MaxCalls / 2
 )
 
 // Tokens verifies tokens.
 type Tokens interface {
 	authn.Tokens
-	// Known says whether a token need not be asked about.
-	Known(token string) bool
+	// Cached reports whether a token need not be asked about.
+	Cached(token string) bool
 }
 
 // Callers finds out who calls.
@@ -51,15 +51,15 @@ type Callers struct {
 	Connectors, Publishers Tokens
 	// Accounts are those of the nodes' connectors.
 	Accounts []string
-	Policy   passage.Policy
+	Policy   forwardpolicy.Policy
 	// PerAddress bounds the calls of one address whose tokens are asked about, or wait
 	// for it.
 	PerAddress int
 	Clock      clock.PassiveClock
 
-	mu     sync.Mutex
-	peers  map[string]*visitor
-	asking int
+	mu             sync.Mutex
+	peers          map[string]*visitor
+	pendingReviews int
 }
 
 // visitor is an address, or a node whose connection is known, whose tokens are asked
@@ -75,10 +75,10 @@ type visitor struct {
 }
 
 // Enter identifies the caller. Its errors are for the caller.
-func (c *Callers) Enter(ctx context.Context) (passage.Caller, error) {
+func (c *Callers) Enter(ctx context.Context) (forwardpolicy.Caller, error) {
 	id, err := c.identify(ctx, c.Connectors, "authorization", true)
 	if err != nil {
-		return passage.Caller{}, err
+		return forwardpolicy.Caller{}, err
 	}
 	allowed := false
 	for _, account := range c.Accounts {
@@ -86,20 +86,20 @@ func (c *Callers) Enter(ctx context.Context) (passage.Caller, error) {
 	}
 	switch {
 	case !allowed:
-		return passage.Caller{}, status.Errorf(codes.PermissionDenied, "%s is not an account of connectors: add it to gateway.accounts", id.Account)
+		return forwardpolicy.Caller{}, status.Errorf(codes.PermissionDenied, "%s is not an account of connectors: add it to gateway.accounts", id.Account)
 	case id.Node == "" || id.Pod == "":
-		return passage.Caller{}, status.Error(codes.PermissionDenied, "the token is not bound to a Pod of a node: use a projected token")
+		return forwardpolicy.Caller{}, status.Error(codes.PermissionDenied, "the token is not bound to a Pod of a node: use a projected token")
 	}
-	caller := passage.Caller{Node: id.Node}
+	caller := forwardpolicy.Caller{Node: id.Node}
 	publisher, err := c.identify(ctx, c.Publishers, PublisherHeader, false)
 	if err != nil {
-		return passage.Caller{}, err
+		return forwardpolicy.Caller{}, err
 	}
 	if publisher.Account != "" {
 		caller.Publisher = &authz.Caller{Account: publisher.Account, Pod: publisher.Pod, Node: publisher.Node}
 	}
 	if refusal := c.Policy.Enter(caller); refusal != nil {
-		return passage.Caller{}, status.Error(codes.PermissionDenied, refusal.Problem)
+		return forwardpolicy.Caller{}, status.Error(codes.PermissionDenied, refusal.Problem)
 	}
 	return caller, nil
 }
@@ -109,7 +109,7 @@ func (c *Callers) Enter(ctx context.Context) (passage.Caller, error) {
 func (c *Callers) identify(ctx context.Context, tokens Tokens, header string, required bool) (authn.Identity, error) {
 	token, given, err := authn.Bearer(ctx, header)
 	if err != nil {
-		return authn.Identity{}, told(err)
+		return authn.Identity{}, callerError(err)
 	}
 	if !given {
 		if required {
@@ -117,9 +117,9 @@ func (c *Callers) identify(ctx context.Context, tokens Tokens, header string, re
 		}
 		return authn.Identity{}, nil
 	}
-	if tokens.Known(token) {
+	if tokens.Cached(token) {
 		id, err := tokens.Identify(ctx, token)
-		return id, told(err)
+		return id, callerError(err)
 	}
 	from := origin(ctx)
 	if err := c.begin(ctx, from); err != nil {
@@ -127,11 +127,11 @@ func (c *Callers) identify(ctx context.Context, tokens Tokens, header string, re
 	}
 	id, err := tokens.Identify(ctx, token)
 	c.end(from, err)
-	return id, told(err)
+	return id, callerError(err)
 }
 
-// told is an error as the caller is told it.
-func told(err error) error {
+// callerError is an error in the form that the caller receives.
+func callerError(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -144,11 +144,11 @@ func told(err error) error {
 // errPaused is the answer to an address whose tokens were refused.
 var errPaused = later(firstPause, "tokens from this address were rejected, retry after a pause")
 
-// errAsking is the answer when too many calls wait for a verdict about their token.
-var errAsking = later(firstPause, "too many tokens are waiting for verification, retry")
+// errTooManyReviews is the answer when too many calls wait for a verdict about their token.
+var errTooManyReviews = later(firstPause, "too many tokens are waiting for verification, retry")
 
 // begin waits until a token of an address may be asked about: one at a time, and
-// after a refused one not at once. Whoever has no valid token can so cause few
+// after a refused one not at once. Anyone who has no valid token can so cause few
 // questions to the API server, and keeps no other address from its own.
 func (c *Callers) begin(ctx context.Context, from string) error {
 	c.mu.Lock()
@@ -162,12 +162,12 @@ func (c *Callers) begin(ctx context.Context, from string) error {
 	case c.Clock.Now().Before(v.until):
 		c.mu.Unlock()
 		return errPaused
-	case v.waiting >= c.PerAddress || c.asking >= maxAsking:
+	case v.waiting >= c.PerAddress || c.pendingReviews >= maxPendingReviews:
 		c.mu.Unlock()
-		return errAsking
+		return errTooManyReviews
 	}
 	v.waiting++
-	c.asking++
+	c.pendingReviews++
 	c.mu.Unlock()
 	var err error
 	select {
@@ -183,7 +183,7 @@ func (c *Callers) begin(ctx context.Context, from string) error {
 	}
 	if err != nil {
 		v.waiting--
-		c.asking--
+		c.pendingReviews--
 	}
 	return err
 }
@@ -194,7 +194,7 @@ func (c *Callers) end(from string, err error) {
 	defer c.mu.Unlock()
 	v := c.peers[from]
 	v.waiting--
-	c.asking--
+	c.pendingReviews--
 	<-v.turn
 	denied, ok := asDenied(err)
 	if err == nil || !ok || denied.Code != codes.Unauthenticated {
@@ -205,7 +205,7 @@ func (c *Callers) end(from string, err error) {
 	v.until = c.Clock.Now().Add(v.pause)
 }
 
-// forget makes room for one more address: those that have nothing under way and
+// forget makes space for one more address: those that have nothing under way and
 // whose pause is over, and if all are in a pause, any of them.
 func (c *Callers) forget() {
 	if c.peers == nil {

@@ -17,14 +17,14 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/nvidia/nvsentinel/platform-connectors/forwardpolicy"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/protos"
-	"github.com/nvidia/nvsentinel/platform-connectors/passage"
 )
 
 const (
-	// patience bounds how long a caller may take to send its request, and how
+	// requestTimeout bounds how long a caller may take to send its request, and how
 	// long the store may take for it.
-	patience = 20 * time.Second
+	requestTimeout = 20 * time.Second
 	// turn bounds how long a request waits for memory; it is shorter than a
 	// connector's own deadline, so that the connector is answered.
 	turn = 10 * time.Second
@@ -81,7 +81,7 @@ func handler[Q any, P interface {
 // call is one call of a caller that is known.
 type call struct {
 	ctx    context.Context
-	caller passage.Caller
+	caller forwardpolicy.Caller
 	node   *busyNode
 	stream grpc.ServerStream
 	// release gives back the memory of the request; it may be called without any.
@@ -97,12 +97,12 @@ type busyNode struct {
 
 // serve answers a caller that is known and has not too many calls under way.
 func (g *Gateway) serve(stream grpc.ServerStream, answer func(*call) (proto.Message, error)) error {
-	if underWay := g.underWay.Add(1); underWay > int64(g.MaxCalls) {
-		g.underWay.Add(-1)
+	if underWay := g.inFlight.Add(1); underWay > int64(g.MaxCalls) {
+		g.inFlight.Add(-1)
 		return later(time.Second, "%d calls are in progress, nothing was accepted, retry", g.MaxCalls)
 	}
-	defer g.underWay.Add(-1)
-	ctx, cancel := context.WithTimeout(stream.Context(), 2*patience)
+	defer g.inFlight.Add(-1)
+	ctx, cancel := context.WithTimeout(stream.Context(), 2*requestTimeout)
 	defer cancel()
 	caller, err := g.enter(ctx)
 	if err != nil {
@@ -136,7 +136,7 @@ type wire interface {
 	Read(n int) (mem.BufferSlice, error)
 }
 
-// receive reads the request of a call. The first bytes of a message say how long it is;
+// receive reads the request of a call. The first bytes of a message report how long it is;
 // the rest is read when the node's share and the gateway's memory allow it. Until then
 // flow control lets the caller send no more than the window of a stream. Who sends slowly
 // is left.
@@ -216,16 +216,16 @@ func (g *Gateway) acquire(c *call, n int64) (received func(), err error) {
 		c.node.receiving.Release(ofNode)
 		return nil, later(time.Second, "the gateway is overloaded, nothing was accepted, retry")
 	}
-	g.Metrics.held.Add(float64(n))
+	g.Metrics.inFlightBytes.Add(float64(n))
 	c.release = func() {
-		g.Metrics.held.Sub(float64(n))
+		g.Metrics.inFlightBytes.Sub(float64(n))
 		release()
 	}
 	return func() { c.node.receiving.Release(ofNode) }, nil
 }
 
-// hold has a call that was received hold n bytes instead of its request's.
-func (g *Gateway) hold(c *call, n int64) error {
+// reserve has a call that was received hold n bytes instead of its request's.
+func (g *Gateway) reserve(c *call, n int64) error {
 	c.release()
 	c.release = func() {}
 	received, err := g.acquire(c, n)
@@ -243,8 +243,8 @@ func (g *Gateway) within(read func() error) error {
 	select {
 	case err := <-done:
 		return ofCaller(err)
-	case <-g.Clock.After(patience):
-		return status.Errorf(codes.DeadlineExceeded, "the request did not arrive within %s", patience)
+	case <-g.Clock.After(requestTimeout):
+		return status.Errorf(codes.DeadlineExceeded, "the request did not arrive within %s", requestTimeout)
 	}
 }
 

@@ -24,8 +24,8 @@ const (
 	// introduction is how long a connection may be open before a token was verified
 	// on it.
 	introduction = 30 * time.Second
-	// lastWords is how long a refused connection stays open after its peer was told why.
-	lastWords = 5 * time.Second
+	// closeDelay is how long a refused connection stays open after its peer was informed of why.
+	closeDelay = 5 * time.Second
 	// sweep is the time between two looks for connections whose time is over.
 	sweep = 5 * time.Second
 	// maxUnread is how many bytes of answers a connection may have that it has not been
@@ -51,9 +51,9 @@ const (
 	// token was verified is closed for it, and if there is none, it is itself.
 	TooMany Refused = "gateway"
 	// ManyOfAddress is one more from an address with many on which no token was
-	// verified yet. It is told why; as many again are closed at once.
+	// verified yet. It is informed of why; as many again are closed at once.
 	ManyOfAddress Refused = "address"
-	// ManyOfNode is one more of a node. It is told why.
+	// ManyOfNode is one more of a node. It is informed of why.
 	ManyOfNode Refused = "node"
 	// Anonymous is one on which no token was verified in time. It is closed.
 	Anonymous Refused = "anonymous"
@@ -89,7 +89,7 @@ func newConnections(l net.Listener, limits Limits, g *Gateway) *connections {
 	}
 }
 
-// Accept waits for a connection that there is room for.
+// Accept waits for a connection that there is capacity for.
 func (s *connections) Accept() (net.Conn, error) {
 	for {
 		raw, err := s.Listener.Accept()
@@ -103,7 +103,7 @@ func (s *connections) Accept() (net.Conn, error) {
 		if conn != nil {
 			return conn, nil
 		}
-		_ = raw.Close() // nothing is told before a handshake
+		_ = raw.Close() // nothing is reported before a handshake
 	}
 }
 
@@ -167,18 +167,18 @@ func (s *connections) refuse(why Refused, facts ...any) {
 // its listener's lock.
 type connection struct {
 	net.Conn
-	of      *connections
-	address string
-	node    string // that has shown its token; empty until then
-	refused string // why its calls are refused, for its peer
-	told    bool   // that
-	closed  bool
-	until   time.Time // it ends then, unless its node is known
-	place   *list.Element
+	of       *connections
+	address  string
+	node     string // that has shown its token; empty until then
+	refused  string // why its calls are refused, for its peer
+	notified bool   // that
+	closed   bool
+	until    time.Time // it ends then, unless its node is known
+	place    *list.Element
 	// unread is what was handed to gRPC and not to the network yet, about.
 	unread atomic.Int64
-	// known is what is known to be stored of its node's records.
-	known known
+	// stored is what is known to be stored of its node's records.
+	stored storedRecords
 }
 
 // identify notes whose connection it is, by a token that was verified. Its error is for
@@ -195,14 +195,14 @@ func (c *connection) identify(node string) error {
 		s.refuse(ManyOfNode, "connections", s.nodes[node], "node", node)
 		c.refused = fmt.Sprintf("node %s has %d connections, at most %d are allowed", node, s.nodes[node], s.limits.PerNode)
 	default:
-		s.known(c)
+		s.markVerified(c)
 		c.node = node
 		s.nodes[node]++
 		return nil
 	}
-	if !c.told {
-		c.told = true
-		c.until = s.clock.Now().Add(lastWords)
+	if !c.notified {
+		c.notified = true
+		c.until = s.clock.Now().Add(closeDelay)
 	}
 	return later(time.Minute, "the gateway is closing this connection: %s", c.refused)
 }
@@ -218,8 +218,8 @@ func (c *connection) origin() string {
 	return c.address
 }
 
-// known takes a connection from those on which no token was verified.
-func (s *connections) known(c *connection) {
+// markVerified takes a connection from those on which no token was verified.
+func (s *connections) markVerified(c *connection) {
 	s.unknown.Remove(c.place)
 	if s.strangers[c.address]--; s.strangers[c.address] == 0 {
 		delete(s.strangers, c.address)
@@ -294,7 +294,7 @@ func (s *connections) leave(c *connection) {
 	c.closed = true
 	s.total--
 	if c.node == "" {
-		s.known(c)
+		s.markVerified(c)
 	} else if s.nodes[c.node]--; s.nodes[c.node] == 0 {
 		delete(s.nodes, c.node)
 	}

@@ -38,7 +38,7 @@ func TestNodesBehindOneAddress(t *testing.T) {
 	}
 }
 
-// silent opens a connection and says nothing on it.
+// silent opens a connection and reports nothing on it.
 func (h *hall) silent() net.Conn {
 	h.t.Helper()
 	conn, err := tls.Dial("tcp", h.address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
@@ -57,7 +57,7 @@ func ended(conn net.Conn) error {
 	return nil
 }
 
-// TestConnectionsOfAnAddressAreBounded: one more without a token is told why, on a call of
+// TestConnectionsOfAnAddressAreBounded: one more without a token gets the reason, on a call of
 // its own; as many again are closed without a word and counted; and those on which nobody
 // shows a token end, so that the address comes in again.
 func TestConnectionsOfAnAddressAreBounded(t *testing.T) {
@@ -97,7 +97,7 @@ func TestConnectionsOfAnAddressAreBounded(t *testing.T) {
 	}
 }
 
-// TestConnectionsOfANodeAreBounded, and one more is told so.
+// TestConnectionsOfANodeAreBounded: connections of a node are bounded, and one more gets the reason.
 func TestConnectionsOfANodeAreBounded(t *testing.T) {
 	h := newHall(t, func(_ *gateway.Gateway, l *gateway.Limits) { l.PerNode = 2 })
 	say := func(node string) error {
@@ -159,20 +159,20 @@ func TestABadTokenOfAnAddressDelaysNoKnownNode(t *testing.T) {
 	}
 }
 
-// slowTokens is a verifier that answers nobody before it is let go.
+// slowTokens is a verifier that answers nobody before it is released.
 type slowTokens struct {
 	gateway.Tokens
 	free chan struct{}
 }
 
-func (slowTokens) Known(string) bool { return false }
+func (slowTokens) Cached(string) bool { return false }
 
 func (s slowTokens) Identify(ctx context.Context, token string) (authn.Identity, error) {
 	<-s.free
 	return s.Tokens.Identify(ctx, token)
 }
 
-// TestCallsWithoutAVerdictAreBounded: while the API server says nothing, an address has so
+// TestCallsWithoutAVerdictAreBounded: while the API server reports nothing, an address has so
 // many calls waiting, and no more.
 func TestCallsWithoutAVerdictAreBounded(t *testing.T) {
 	const most = 3
@@ -188,7 +188,7 @@ func TestCallsWithoutAVerdictAreBounded(t *testing.T) {
 	for n := range most {
 		go func() { answers <- ask(fmt.Sprint("gpu-", n)) }()
 	}
-	testkit.Until(t, time.Minute, func() bool { return h.gateway.Callers.Asking() == most })
+	testkit.Until(t, time.Minute, func() bool { return h.gateway.Callers.PendingReviews() == most })
 	if err := ask("gpu-9"); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("one call more: %v", err)
 	}
@@ -200,9 +200,9 @@ func TestCallsWithoutAVerdictAreBounded(t *testing.T) {
 	}
 }
 
-// TestConnectionsWithoutATokenKeepNobodyOut: when the gateway has as many connections as it
+// TestConnectionsWithoutTokenBlockNoNode: when the gateway has as many connections as it
 // may, the oldest without a token ends for each that comes; those of nodes stay.
-func TestConnectionsWithoutATokenKeepNobodyOut(t *testing.T) {
+func TestConnectionsWithoutTokenBlockNoNode(t *testing.T) {
 	h := newHall(t, func(_ *gateway.Gateway, l *gateway.Limits) { l.Connections = 4 })
 	known := h.connector(of("gpu-6"))
 	say := func(s interface {

@@ -9,7 +9,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/platform-connectors/passage"
+	"github.com/nvidia/nvsentinel/platform-connectors/forwardpolicy"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -26,11 +26,11 @@ func (c *Callers) Forgive() {
 	c.peers = nil
 }
 
-// Asking is how many calls wait for a verdict about their token.
-func (c *Callers) Asking() int {
+// PendingReviews is how many calls wait for a verdict about their token.
+func (c *Callers) PendingReviews() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.asking
+	return c.pendingReviews
 }
 
 // Busy is how many calls of a node are under way.
@@ -43,10 +43,10 @@ func (g *Gateway) Busy(node string) int {
 	return 0
 }
 
-// Waiting is how many requests wait for memory, Holding how many bytes requests hold.
+// Waiting is how many requests wait for memory, InFlightBytes how many bytes requests hold.
 func (g *Gateway) Waiting() int { return int(testutil.ToFloat64(g.Metrics.waiting)) }
 
-func (g *Gateway) Holding() int { return int(testutil.ToFloat64(g.Metrics.held)) }
+func (g *Gateway) InFlightBytes() int { return int(testutil.ToFloat64(g.Metrics.inFlightBytes)) }
 
 // Refused is how many connections were refused for a reason.
 func (m *Metrics) Refused(why Refused) int {
@@ -75,7 +75,7 @@ func (m *Metrics) Calls(name string) (n int) {
 }
 
 // OverQuota is how many records were counted or changed by a verdict.
-func (m *Metrics) OverQuota(verdict passage.Verdict) int {
+func (m *Metrics) OverQuota(verdict forwardpolicy.Verdict) int {
 	return int(testutil.ToFloat64(m.overQuota.WithLabelValues(string(verdict))))
 }
 
@@ -107,7 +107,7 @@ func (q *Quotas) MustExchange(t *testing.T) {
 // Decide decides about the records of one call, of so many bytes each, which the store
 // takes.
 func (g *Gateway) Decide(node string, records []record.Record, size int64) error {
-	c := &call{ctx: context.Background(), caller: passage.Caller{Node: node}}
+	c := &call{ctx: context.Background(), caller: forwardpolicy.Caller{Node: node}}
 	a := g.allow(c, "")
 	defer a.end()
 	var results []store.AppendResult

@@ -22,7 +22,7 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
-// locked is a store that answers nobody until it is let go, like one whose tables
+// locked is a store that answers nobody until it is released, like one whose tables
 // somebody else has locked.
 type locked struct {
 	*away
@@ -107,7 +107,7 @@ func TestAFloodHoldsLittle(t *testing.T) {
 	before := heap()
 	send()
 	testkit.Until(t, time.Minute, func() bool {
-		return h.gateway.Waiting() > 0 && h.underWay(nodes) == nodes*calls && int(l.in.Load()) == bound/size-1
+		return h.gateway.Waiting() > 0 && h.inFlight(nodes) == nodes*calls && int(l.in.Load()) == bound/size-1
 	})
 	// A request is held as it came, as documents and as records: thrice, and a call
 	// that waits has its window.
@@ -119,7 +119,7 @@ func TestAFloodHoldsLittle(t *testing.T) {
 	}
 }
 
-func (h *hall) underWay(nodes int) (calls int) {
+func (h *hall) inFlight(nodes int) (calls int) {
 	for n := range nodes {
 		calls += h.gateway.Busy(fmt.Sprint("gpu-", n))
 	}
@@ -127,7 +127,7 @@ func (h *hall) underWay(nodes int) (calls int) {
 }
 
 // TestARequestWaitsForMemory: while there is none, flow control lets the caller send no
-// more than a window, whatever it says of its request; when there is, it goes on.
+// more than a window, whatever it reports about its request; when there is, it goes on.
 func TestARequestWaitsForMemory(t *testing.T) {
 	h := newHall(t)
 	release, err := h.gateway.Memory.Acquire(t.Context(), gateway.MaxMessage)
@@ -145,14 +145,14 @@ func TestARequestWaitsForMemory(t *testing.T) {
 	testkit.Until(t, time.Minute, func() bool { return r.let(stream) > 0 })
 }
 
-// TestWhatARequestSaysOfItself: no length that a caller claims has the gateway hold more
+// TestRequestDeclaredSize: no length that a caller claims has the gateway hold more
 // than it may.
-func TestWhatARequestSaysOfItself(t *testing.T) {
+func TestRequestDeclaredSize(t *testing.T) {
 	h := newHall(t)
 	r := h.dialRaw(64 << 10)
 	huge := r.call(protos.Gateway_Append_FullMethodName, of("gpu-7"), 1<<31)
 	short := r.call(protos.Gateway_Append_FullMethodName, of("gpu-8"), 4)
-	for range gateway.Window/(16<<10) - 1 { // it sends more than it said
+	for range gateway.Window/(16<<10) - 1 { // it sends more than it reported
 		if err := r.WriteData(short, false, make([]byte, 16<<10)); err != nil {
 			t.Fatal(err)
 		}
@@ -162,14 +162,14 @@ func TestWhatARequestSaysOfItself(t *testing.T) {
 	if n := r.let(huge) + r.let(short); n > gateway.Window {
 		t.Errorf("the callers may send %d bytes more", n)
 	}
-	if n := h.gateway.Holding(); n != 0 {
+	if n := h.gateway.InFlightBytes(); n != 0 {
 		t.Errorf("%d bytes are held for nobody", n)
 	}
 }
 
-// TestWhoSendsSlowlyHoldsLittle: a node whose requests never arrive keeps no memory from
+// TestSlowSenderReservesLittle: a node whose requests never arrive keeps no memory from
 // others; not even a request of the largest kind, which keeps it from large ones alone.
-func TestWhoSendsSlowlyHoldsLittle(t *testing.T) {
+func TestSlowSenderReservesLittle(t *testing.T) {
 	h := newHall(t, func(g *gateway.Gateway, _ *gateway.Limits) {
 		g.PerNode, g.Memory = 4, gateway.NewMemory(2*gateway.MaxMessage)
 	})
@@ -178,7 +178,7 @@ func TestWhoSendsSlowlyHoldsLittle(t *testing.T) {
 		r.call(protos.Gateway_Append_FullMethodName, of("gpu-7"), gateway.MaxMessage)
 	}
 	testkit.Until(t, time.Minute, func() bool { return h.gateway.Waiting() == 3 })
-	if n := h.gateway.Holding(); n > gateway.MaxMessage {
+	if n := h.gateway.InFlightBytes(); n > gateway.MaxMessage {
 		t.Errorf("a node that sends nothing holds %d bytes", n)
 	}
 	if _, err := h.connector(of("gpu-8")).Append(t.Context(), []record.Record{storetest.Record("gpu-8")}); err != nil {
@@ -186,14 +186,14 @@ func TestWhoSendsSlowlyHoldsLittle(t *testing.T) {
 	}
 }
 
-// TestCallsAreBounded: one more than may be under way is told when to send again, in
+// TestCallsAreBounded: one more than may be under way gets the time to send again, in
 // words that a client can read.
 func TestCallsAreBounded(t *testing.T) {
 	const most = 3
 	var l *locked
 	h := newHall(t, func(g *gateway.Gateway, _ *gateway.Limits) { l, g.MaxCalls = lockStore(g), most })
 	h.flood(most, 1, 1)()
-	testkit.Until(t, time.Minute, func() bool { return h.underWay(most) == most })
+	testkit.Until(t, time.Minute, func() bool { return h.inFlight(most) == most })
 	_, err := protos.NewGatewayClient(h.bare()).History(bearing(t, "authorization", of("gpu-9")), &protos.HistoryRequest{})
 	if s := status.Convert(err); s.Code() != codes.ResourceExhausted || len(s.Details()) != 1 {
 		t.Errorf("one call more: %v", err)
@@ -201,14 +201,14 @@ func TestCallsAreBounded(t *testing.T) {
 		t.Errorf("it is told %v", s.Details())
 	}
 	close(l.free)
-	testkit.Until(t, time.Minute, func() bool { return h.underWay(most) == 0 })
+	testkit.Until(t, time.Minute, func() bool { return h.inFlight(most) == 0 })
 	if _, err := h.connector(of("gpu-9")).Append(t.Context(), []record.Record{storetest.Record("gpu-9")}); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestAnswersThatNobodyReads end their connection.
-func TestAnswersThatNobodyReads(t *testing.T) {
+// TestUnreadResponses: a client that reads no responses loses its connection.
+func TestUnreadResponses(t *testing.T) {
 	h := newHall(t)
 	large := storetest.Record("gpu-7", func(r *record.Record) {
 		r.Event.Metadata = map[string]string{}

@@ -19,10 +19,10 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
+	"github.com/nvidia/nvsentinel/platform-connectors/forwardpolicy"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/authn"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/protos"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/upstream"
-	"github.com/nvidia/nvsentinel/platform-connectors/passage"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -71,18 +71,18 @@ type Gateway struct {
 	Log      *slog.Logger
 	Metrics  *Metrics
 
-	underWay atomic.Int64
+	inFlight atomic.Int64
 
 	mu   sync.Mutex
 	busy map[string]*busyNode
 
-	asking sync.Mutex // guards the fields below
-	server string
-	asked  time.Time
+	identityMu     sync.Mutex // guards the fields below
+	server         string
+	identityReadAt time.Time
 }
 
 // enter identifies a caller and its connection.
-func (g *Gateway) enter(ctx context.Context) (passage.Caller, error) {
+func (g *Gateway) enter(ctx context.Context) (forwardpolicy.Caller, error) {
 	caller, err := g.Callers.Enter(ctx)
 	if err != nil {
 		return caller, err
@@ -99,7 +99,7 @@ func (g *Gateway) append(c *call, q *protos.AppendRequest) (*protos.AppendRespon
 		return nil, status.Errorf(codes.InvalidArgument, "%d records in one call, at most %d are allowed", n, maxRecords)
 	}
 	crashpoint.Here("platform-connectors/gateway-received")
-	ctx, cancel := context.WithTimeout(c.ctx, patience)
+	ctx, cancel := context.WithTimeout(c.ctx, requestTimeout)
 	defer cancel()
 	if len(q.GetRecords()) == 0 {
 		return g.name(ctx, q.GetServer())
@@ -178,10 +178,10 @@ func (g *Gateway) sift(c *call, q *protos.AppendRequest, allowed *allowance) (si
 // refusals are those of one call: one line of the log, however many there are.
 type refusals struct {
 	n     int
-	first *passage.Refusal
+	first *forwardpolicy.Refusal
 }
 
-func (r *refusals) add(refusal *passage.Refusal) {
+func (r *refusals) add(refusal *forwardpolicy.Refusal) {
 	if r.n++; r.n == 1 {
 		r.first = refusal
 	}
@@ -196,26 +196,26 @@ func (r *refusals) log(log *slog.Logger, node string) {
 // nameFor is how long a name of the server is passed on without asking again.
 const nameFor = 5 * time.Second
 
-// name says which server the store is: connectors that keep something of a server
+// name reports which server the store is: connectors that keep something of a server
 // ask now and then whether it is still there.
 func (g *Gateway) name(ctx context.Context, known string) (*protos.AppendResponse, error) {
-	g.asking.Lock()
-	defer g.asking.Unlock()
-	if age := g.Clock.Since(g.asked); g.server == "" || g.server != known || age < 0 || age > nameFor {
+	g.identityMu.Lock()
+	defer g.identityMu.Unlock()
+	if age := g.Clock.Since(g.identityReadAt); g.server == "" || g.server != known || age < 0 || age > nameFor {
 		server, err := g.Store.Server(ctx)
 		if err != nil {
 			return nil, g.away(err)
 		}
-		g.server, g.asked = server, g.Clock.Now()
+		g.server, g.identityReadAt = server, g.Clock.Now()
 	}
 	return &protos.AppendResponse{Server: g.server}, nil
 }
 
 // pass decides about one document.
-func (g *Gateway) pass(caller passage.Caller, doc []byte, now time.Time) (record.Record, *passage.Refusal) {
+func (g *Gateway) pass(caller forwardpolicy.Caller, doc []byte, now time.Time) (record.Record, *forwardpolicy.Refusal) {
 	r, err := record.Decode(doc)
 	if err != nil {
-		return r, &passage.Refusal{Reason: passage.Malformed, Problem: fmt.Sprintf("the record is malformed: %v", err)}
+		return r, &forwardpolicy.Refusal{Reason: forwardpolicy.Malformed, Problem: fmt.Sprintf("the record is malformed: %v", err)}
 	}
 	return g.Callers.Policy.Pass(caller, r, now)
 }
@@ -242,7 +242,7 @@ func (g *Gateway) dead(c *call, q *protos.DeadRequest) (*protos.DeadResponse, er
 		g.Metrics.overQuota.WithLabelValues(droppedLetter).Inc()
 		return &protos.DeadResponse{Dropped: 1}, nil
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, patience)
+	ctx, cancel := context.WithTimeout(c.ctx, requestTimeout)
 	defer cancel()
 	now, bound := g.Clock.Now().UTC(), store.OfConnectors()
 	bound.Source, bound.Prefix = bound.Source+"/"+c.caller.Node, false
@@ -250,7 +250,7 @@ func (g *Gateway) dead(c *call, q *protos.DeadRequest) (*protos.DeadResponse, er
 	if err != nil {
 		return nil, g.away(err)
 	}
-	g.Quotas.note(c.caller.Node, passage.Use{Bytes: size, Records: 1}, 0, 0)
+	g.Quotas.note(c.caller.Node, forwardpolicy.Use{Bytes: size, Records: 1}, 0, 0)
 	dropped, err := g.Store.TrimDeadLetters(ctx, bound, now)
 	if err != nil {
 		return nil, g.away(err)
@@ -262,10 +262,10 @@ func cut(s string, n int) string { return s[:min(len(s), n)] }
 
 // history reads a page of the caller's own node.
 func (g *Gateway) history(c *call, q *protos.HistoryRequest) (*protos.HistoryResponse, error) {
-	if err := g.hold(c, MaxMessage); err != nil {
+	if err := g.reserve(c, MaxMessage); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, patience)
+	ctx, cancel := context.WithTimeout(c.ctx, requestTimeout)
 	defer cancel()
 	page, err := upstream.History(ctx, g.Store, c.caller.Node, q.GetAfter(), historyPage)
 	if err != nil {

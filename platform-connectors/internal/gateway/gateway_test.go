@@ -28,9 +28,9 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
-// TestWay: what a connector appends is in the store when it is answered, once,
+// TestRecordPath: what a connector appends is in the store when it is answered, once,
 // and in order; its history is its own node's.
-func TestWay(t *testing.T) {
+func TestRecordPath(t *testing.T) {
 	h := newHall(t)
 	seven, eight := h.connector(of("gpu-7")), h.connector(of("gpu-8"))
 	a, b, c := storetest.Record("gpu-7"), storetest.Record("gpu-7"), storetest.Record("gpu-8")
@@ -74,7 +74,7 @@ func TestWay(t *testing.T) {
 	if err := seven.Dead(t.Context(), store.DeadLetter{ID: "x", Source: "fault-quarantine", Reason: "why"}); err != nil {
 		t.Error(err)
 	}
-	if n := h.asked.Load(); n != 2 {
+	if n := h.requests.Load(); n != 2 {
 		t.Errorf("the API server was asked %d times about two tokens", n)
 	}
 	gone := fmt.Errorf("no connection with secret words")
@@ -88,7 +88,7 @@ func TestWay(t *testing.T) {
 }
 
 // TestEventsWithoutACounter: their order is that in which the store got them, whatever the
-// connector's own count says, and one that is brought again is known by its id and content.
+// connector's own count reports, and one that is brought again is known by its id and content.
 func TestEventsWithoutACounter(t *testing.T) {
 	h := newHall(t)
 	seven := h.connector(of("gpu-7"))
@@ -96,7 +96,7 @@ func TestEventsWithoutACounter(t *testing.T) {
 	for i := range brought {
 		brought[i] = storetest.Record("gpu-7", func(r *record.Record) {
 			r.Event.IsHealthy = i == 1                         // a recovery between two faults
-			r.Seq, r.SeqEpoch = uint64(9-i), "the connector's" // its spool began anew
+			r.Seq, r.SeqEpoch = uint64(9-i), "the connector's" // its spool began again
 		})
 	}
 	for range 2 { // the first answer is lost
@@ -148,9 +148,9 @@ func TestALargeBatchGoesInParts(t *testing.T) {
 	}
 }
 
-// TestARefusedRecordIsToldWithItsProblem: a dead letter of the connector can say
+// TestRefusedRecordIsReportedWithItsProblem: a dead letter of the connector can report
 // whether the gateway or the store refused it, also where a batch goes in parts.
-func TestARefusedRecordIsToldWithItsProblem(t *testing.T) {
+func TestRefusedRecordIsReportedWithItsProblem(t *testing.T) {
 	h := newHall(t)
 	long := storetest.Record("gpu-7", func(r *record.Record) {
 		r.Event.Metadata = map[string]string{}
@@ -161,8 +161,8 @@ func TestARefusedRecordIsToldWithItsProblem(t *testing.T) {
 	stored, foreign := storetest.Record("gpu-7"), storetest.Record("gpu-8")
 	other := stored
 	other.Event.Message = "another"
-	told := map[string]string{}
-	ctx := upstream.Listen(t.Context(), func(id, problem string) { told[id] = problem })
+	reported := map[string]string{}
+	ctx := upstream.Listen(t.Context(), func(id, problem string) { reported[id] = problem })
 	results, err := h.connector(of("gpu-7")).Append(ctx, []record.Record{stored, long, foreign, other})
 	want := []store.AppendResult{store.Appended, store.Appended, store.Refused, store.Refused}
 	if diff := cmp.Diff(want, results); err != nil || diff != "" {
@@ -171,7 +171,7 @@ func TestARefusedRecordIsToldWithItsProblem(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{
 		foreign.ID: `the record is about node "gpu-8", and its connector is the one of node "gpu-7"`,
 		other.ID:   upstream.OtherContent,
-	}, told); diff != "" {
+	}, reported); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}
 }
@@ -222,12 +222,12 @@ func TestAGatewayThatIsNoneIsShownNoToken(t *testing.T) {
 	if _, err := h.connector(of("gpu-7")).History(ctx, 0); err == nil {
 		t.Error("it was believed")
 	}
-	if n := h.asked.Load(); n != 0 {
+	if n := h.requests.Load(); n != 0 {
 		t.Errorf("%d tokens were shown", n)
 	}
 }
 
-// TestTheAuthorityMayComeLater: a connector without the file that proves a gateway says so,
+// TestTheAuthorityMayComeLater: a connector without the file that proves a gateway reports it,
 // and goes on when the file is there.
 func TestTheAuthorityMayComeLater(t *testing.T) {
 	h := newHall(t)
@@ -255,12 +255,12 @@ func TestTheAuthorityMayComeLater(t *testing.T) {
 // moved is a store that is another server now and then.
 type moved struct {
 	*away
-	asked atomic.Int64
-	name  atomic.Value
+	requests atomic.Int64
+	name     atomic.Value
 }
 
 func (m *moved) Server(context.Context) (string, error) {
-	m.asked.Add(1)
+	m.requests.Add(1)
 	return m.is(), nil
 }
 
@@ -274,9 +274,9 @@ func (m *moved) AppendTo(ctx context.Context, server string, records []record.Re
 	return results, m.is(), err
 }
 
-// TestAGatewaySaysWhichServer: it takes nothing for another one, names the present
+// TestGatewayReportsServerID: it takes nothing for another one, names the present
 // one, and does not ask the store each time.
-func TestAGatewaySaysWhichServer(t *testing.T) {
+func TestGatewayReportsServerID(t *testing.T) {
 	m := &moved{}
 	m.name.Store("one")
 	h := newHall(t, func(g *gateway.Gateway, _ *gateway.Limits) {
@@ -296,15 +296,15 @@ func TestAGatewaySaysWhichServer(t *testing.T) {
 			t.Errorf("the same server: %q, %v", now, err)
 		}
 	}
-	if n := m.asked.Load(); n != 1 {
+	if n := m.requests.Load(); n != 1 {
 		t.Errorf("asked %d times, want once", n)
 	}
 	m.name.Store("two")
 	if n, now, err := say("one", storetest.Record("gpu-7")); n != 0 || now != "two" || !errors.Is(err, store.ErrMoved) {
 		t.Errorf("another server: %d, %q, %v", n, now, err)
 	}
-	if _, now, err := say("two"); now != "two" || err != nil || m.asked.Load() != 2 {
-		t.Errorf("a name that the gateway did not know: %q, %v, asked %d times", now, err, m.asked.Load())
+	if _, now, err := say("two"); now != "two" || err != nil || m.requests.Load() != 2 {
+		t.Errorf("a name that the gateway did not know: %q, %v, asked %d times", now, err, m.requests.Load())
 	}
 	if all, err := h.store.List(t.Context(), store.Query{}); len(all) != 1 || err != nil {
 		t.Errorf("%d records are stored, %v", len(all), err)

@@ -19,11 +19,11 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/platform-connectors/authz"
+	"github.com/nvidia/nvsentinel/platform-connectors/forwardpolicy"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/authn"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway/gatewaytest"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/upstream"
-	"github.com/nvidia/nvsentinel/platform-connectors/passage"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
@@ -58,27 +58,27 @@ func (a *away) Server(ctx context.Context) (string, error) {
 
 // hall is a gateway that listens, and what stands behind it.
 type hall struct {
-	t       *testing.T
-	address string
-	ca      string
-	store   *away
-	asked   *atomic.Int64
-	gateway *gateway.Gateway
-	stop    context.CancelFunc
+	t        *testing.T
+	address  string
+	ca       string
+	store    *away
+	requests *atomic.Int64
+	gateway  *gateway.Gateway
+	stop     context.CancelFunc
 }
 
 func newHall(t *testing.T, edit ...func(*gateway.Gateway, *gateway.Limits)) *hall {
 	t.Helper()
-	h := &hall{t: t, store: &away{Store: storetest.SQLite(t)}, asked: &atomic.Int64{}}
+	h := &hall{t: t, store: &away{Store: storetest.SQLite(t)}, requests: &atomic.Int64{}}
 	review := func(audience string) *authn.Review {
-		return authn.NewReview(gatewaytest.Reviews{Asked: func() { h.asked.Add(1) }}, authn.Verification{
-			Audience: audience, Life: time.Minute, Refused: time.Minute, AtOnce: 16,
+		return authn.NewReview(gatewaytest.Reviews{OnReview: func() { h.requests.Add(1) }}, authn.Verification{
+			Audience: audience, CacheTTL: time.Minute, Refused: time.Minute, AtOnce: 16,
 		}, clock.RealClock{}, prometheus.NewRegistry())
 	}
 	h.gateway = &gateway.Gateway{
 		Callers: &gateway.Callers{
 			Connectors: review(gateway.Audience), Publishers: review(authn.Audience), Accounts: []string{connectors}, PerAddress: 100, Clock: clock.RealClock{},
-			Policy: passage.Policy{Agents: append(authz.DefaultAgents(), authz.Agent{Name: "health-events-analyzer", Account: analyzer, ClusterWide: true})},
+			Policy: forwardpolicy.Policy{Agents: append(authz.DefaultAgents(), authz.Agent{Name: "health-events-analyzer", Account: analyzer, ClusterWide: true})},
 		},
 		Shares: &gateway.Shares{PerSecond: 1 << 20, Burst: 64 << 20, Clock: clock.RealClock{}},
 		Store:  h.store, PerNode: 2, Memory: gateway.NewMemory(gateway.MaxMessage), MaxCalls: gateway.MaxCalls,

@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/internal/retry"
-	"github.com/nvidia/nvsentinel/platform-connectors/passage"
+	"github.com/nvidia/nvsentinel/platform-connectors/forwardpolicy"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -22,9 +22,9 @@ const (
 	// quota and the reserve are spent, trickleBurst at once; a record counts as
 	// leastRecord at least.
 	trickle, trickleBurst, leastRecord = 1 << 10, 256 << 10, 1 << 10
-	// worthTelling is the share of its quota that a node has to bring since the last
-	// exchange to make the next one due, and in a day to be told to other gateways.
-	worthTelling = 1.0 / 8
+	// minReportedShare is the share of its quota that a node has to bring since the last
+	// exchange to make the next one due, and in a day to be passed to other gateways.
+	minReportedShare = 1.0 / 8
 	// exchangeEvery is the time between two exchanges with the other gateways,
 	// exchangeLeast the least.
 	exchangeEvery, exchangeLeast = time.Minute, 5 * time.Second
@@ -43,7 +43,7 @@ type Days interface {
 // Quotas bounds what is stored of each node in a day, over all gateways: each notes in the
 // store what it has taken, and learns what the others have.
 type Quotas struct {
-	Limits passage.Quota
+	Limits forwardpolicy.Quota
 	// Gateway names this gateway; one that is started again in its place has the name too.
 	Gateway string
 	Days    Days
@@ -58,16 +58,16 @@ type Quotas struct {
 	mu    sync.Mutex
 	day   string
 	nodes map[string]*usage
-	// resumed says that what was noted under this name before its start is counted.
+	// resumed reports that what was noted under this name before its start is counted.
 	resumed bool
 }
 
 // usage is what a node has brought on a day: through this gateway, and through others.
 type usage struct {
-	own, others passage.Use
-	// told is what of its own the other gateways know.
-	told    passage.Use
-	counted store.CountedUse
+	own, others forwardpolicy.Use
+	// reported is what of its own the other gateways know.
+	reported forwardpolicy.Use
+	counted  store.CountedUse
 }
 
 // NewQuotas prepares quotas; without limits nothing is bounded.
@@ -77,22 +77,22 @@ func NewQuotas(q *Quotas) *Quotas {
 	return q
 }
 
-// off says that nothing is bounded.
-func (q *Quotas) off() bool { return q == nil || q.Limits == (passage.Quota{}) }
+// off reports that nothing is bounded.
+func (q *Quotas) off() bool { return q == nil || q.Limits == (forwardpolicy.Quota{}) }
 
-// spent says whether a node has used up its quota and the reserve.
+// spent reports whether a node has used up its quota and the reserve.
 func (q *Quotas) spent(node string) bool {
-	return !q.off() && q.Limits.Level(q.use(node)) == passage.Spent
+	return !q.off() && q.Limits.Level(q.use(node)) == forwardpolicy.Spent
 }
 
 // use is what a node has brought today.
-func (q *Quotas) use(node string) passage.Use {
+func (q *Quotas) use(node string) forwardpolicy.Use {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if u := q.today()[node]; u != nil {
 		return u.own.Plus(u.others)
 	}
-	return passage.Use{}
+	return forwardpolicy.Use{}
 }
 
 // today is what nodes have brought; it is empty when a day begins.
@@ -104,7 +104,7 @@ func (q *Quotas) today() map[string]*usage {
 }
 
 // note adds what the store has taken of a node, and what was counted.
-func (q *Quotas) note(node string, stored passage.Use, counted, bytes int64) {
+func (q *Quotas) note(node string, stored forwardpolicy.Use, counted, bytes int64) {
 	if q.off() {
 		return
 	}
@@ -115,7 +115,7 @@ func (q *Quotas) note(node string, stored passage.Use, counted, bytes int64) {
 	if counted > 0 {
 		u.counted = u.counted.Add(counted, bytes, q.Clock.Now().UTC())
 	}
-	if q.Limits.Share(passage.Use{Bytes: u.own.Bytes - u.told.Bytes, Records: u.own.Records - u.told.Records}) >= worthTelling {
+	if q.Limits.Share(forwardpolicy.Use{Bytes: u.own.Bytes - u.reported.Bytes, Records: u.own.Records - u.reported.Records}) >= minReportedShare {
 		q.due.Call()
 	}
 }
@@ -179,14 +179,14 @@ func (q *Quotas) learn(days []store.UseDay) (mine store.UseDay, worth bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, u := range q.today() {
-		u.others = passage.Use{}
+		u.others = forwardpolicy.Use{}
 	}
 	for _, d := range days {
 		if d.Day != q.day || d.Gateway == q.Gateway && q.resumed {
 			continue
 		}
 		for node, n := range d.Nodes {
-			u, brought := q.of(node), passage.Use{Bytes: n.Bytes, Records: n.Records}
+			u, brought := q.of(node), forwardpolicy.Use{Bytes: n.Bytes, Records: n.Records}
 			if d.Gateway == q.Gateway {
 				u.own, u.counted = u.own.Plus(brought), u.counted.Plus(n.Counted)
 				continue
@@ -197,10 +197,10 @@ func (q *Quotas) learn(days []store.UseDay) (mine store.UseDay, worth bool) {
 	q.resumed = true
 	mine = store.UseDay{Gateway: q.Gateway, Day: q.day, Nodes: map[string]store.NodeUse{}}
 	for node, u := range q.nodes {
-		if q.Limits.Share(u.own) >= worthTelling || u.counted.Records > 0 {
+		if q.Limits.Share(u.own) >= minReportedShare || u.counted.Records > 0 {
 			mine.Nodes[node] = store.NodeUse{Bytes: u.own.Bytes, Records: u.own.Records, Counted: u.counted}
 		}
-		u.told = u.own
+		u.reported = u.own
 	}
 	q.measure()
 	return mine, len(mine.Nodes) > 0
@@ -225,7 +225,7 @@ func (q *Quotas) measure() {
 	}
 }
 
-// problem is what a connector is told of a record that is counted.
+// problem is what a connector is notified of a record that is counted.
 func (q *Quotas) problem(node string) string {
 	return fmt.Sprintf("node %s has sent more than the daily limit of %d records or %d bytes: PERSIST_ONLY events and repeats are counted and not stored",
 		node, q.Limits.Records, q.Limits.Bytes)

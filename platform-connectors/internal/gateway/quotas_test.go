@@ -16,10 +16,10 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/testkit"
+	"github.com/nvidia/nvsentinel/platform-connectors/forwardpolicy"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/authn"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/upstream"
-	"github.com/nvidia/nvsentinel/platform-connectors/passage"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
@@ -36,7 +36,7 @@ func withQuota(t *testing.T, clk *testkit.Clock, records int64) *hall {
 func quotas(g *gateway.Gateway, name string, records int64) *gateway.Quotas {
 	days, _ := g.Store.(gateway.Days)
 	return gateway.NewQuotas(&gateway.Quotas{
-		Limits: passage.Quota{Records: records}, Gateway: name, Days: days, Clock: g.Clock, Log: slog.New(slog.DiscardHandler), Metrics: g.Metrics,
+		Limits: forwardpolicy.Quota{Records: records}, Gateway: name, Days: days, Clock: g.Clock, Log: slog.New(slog.DiscardHandler), Metrics: g.Metrics,
 	})
 }
 
@@ -91,15 +91,15 @@ func TestBeyondItsQuota(t *testing.T) {
 	if got := bring(t, h.connector(of("gpu-8")), fault("gpu-8", "0", observed)); got[0] != store.Appended {
 		t.Errorf("another node's event is %s", got[0])
 	}
-	// A person has released the node: its connector says so, and the fault counts again.
-	results, err := c.Append(upstream.Anew(t.Context()), []record.Record{fault("gpu-7", "0")})
+	// A person has released the node: its connector reports it, and the fault counts again.
+	results, err := c.Append(upstream.WithReset(t.Context()), []record.Record{fault("gpu-7", "0")})
 	if err != nil || results[0] != store.Appended {
 		t.Errorf("after a person's hand: %v, %v", results, err)
 	}
 	if n := len(h.stored()); n != 5+4+1+1 {
 		t.Errorf("%d records are stored", n)
 	}
-	if n := h.gateway.Metrics.OverQuota(passage.Observed) + h.gateway.Metrics.OverQuota(passage.Repeat); n != 2 {
+	if n := h.gateway.Metrics.OverQuota(forwardpolicy.Observed) + h.gateway.Metrics.OverQuota(forwardpolicy.Repeat); n != 2 {
 		t.Errorf("%d records are counted in metrics", n)
 	}
 	clk.Step(24 * time.Hour)
@@ -108,9 +108,9 @@ func TestBeyondItsQuota(t *testing.T) {
 	}
 }
 
-// TestANodeThatSaysEverNewThings, every event a fatal fault that acts, cannot fill the
-// store; and the first fault of each of its checks is stored all the same.
-func TestANodeThatSaysEverNewThings(t *testing.T) {
+// TestNodeWithUnboundedIdentities: a node that reports ever new fatal PROCESS faults cannot fill the
+// store, and the first fault of each of its checks is stored all the same.
+func TestNodeWithUnboundedIdentities(t *testing.T) {
 	clk := testkit.NewClock()
 	const day, flood = 50, 1000
 	h := withQuota(t, clk, day)
@@ -141,7 +141,7 @@ func TestANodeThatSaysEverNewThings(t *testing.T) {
 	}
 }
 
-// TestAnAlternatingNode says a fault and its recovery by turns: when its reserve is spent
+// TestAnAlternatingNode reports a fault and its recovery by turns: when its reserve is spent
 // its connector keeps them, and they are stored at a trickle; what is counted goes on.
 func TestAnAlternatingNode(t *testing.T) {
 	clk := testkit.NewClock()
@@ -253,9 +253,9 @@ func TestAQuotaIsExchangedByItself(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotStoredIsNoRepeat: neither when the store failed, nor when another has taken
+// TestUnstoredRecordIsNoRepeat: neither when the store failed, nor when another has taken
 // its place, nor of another connection.
-func TestWhatIsNotStoredIsNoRepeat(t *testing.T) {
+func TestUnstoredRecordIsNoRepeat(t *testing.T) {
 	clk := testkit.NewClock()
 	m := &moved{}
 	m.name.Store("one")
@@ -310,8 +310,8 @@ func TestANewDayBetween(t *testing.T) {
 	}
 }
 
-// TestWhoSpeaksForAllNodesHasNoQuota: it is no node's.
-func TestWhoSpeaksForAllNodesHasNoQuota(t *testing.T) {
+// TestClusterScopedPublisherHasNoQuota: it is no node's.
+func TestClusterScopedPublisherHasNoQuota(t *testing.T) {
 	h := withQuota(t, testkit.NewClock(), 1)
 	c := h.connector(of("gpu-7"))
 	bring(t, c, fault("gpu-7", "0"))
@@ -326,7 +326,7 @@ func TestWhoSpeaksForAllNodesHasNoQuota(t *testing.T) {
 }
 
 // TestDeadLettersOfANodeAreBounded: the oldest go, and when the node's quota and reserve
-// are spent no more are kept; its connector is told.
+// are spent no more are kept; its connector is informed.
 func TestDeadLettersOfANodeAreBounded(t *testing.T) {
 	clk := testkit.NewClock()
 	h := withQuota(t, clk, 10)
@@ -382,7 +382,7 @@ func BenchmarkAllowance(b *testing.B) {
 		b.Run(fmt.Sprint("quota of ", bound), func(b *testing.B) {
 			clk := testkit.NewClock()
 			g := &gateway.Gateway{Clock: clk, Metrics: gateway.NewMetrics(prometheus.NewRegistry())}
-			g.Quotas = gateway.NewQuotas(&gateway.Quotas{Limits: passage.Quota{Records: bound}, Clock: clk, Metrics: g.Metrics})
+			g.Quotas = gateway.NewQuotas(&gateway.Quotas{Limits: forwardpolicy.Quota{Records: bound}, Clock: clk, Metrics: g.Metrics})
 			for b.Loop() {
 				if err := g.Decide("gpu-7", records, 1000); err != nil {
 					b.Fatal(err)

@@ -15,8 +15,8 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
-// TestWhoIsNotLetIn: no call of theirs is read, and nothing is stored or told.
-func TestWhoIsNotLetIn(t *testing.T) {
+// TestRejectedCallers: no call of theirs is read, and nothing is stored or reported.
+func TestRejectedCallers(t *testing.T) {
 	h := newHall(t)
 	api := protos.NewGatewayClient(h.bare())
 	theirs := storetest.Record("gpu-7")

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/nvidia/nvsentinel/internal/config"
-	"github.com/nvidia/nvsentinel/platform-connectors/passage"
+	"github.com/nvidia/nvsentinel/platform-connectors/forwardpolicy"
 )
 
 // Bounds of connections.
@@ -41,7 +41,7 @@ type Certificates struct {
 	ClientCA string
 }
 
-// config says what is wrong with the files.
+// config reports what is wrong with the files.
 func (c Certificates) config() (*tls.Config, error) {
 	load := func() (*tls.Config, error) {
 		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
@@ -81,7 +81,7 @@ func Serve(ctx context.Context, l net.Listener, g *Gateway, certificates Certifi
 		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(4*window),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
-			Time: time.Minute, Timeout: 20 * time.Second, MaxConnectionAge: age, MaxConnectionAgeGrace: 2 * patience,
+			Time: time.Minute, Timeout: 20 * time.Second, MaxConnectionAge: age, MaxConnectionAgeGrace: 2 * requestTimeout,
 		}),
 	)
 	server.RegisterService(service(), g)
@@ -101,15 +101,15 @@ func Serve(ctx context.Context, l net.Listener, g *Gateway, certificates Certifi
 
 // Metrics of a gateway.
 type Metrics struct {
-	calls        *prometheus.CounterVec
-	refused      *prometheus.CounterVec
-	connections  prometheus.Gauge
-	held         prometheus.Gauge
-	waiting      prometheus.Gauge
-	turnedAway   *prometheus.CounterVec
-	overQuota    *prometheus.CounterVec
-	countedBytes prometheus.Counter
-	share        *prometheus.GaugeVec
+	calls         *prometheus.CounterVec
+	refused       *prometheus.CounterVec
+	connections   prometheus.Gauge
+	inFlightBytes prometheus.Gauge
+	waiting       prometheus.Gauge
+	turnedAway    *prometheus.CounterVec
+	overQuota     *prometheus.CounterVec
+	countedBytes  prometheus.Counter
+	share         *prometheus.GaugeVec
 }
 
 // droppedLetter is the label value of dead letters that are not kept.
@@ -125,7 +125,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "nvsentinel_gateway_refused_records_total", Help: "Records that their sender is not allowed to send, by reason. Inspect the node of each such record.",
 		}, []string{"reason"}),
 		connections: prometheus.NewGauge(prometheus.GaugeOpts{Name: "nvsentinel_gateway_connections", Help: "Open connections to the gateway."}),
-		held: prometheus.NewGauge(prometheus.GaugeOpts{
+		inFlightBytes: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "nvsentinel_gateway_request_memory_bytes", Help: "Memory in bytes that is reserved for requests, from before they are received until they are answered.",
 		}),
 		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -148,15 +148,15 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}, []string{"node"}),
 	}
 	m.overQuota.WithLabelValues(droppedLetter)
-	for _, verdict := range passage.Verdicts() {
+	for _, verdict := range forwardpolicy.Verdicts() {
 		m.overQuota.WithLabelValues(string(verdict))
 	}
 	for _, reason := range RefusedReasons() {
 		m.turnedAway.WithLabelValues(string(reason))
 	}
-	for _, reason := range passage.Reasons() {
+	for _, reason := range forwardpolicy.Reasons() {
 		m.refused.WithLabelValues(string(reason))
 	}
-	r.MustRegister(m.calls, m.refused, m.connections, m.held, m.waiting, m.turnedAway, m.overQuota, m.countedBytes, m.share)
+	r.MustRegister(m.calls, m.refused, m.connections, m.inFlightBytes, m.waiting, m.turnedAway, m.overQuota, m.countedBytes, m.share)
 	return m
 }

@@ -53,7 +53,7 @@ func (a *answers) retry(i int, reason, problem string) {
 	a.why[reason]++
 }
 
-// each accepts the events of a batch that can be accepted, and says of the others
+// each accepts the events of a batch that can be accepted, and reports about the others
 // whether they ever can. An error is about the whole batch: nothing was accepted, and
 // the publisher sends all of it again.
 func (d *Server) each(ctx context.Context, from sender, batch *protos.HealthEvents) (*protos.HealthEventResults, error) {
@@ -78,7 +78,7 @@ func (d *Server) each(ctx context.Context, from sender, batch *protos.HealthEven
 	}
 	crashpoint.Here("platform-connectors/spooled")
 	d.settle(admitted, of, out)
-	d.numbers.tell(d.Log, events)
+	d.numbers.logLegacyAgents(d.Log, events)
 	return &protos.HealthEventResults{Results: out.results}, nil
 }
 
@@ -130,7 +130,7 @@ func (d *Server) append(ctx context.Context, from sender, records []record.Recor
 	return d.Spool.Append(ctx, records)
 }
 
-// taken says whether the records were taken, all or all but some that the store refuses
+// taken reports whether the records were taken, all or all but some that the store refuses
 // for good, which are rejected then.
 func (d *Server) taken(err error, records []record.Record, of []int, out *answers) bool {
 	refused, ok := errors.AsType[*forwarder.Taken](err)
@@ -166,7 +166,7 @@ func (d *Server) settle(admitted []admission.Admitted, of []int, out *answers) {
 	}
 }
 
-// maxHeard bounds the agents that are told apart; the rest counts as none.
+// maxHeard bounds the agents that are distinguished; the rest counts as none.
 const maxHeard = 256
 
 // persistOnly counts the agents whose every event since the start was PERSIST_ONLY.
@@ -175,7 +175,7 @@ const maxHeard = 256
 // nothing is done about them.
 type persistOnly struct {
 	mu sync.Mutex
-	// acted says of each agent that was heard whether any event was PROCESS.
+	// acted reports about each agent that was heard whether any event was PROCESS.
 	acted map[string]bool
 }
 

@@ -35,12 +35,12 @@ type Spool interface {
 
 // Authenticator knows the callers.
 type Authenticator interface {
-	// Enter identifies the caller of a request; wide says that it speaks for all
+	// Enter identifies the caller of a request; wide reports that it publishes events about all
 	// nodes. Its errors are *authn.Denied, as are those of Speak.
 	Enter(ctx context.Context) (caller authz.Caller, wide bool, err error)
-	// Speak says whether the caller may send the events.
+	// Speak reports whether the caller may send the events.
 	Speak(caller authz.Caller, events []record.Event) error
-	// SpeakEach says of each event whether the caller may send it; nil is yes.
+	// SpeakEach reports about each event whether the caller may send it; nil is yes.
 	SpeakEach(caller authz.Caller, events []record.Event) ([]*authn.Denied, error)
 }
 
@@ -63,21 +63,21 @@ type Server struct {
 	Identity func() record.NodeIdentity
 	// IdentityOf is the machine of any node as it is now, or empty.
 	IdentityOf func(ctx context.Context, node string) record.NodeIdentity
-	// Rejected is told what was rejected for good, and how many events of a batch; nil
-	// is not told.
+	// Rejected is informed of what was rejected for good, and how many events of a batch; nil
+	// is not reported.
 	Rejected func(problem string, events int)
 	Clock    clock.PassiveClock
 	Log      *slog.Logger
 	Metrics  *Metrics
-	// Patience ends the wait for the message of a request; nil is that of the
+	// ReadTimeout ends the wait for the message of a request; nil is that of the
 	// package.
-	Patience func() <-chan time.Time
+	ReadTimeout func() <-chan time.Time
 
 	limits  limits
 	numbers numbers
 }
 
-// EarlierNumbers says which agents give processingStrategy the numbers of the earlier
+// EarlierNumbers reports which agents give processingStrategy the numbers of the earlier
 // NVSentinel, before it serves.
 func (d *Server) EarlierNumbers(agents ...string) {
 	d.numbers.of = map[string]bool{}
@@ -89,7 +89,7 @@ func (d *Server) EarlierNumbers(agents ...string) {
 // sender is who sends a batch.
 type sender struct {
 	caller authz.Caller
-	// wide says that it speaks for all nodes.
+	// wide reports that it publishes events about all nodes.
 	wide bool
 }
 
@@ -120,7 +120,7 @@ func (d *Server) occurred(ctx context.Context, from sender, batch *protos.Health
 	}
 	crashpoint.Here("platform-connectors/spooled")
 	d.Metrics.count(admitted)
-	d.numbers.tell(d.Log, batch.GetEvents())
+	d.numbers.logLegacyAgents(d.Log, batch.GetEvents())
 	return nil
 }
 
@@ -132,7 +132,7 @@ func (d *Server) speaksFor(from sender) string {
 	return d.NodeName
 }
 
-// admit checks what is in the batch, and whether its sender may say that.
+// admit checks what is in the batch, and whether its sender may report that.
 func (d *Server) admit(from sender, batch *protos.HealthEvents) (admitted []admission.Admitted, err error) {
 	d.numbers.translate(batch.GetEvents())
 	if admitted, err = admission.Batch(batch.GetEvents(), d.speaksFor(from)); err != nil {
@@ -184,7 +184,7 @@ func newID(now time.Time) (string, error) {
 	return id.String(), nil
 }
 
-// refuse turns an error into what the publisher is told.
+// refuse turns an error into the answer to the publisher.
 func (d *Server) refuse(err error) error {
 	code, reason := codes.Unavailable, reasonUnavailable
 	if refusal, ok := errors.AsType[*admission.Refusal](err); ok {

@@ -171,16 +171,16 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// wide is an authenticator whose callers speak for all nodes.
+// wide is an authenticator whose callers publish events about all nodes.
 type wide struct{ anyone }
 
 func (wide) Enter(context.Context) (authz.Caller, bool, error) {
 	return authz.Caller{}, true, nil
 }
 
-// A cluster-wide publisher is told what the store refuses for good: it is the
-// one answer at which it keeps the event aside.
-func TestWhatTheStoreRefusesIsToldToAClusterWidePublisher(t *testing.T) {
+// A cluster-wide publisher is informed of what the store refuses for good: it is the
+// one answer at which it holds the event back.
+func TestRefusalIsReturnedToClusterScopedPublisher(t *testing.T) {
 	d := newServer(&memory{})
 	d.Authenticator, d.Direct = wide{}, &memory{err: &forwarder.Taken{ID: "x", Records: 1}}
 	d.IdentityOf = func(context.Context, string) record.NodeIdentity { return record.NodeIdentity{} }

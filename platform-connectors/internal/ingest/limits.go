@@ -29,7 +29,7 @@ const (
 	// maxReceiving bounds the requests that are being received, each of up to
 	// maxBatch bytes, and patience how long one may take for that.
 	maxReceiving = 16
-	patience     = 10 * time.Second
+	readTimeout  = 10 * time.Second
 	// maxInFlight bounds the bytes of received requests that are not answered.
 	maxInFlight = 32 << 20
 )
@@ -47,15 +47,15 @@ func (l *limits) open() {
 	})
 }
 
-// receive takes the request from the line when there is room for it. The room is
-// given back by release.
+// receive takes the request from the line when there is capacity for it. The capacity is
+// released by release.
 func (d *Server) receive(ctx context.Context, stream grpc.ServerStream) (r request, release func(), err error) {
 	d.limits.open()
 	if err := d.limits.receiving.Acquire(ctx, 1); err != nil {
 		return r, nil, d.refuse(err)
 	}
 	defer d.limits.receiving.Release(1)
-	if r, err = message(stream, d.patience()); err != nil {
+	if r, err = message(stream, d.readDeadline()); err != nil {
 		return r, nil, err
 	}
 	n := int64(len(r.wire))
@@ -65,11 +65,11 @@ func (d *Server) receive(ctx context.Context, stream grpc.ServerStream) (r reque
 	return r, func() { d.limits.bytes.Release(n) }, nil
 }
 
-func (d *Server) patience() <-chan time.Time {
-	if d.Patience != nil {
-		return d.Patience()
+func (d *Server) readDeadline() <-chan time.Time {
+	if d.ReadTimeout != nil {
+		return d.ReadTimeout()
 	}
-	return time.After(patience) //nolint:forbidigo // Patience is the injected clock; this is its default
+	return time.After(readTimeout) //nolint:forbidigo // Patience is the injected clock; this is its default
 }
 
 // message waits for the stream's message. One that does not come in time is left
@@ -89,7 +89,7 @@ func message(stream grpc.ServerStream, late <-chan time.Time) (request, error) {
 	case g := <-came:
 		return g.request, g.err
 	case <-late:
-		return request{}, status.Errorf(codes.DeadlineExceeded, "the request did not arrive within %s", patience)
+		return request{}, status.Errorf(codes.DeadlineExceeded, "the request did not arrive within %s", readTimeout)
 	}
 }
 
@@ -97,11 +97,11 @@ func message(stream grpc.ServerStream, late <-chan time.Time) (request, error) {
 // once, so that it does not wait in front of those that will be let in.
 type bounded struct {
 	net.Listener
-	room   chan struct{}
-	closed func() // counts a connection that had no room
+	slots  chan struct{}
+	closed func() // counts a connection that had no capacity
 }
 
-// Accept returns the next connection that has room.
+// Accept returns the next connection that has capacity.
 func (b bounded) Accept() (net.Conn, error) {
 	for {
 		c, err := b.Listener.Accept()
@@ -109,8 +109,8 @@ func (b bounded) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		select {
-		case b.room <- struct{}{}:
-			return &connection{Conn: c, leave: sync.OnceFunc(func() { <-b.room })}, nil
+		case b.slots <- struct{}{}:
+			return &connection{Conn: c, leave: sync.OnceFunc(func() { <-b.slots })}, nil
 		default:
 			b.closed()
 			_ = c.Close() // its peer tries again
@@ -133,13 +133,13 @@ func (c *connection) Close() error {
 // NetConn is the connection itself, for who asks the kernel about its peer.
 func (c *connection) NetConn() net.Conn { return c.Conn }
 
-// codec leaves requests as they came; what it writes is protobuf as ever.
+// codec leaves requests as they came; what it writes is protobuf as before.
 type codec struct{ encoding.CodecV2 }
 
 // request is a batch as it came.
 type request struct{ wire []byte }
 
-// Unmarshal keeps a request for decode, and reads other messages as ever.
+// Unmarshal keeps a request for decode, and reads other messages as before.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	r, ok := v.(*request)
 	if !ok {
@@ -151,7 +151,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 
 // service is the wire's service with two differences. Its methods are served as
 // streams of one message, which is the same on the wire: so the caller is known,
-// and there is room, before the message is taken from the line. And a request
+// and there is capacity, before the message is taken from the line. And a request
 // that cannot be decoded is InvalidArgument, the one answer at which a publisher
 // looks for the bad event instead of sending the batch for ever.
 var service = grpc.ServiceDesc{
@@ -199,7 +199,7 @@ func occurred(srv any, stream grpc.ServerStream, take func(d *Server, from sende
 	return stream.SendMsg(answer)
 }
 
-// decode reads a request, mended if need be.
+// decode reads a request, fixed if need be.
 func (d *Server) decode(r request) (*protos.HealthEvents, error) {
 	var batch protos.HealthEvents
 	mended, err := admission.Decode(r.wire, &batch)

@@ -24,10 +24,10 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/authn"
 )
 
-// nobody is an authenticator that lets nobody in.
-type nobody struct{ anyone }
+// denyAll is an authenticator that lets nobody in.
+type denyAll struct{ anyone }
 
-func (nobody) Enter(context.Context) (authz.Caller, bool, error) {
+func (denyAll) Enter(context.Context) (authz.Caller, bool, error) {
 	return authz.Caller{}, false, &authn.Denied{Code: codes.Unauthenticated, Reason: "token-missing", Problem: "no token"}
 }
 
@@ -80,7 +80,7 @@ func TestRequestsAreCountedBeforeTheyAreDecoded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newServer(&memory{})
 			if !tc.known {
-				d.Authenticator = nobody{}
+				d.Authenticator = denyAll{}
 			}
 			conn := serve(t, d)
 			var before, after runtime.MemStats
@@ -100,7 +100,7 @@ func TestRequestsAreCountedBeforeTheyAreDecoded(t *testing.T) {
 	}
 }
 
-// shut is a spool that takes nothing until it is opened, and says what came.
+// shut is a spool that takes nothing until it is opened, and reports what came.
 type shut struct {
 	came chan int
 	open chan struct{}
@@ -113,7 +113,7 @@ func (s shut) Append(_ context.Context, records []record.Record) error {
 }
 
 // TestBytesInFlightAreBounded: of twenty large requests at once the server takes as
-// many as there is room for; the others wait, and all are answered.
+// many as there is capacity for; the others wait, and all are answered.
 func TestBytesInFlightAreBounded(t *testing.T) {
 	const requests, fit = 20, maxInFlight / maxBatch
 	s := shut{make(chan int, requests), make(chan struct{})}
@@ -150,11 +150,11 @@ func TestBytesInFlightAreBounded(t *testing.T) {
 }
 
 // A request whose message does not come gives its place up.
-func TestNobodyWaitsForEverForAMessage(t *testing.T) {
+func TestRequestReadTimeout(t *testing.T) {
 	d := newServer(&memory{})
 	late := make(chan time.Time)
 	waits := make(chan struct{}, maxReceiving)
-	d.Patience = func() <-chan time.Time { waits <- struct{}{}; return late }
+	d.ReadTimeout = func() <-chan time.Time { waits <- struct{}{}; return late }
 	conn := serve(t, d)
 	var streams []grpc.ClientStream
 	for range maxReceiving {
@@ -180,7 +180,7 @@ func TestNobodyWaitsForEverForAMessage(t *testing.T) {
 }
 
 // TestConnectionsAreBounded: one too many is closed at once, and one that leaves
-// makes room.
+// makes space.
 func TestConnectionsAreBounded(t *testing.T) {
 	d := newServer(&memory{})
 	conn := serve(t, d)

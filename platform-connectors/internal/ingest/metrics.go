@@ -87,7 +87,7 @@ func (m *Metrics) count(admitted []admission.Admitted) {
 }
 
 // The earlier NVSentinel gives processingStrategy other numbers: 1 acts, 2 and 3 are
-// for the record only, and what is not said acts.
+// for the record only, and what is not reported acts.
 const (
 	earlierActs    protos.ProcessingStrategy = 1
 	earlierStores  protos.ProcessingStrategy = 2
@@ -95,14 +95,14 @@ const (
 )
 
 // numbers reads the strategies of publishers whose numbers are those of the earlier
-// NVSentinel. Nothing on the wire says so; but an event with an id is none of its.
+// NVSentinel. Nothing on the wire reports it; but an event with an id is none of its.
 type numbers struct {
 	// of are the agents that an operator named.
 	of map[string]bool
 
 	mu sync.Mutex
-	// told are the agents of which the log has spoken.
-	told map[string]bool
+	// loggedAgents are the agents of which the log has spoken.
+	loggedAgents map[string]bool
 }
 
 // translate gives the events of such agents our numbers.
@@ -121,9 +121,9 @@ func (n *numbers) translate(events []*protos.HealthEvent) {
 	}
 }
 
-// tell names, once each, agents that may be monitors of the earlier NVSentinel and
+// logLegacyAgents names, once each, agents that may be monitors of the earlier NVSentinel and
 // are not known as such. The events were accepted.
-func (n *numbers) tell(log *slog.Logger, events []*protos.HealthEvent) {
+func (n *numbers) logLegacyAgents(log *slog.Logger, events []*protos.HealthEvent) {
 	for _, e := range events {
 		agent, number := e.GetAgent(), e.GetProcessingStrategy()
 		if number == protos.ProcessingStrategy_PROCESS || e.GetId() != "" || n.of[agent] || !n.first(agent) {
@@ -135,16 +135,16 @@ func (n *numbers) tell(log *slog.Logger, events []*protos.HealthEvent) {
 	}
 }
 
-// first says whether an agent was not told of before.
+// first reports whether an agent was not reported before.
 func (n *numbers) first(agent string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.told[agent] || len(n.told) >= maxHeard {
+	if n.loggedAgents[agent] || len(n.loggedAgents) >= maxHeard {
 		return false
 	}
-	if n.told == nil {
-		n.told = map[string]bool{}
+	if n.loggedAgents == nil {
+		n.loggedAgents = map[string]bool{}
 	}
-	n.told[agent] = true
+	n.loggedAgents[agent] = true
 	return true
 }

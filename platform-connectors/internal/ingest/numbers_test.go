@@ -44,9 +44,9 @@ func TestNumbersOfTheEarlierOne(t *testing.T) {
 	}
 }
 
-// TestAgentsThatMayBeOfTheEarlierOneAreTold: once each, with the setting that mends
+// TestLegacyAgentsAreLogged: once each, with the setting that fixes
 // it, and only where it may be.
-func TestAgentsThatMayBeOfTheEarlierOneAreTold(t *testing.T) {
+func TestLegacyAgentsAreLogged(t *testing.T) {
 	var log bytes.Buffer
 	d := newServer(&memory{})
 	d.Log = slog.New(slog.NewTextHandler(&log, nil))
@@ -70,7 +70,7 @@ func TestAgentsThatMayBeOfTheEarlierOneAreTold(t *testing.T) {
 		t.Errorf("the log says\n%s\nwant one line about each of unknown and storing", &log)
 	}
 	for i := range 2 * maxHeard {
-		d.numbers.tell(d.Log, []*protos.HealthEvent{{Agent: fmt.Sprint(i), ProcessingStrategy: 1}})
+		d.numbers.logLegacyAgents(d.Log, []*protos.HealthEvent{{Agent: fmt.Sprint(i), ProcessingStrategy: 1}})
 	}
 	if n := strings.Count(log.String(), "\n"); n != maxHeard {
 		t.Errorf("%d agents are told of, want %d at most", n, maxHeard)

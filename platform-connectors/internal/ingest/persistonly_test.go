@@ -13,14 +13,14 @@ import (
 // last, is enough to be heard.
 func TestAgentsWhoseEveryEventIsPersistOnlyAreNamed(t *testing.T) {
 	var d persistOnly
-	for _, said := range []struct {
+	for _, output := range []struct {
 		agent    string
 		strategy record.Strategy
 	}{
 		{"of the predecessor", record.PersistOnly}, {"of the predecessor", record.PersistOnly},
 		{"acting", record.Process}, {"acting", record.PersistOnly}, {"one policy of many", record.PersistOnly}, {"one policy of many", record.Process},
 	} {
-		d.hear(record.Event{Agent: said.agent, ProcessingStrategy: said.strategy})
+		d.hear(record.Event{Agent: output.agent, ProcessingStrategy: output.strategy})
 	}
 	if got := named(t, &d); len(got) != 1 || got[0] != "of the predecessor" {
 		t.Errorf("agents %q", got)

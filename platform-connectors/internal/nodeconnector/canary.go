@@ -65,7 +65,7 @@ func (c *Canary) Run(ctx context.Context) error {
 			return nil
 		case <-c.wake:
 		}
-		id, ok := c.asked()
+		id, ok := c.requested()
 		if !ok {
 			continue
 		}
@@ -78,8 +78,8 @@ func (c *Canary) Run(ctx context.Context) error {
 	}
 }
 
-// asked is the id of a canary that is asked for and was not sent yet.
-func (c *Canary) asked() (string, bool) {
+// requested is the id of a canary that is asked for and was not sent yet.
+func (c *Canary) requested() (string, bool) {
 	value := nodemark.Read(c.Node()).Canary
 	id, err := uuid.Parse(value)
 	if err != nil || id.Version() != 7 || id.String() != value || value == c.sent {

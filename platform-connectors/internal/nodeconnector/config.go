@@ -16,7 +16,7 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/pipeline"
 )
 
-// minSpool is room for a few of the largest batches, in bytes.
+// minSpool is capacity for a few of the largest batches, in bytes.
 const minSpool = 16 << 20
 
 // Shared is what an operator can set about every connector, of a node or not.
@@ -74,7 +74,7 @@ type Config struct {
 	// RepeatWindow is how long identical events are counted in one record; 0 stores
 	// each of them.
 	RepeatWindow time.Duration `toml:"dedupWindow" bounds:"0s to 1m" flag:"dedup-window" usage:"Time that repeated events are counted before they are stored as one record with their count, at most 1m. An event is repeated if it equals a stored event in everything but ID, time and order. 0s stores every event."`
-	// Gateway says how to reach the gateways.
+	// Gateway reports how to reach the gateways.
 	Gateway upstream.Config `toml:"gateway"`
 	Shared
 }
@@ -129,9 +129,9 @@ func (m *Mode) UnmarshalText(text []byte) error {
 // String writes "0660".
 func (m Mode) String() string { return fmt.Sprintf("%04o", uint32(m)) }
 
-// maxVerdictLife bounds how long a positive verdict about a token may be
+// maxTokenCacheTTL bounds how long a positive verdict about a token may be
 // remembered: for that long a withdrawn account still gets in.
-const maxVerdictLife = 10 * time.Minute
+const maxTokenCacheTTL = 10 * time.Minute
 
 // Publishers is who may send what.
 type Publishers struct {
@@ -139,8 +139,8 @@ type Publishers struct {
 	Tokens string `toml:"tokens" bounds:"off, optional, required" flag:"publisher-tokens" usage:"Service account tokens of publishers: off (ignored), optional (verified if sent) or required."`
 	// Audience is the one that tokens must be for.
 	Audience string `toml:"audience" flag:"publisher-token-audience" usage:"Audience that the tokens of publishers must contain."`
-	// VerdictLife is how long a positive verdict about a token is remembered.
-	VerdictLife time.Duration `toml:"tokenCacheTTL" flag:"publisher-token-cache-ttl" usage:"Time that a valid token is cached before the next TokenReview."`
+	// TokenCacheTTL is how long a positive verdict about a token is remembered.
+	TokenCacheTTL time.Duration `toml:"tokenCacheTTL" flag:"publisher-token-cache-ttl" usage:"Time that a valid token is cached before the next TokenReview."`
 	// UIDs are the users that may use the socket. Empty admits every user that its
 	// permissions admit.
 	UIDs []uint32 `toml:"uids"`
@@ -150,10 +150,10 @@ type Publishers struct {
 
 // DefaultPublishers checks a token that is given.
 func DefaultPublishers() Publishers {
-	return Publishers{Tokens: authn.TokensOptional, Audience: authn.Audience, VerdictLife: 2 * time.Minute}
+	return Publishers{Tokens: authn.TokensOptional, Audience: authn.Audience, TokenCacheTTL: 2 * time.Minute}
 }
 
-// Validate joins everything that is wrong; kubernetes says whether tokens can be
+// Validate joins everything that is wrong; kubernetes reports whether tokens can be
 // verified.
 func (p Publishers) Validate(kubernetes bool) error {
 	var problems []error
@@ -166,8 +166,8 @@ func (p Publishers) Validate(kubernetes bool) error {
 	if p.Audience == "" {
 		problems = append(problems, errors.New("publishers.audience (--publisher-token-audience) is empty"))
 	}
-	if p.VerdictLife <= 0 || p.VerdictLife > maxVerdictLife {
-		problems = append(problems, fmt.Errorf("publishers.tokenCacheTTL (--publisher-token-cache-ttl) %s is not in the range of 0 to %s", p.VerdictLife, maxVerdictLife))
+	if p.TokenCacheTTL <= 0 || p.TokenCacheTTL > maxTokenCacheTTL {
+		problems = append(problems, fmt.Errorf("publishers.tokenCacheTTL (--publisher-token-cache-ttl) %s is not in the range of 0 to %s", p.TokenCacheTTL, maxTokenCacheTTL))
 	}
 	if err := authz.ValidateAgents(p.Agents); err != nil {
 		problems = append(problems, fmt.Errorf("publishers: %w", err))

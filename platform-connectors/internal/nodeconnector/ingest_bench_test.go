@@ -42,7 +42,7 @@ func BenchmarkIngest(b *testing.B) {
 	b.Run("connector", func(b *testing.B) {
 		defer debug.SetGCPercent(debug.SetGCPercent(Default().HeapGrowth)) // as the process has it under load
 		socket, dir, world := shortSocket(b), b.TempDir(), newWorld(b)
-		daemon.RunForTest(quiet{b}, "node-connector", Default(), discarding, "--node-name="+benchNode, "--socket="+socket,
+		daemon.RunForTest(silentBenchmark{b}, "node-connector", Default(), discarding, "--node-name="+benchNode, "--socket="+socket,
 			"--wal-dir="+filepath.Join(dir, "spool"), "--kubeconfig="+world.kubeconfig(b, dir), "--log-level=error")
 		publish(b, world, socket)
 	})
@@ -107,10 +107,10 @@ func (discard) Dead(context.Context, store.DeadLetter) error { return nil }
 
 func (discard) Close() error { return nil }
 
-// quiet is a benchmark whose service logs nowhere.
-type quiet struct{ *testing.B }
+// silentBenchmark is a benchmark whose service logs nowhere.
+type silentBenchmark struct{ *testing.B }
 
-func (quiet) Output() io.Writer { return io.Discard }
+func (silentBenchmark) Output() io.Writer { return io.Discard }
 
 // shortSocket is a path for a socket, which has to be short.
 func shortSocket(b *testing.B) string {

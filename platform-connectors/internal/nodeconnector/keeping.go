@@ -36,16 +36,16 @@ type destination interface {
 // keeper is a destination of which is kept what it has acknowledged.
 type keeper struct {
 	destination
-	kept *retained.Keeper
+	retained *retained.Keeper
 }
 
 // Append implements forwarder.Sink.
 func (k keeper) Append(ctx context.Context, batch []record.Record) ([]store.AppendResult, error) {
-	return k.kept.Append(ctx, batch)
+	return k.retained.Append(ctx, batch)
 }
 
 // Close implements destination.
-func (k keeper) Close() error { return errors.Join(k.kept.Close(), k.destination.Close()) }
+func (k keeper) Close() error { return errors.Join(k.retained.Close(), k.destination.Close()) }
 
 // keeping keeps what a destination acknowledges.
 func keeping(d *daemon.Daemon, cfg Config, dest destination, q queue) destination {
@@ -72,7 +72,7 @@ func newFollower(d *daemon.Daemon, cfg Config, q queue, node *nodeclient.OwnNode
 	}
 	follower := &transform.Confirmation{
 		Path: path, Spool: q.spool, Reader: q.spool.Reader("confirmation"),
-		Judge: stages.Judge, Clock: d.Clock, Log: d.Log, Metrics: transform.NewConfirmationMetrics(d.Registry),
+		Evaluate: stages.Evaluate, Clock: d.Clock, Log: d.Log, Metrics: transform.NewConfirmationMetrics(d.Registry),
 	}
 	follower.Load()
 	stages.OnChange(follower.Waker())

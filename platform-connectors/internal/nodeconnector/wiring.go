@@ -104,7 +104,7 @@ func newSender(d *daemon.Daemon, q queue, dest destination, stages *transform.Ru
 	}
 }
 
-// newNotices tells people what becomes of the node's events.
+// newNotices shows people what becomes of the node's events.
 func newNotices(d *daemon.Daemon, node *nodeclient.OwnNode, client *nodeclient.Client) *forwarder.Notices {
 	n := &forwarder.Notices{Node: node.Object, Client: client, Clock: d.Clock, Log: d.Log}
 	d.Go("notices", n.Run)
@@ -123,7 +123,7 @@ func newForwarder(d *daemon.Daemon, q queue, node *nodeclient.OwnNode, sender *f
 func startForwarder(d *daemon.Daemon, f *forwarder.Forwarder) {
 	d.Go("replay", f.Run)
 	d.Ready("replay", func() (bool, string) {
-		_, detail := f.Ready() // the age of the spool says when it is too late
+		_, detail := f.Ready() // the age of the spool reports when it is too late
 		return true, detail
 	})
 }
@@ -131,22 +131,22 @@ func startForwarder(d *daemon.Daemon, f *forwarder.Forwarder) {
 // watchDelivery shows that events do not reach the store.
 func watchDelivery(d *daemon.Daemon, p parts, f *forwarder.Forwarder, notices *forwarder.Notices) {
 	w := &sink.DeliveryWatch{
-		Backlog: f.Backlog, Tell: func() { notices.Add(forwarder.EventsWaiting, 1) },
+		Backlog: f.Backlog, OnLate: func() { notices.Add(forwarder.EventsWaiting, 1) },
 		Node: p.node.Object, Client: p.client, Clock: d.Clock, Log: d.Log,
 	}
 	w.Register(d.Registry)
 	d.Go("delivery", w.Run)
 }
 
-// tellOfFatal tells of events that killed this process in lives before this one.
-func tellOfFatal(d *daemon.Daemon, cfg Config, p parts) {
+// reportFatal reports events that killed this process in lives before this one.
+func reportFatal(d *daemon.Daemon, cfg Config, p parts) {
 	f := &forwarder.Fatal{
 		Spool: p.queue.spool, Sink: p.dest, NodeName: cfg.NodeName, Node: p.node.Object, Client: p.client, Clock: d.Clock, Log: d.Log,
 	}
 	d.Go("fatal events", f.Run)
 }
 
-// newTally counts repeats until the Node says that one of its faults is over.
+// newTally counts repeats until the Node reports that one of its faults is over.
 func newTally(d *daemon.Daemon, cfg Config, node *nodeclient.OwnNode, stages *transform.Runner) *forwarder.Tally {
 	tally := forwarder.NewTally(cfg.RepeatWindow, &forwarder.Tally{Shape: stages.Change, Clock: d.Clock}, d.Registry)
 	node.OnChange(func() { tally.See(node.Object()) })
@@ -165,14 +165,14 @@ func newAuthenticator(d *daemon.Daemon, cfg Config, client *nodeclient.Client) (
 		if client != nil {
 			reviews = client.TokenReviews
 		}
-		g.Tokens = authn.NewReview(reviews, authn.Verification{Audience: p.Audience, Life: p.VerdictLife}, d.Clock, d.Registry)
+		g.Tokens = authn.NewReview(reviews, authn.Verification{Audience: p.Audience, CacheTTL: p.TokenCacheTTL}, d.Clock, d.Registry)
 	}
 	g.Register(d.Registry)
 	return g, nil
 }
 
 // identityOf reads the machine behind a node's name from the API server; a
-// record without one is bound to its machine when it is judged.
+// record without one is bound to its machine when it is evaluated.
 func identityOf(client *nodeclient.Client, log *slog.Logger) func(context.Context, string) record.NodeIdentity {
 	return func(ctx context.Context, node string) record.NodeIdentity {
 		if client == nil {
@@ -189,7 +189,7 @@ func identityOf(client *nodeclient.Client, log *slog.Logger) func(context.Contex
 	}
 }
 
-// parts are what the Kubernetes sink and those who tell of events need.
+// parts are what the Kubernetes sink and those who report events need.
 type parts struct {
 	queue  queue
 	node   *nodeclient.OwnNode
@@ -207,7 +207,7 @@ func startSink(d *daemon.Daemon, cfg Config, p parts) {
 	}
 	fold.Load()
 	push := &sink.Push{
-		View: fold.View, Told: fold.Told, Node: p.node.Object, Client: p.client,
+		View: fold.View, OnReported: fold.RemoveReported, Node: p.node.Object, Client: p.client,
 		Clock: d.Clock, Log: d.Log, Metrics: metrics,
 	}
 	notify := push.Waker()
@@ -216,7 +216,7 @@ func startSink(d *daemon.Daemon, cfg Config, p parts) {
 	dismissals := &sink.Dismissals{Fold: fold, Path: record.ClearedPath(cfg.Socket), Node: p.node.Object}
 	p.node.OnChange(dismissals.Waker())
 	d.Go("dismissals", dismissals.Run)
-	reminder := &forwarder.Reminder{Node: p.node.Object, Stored: fold.Stored, Sink: p.dest, Client: p.client, Clock: d.Clock, Log: d.Log}
+	reminder := &forwarder.Replayer{Node: p.node.Object, Stored: fold.Stored, Sink: p.dest, Client: p.client, Clock: d.Clock, Log: d.Log}
 	reminder.Register(d.Registry)
 	p.node.OnChange(reminder.Waker())
 	d.Go("fault resync", reminder.Run)
@@ -270,7 +270,7 @@ func build(ctx context.Context, d *daemon.Daemon, cfg Config, open opening) erro
 	startForwarder(d, forward)
 	watchDelivery(d, p, forward, notices)
 	startFollower(d, follower)
-	tellOfFatal(d, cfg, p)
+	reportFatal(d, cfg, p)
 	authenticator, err := newAuthenticator(d, cfg, client)
 	if err != nil {
 		return err

@@ -74,8 +74,8 @@ func newWorld(b *testing.B) *world {
 	return w
 }
 
-// tell says a line, and returns the answer.
-func (w *world) tell(b *testing.B, line string) string {
+// sendLine reports a line, and returns the answer.
+func (w *world) sendLine(b *testing.B, line string) string {
 	if _, err := fmt.Fprintln(w.in, line); err != nil {
 		b.Fatal(err)
 	}
@@ -91,10 +91,10 @@ func (w *world) answer(b *testing.B) string {
 }
 
 func (w *world) dial(b *testing.B, socket string, events int) {
-	w.tell(b, fmt.Sprint(socket, " ", events))
+	w.sendLine(b, fmt.Sprint(socket, " ", events))
 }
 
-func (w *world) send(b *testing.B) { w.tell(b, "send") }
+func (w *world) send(b *testing.B) { w.sendLine(b, "send") }
 
 // kubeconfig is the path of a file for its API server.
 func (w *world) kubeconfig(b *testing.B, dir string) string {

@@ -60,7 +60,7 @@ func openArchive(dir string, log *slog.Logger) (*archive, error) {
 	for _, entry := range names { // sorted by name
 		n, err := strconv.ParseUint(entry.Name(), 10, 64)
 		if err != nil || len(entry.Name()) != digits {
-			continue // nobody's of ours
+			continue // none of the project's
 		}
 		s.next = n + 1
 		found, err := findSegment(filepath.Join(dir, entry.Name()))
@@ -98,7 +98,7 @@ func findSegment(path string) (*segment, error) {
 }
 
 // read returns the records of a segment: all that are whole. The last one may be
-// torn by a kill; nobody was told that it is kept.
+// torn by a kill; nobody was informed that it is kept.
 func (s *segment) read() (out []record.Record, err error) {
 	data, err := os.ReadFile(s.path)
 	if err != nil {
@@ -155,8 +155,8 @@ func (a *archive) bytes() (n int64) {
 	return n
 }
 
-// put writes what a server has acknowledged.
-func (a *archive) put(server string, now time.Time, records []record.Record) error {
+// append writes what a server has acknowledged.
+func (a *archive) append(server string, now time.Time, records []record.Record) error {
 	var data []byte
 	var err error
 	for _, r := range records {
@@ -207,7 +207,7 @@ func (a *archive) begin(server string, now time.Time) error {
 	return nil
 }
 
-// shed lets go the segments of a server that are older, and the oldest of all while
+// shed releases the segments of a server that are older, and the oldest of all while
 // they are too much; it counts the records of the latter.
 func (a *archive) shed(server string, before time.Time, most int64) (dropped int, err error) {
 	bytes := a.bytes()

@@ -55,7 +55,7 @@ func bytesOf(list []publisherRecords) (n int64) {
 	return n
 }
 
-// shedClusterWide lets go what is old and what is too much, and counts the latter. The
+// shedClusterWide releases what is old and what is too much, and counts the latter. The
 // caller holds the lock.
 func (k *Keeper) shedClusterWide(before time.Time) (dropped int) {
 	n, bytes := 0, bytesOf(k.clusterWide)
@@ -76,7 +76,7 @@ func (k *Keeper) shedClusterWide(before time.Time) (dropped int) {
 }
 
 // appendClusterWideAgain appends what cluster-wide publishers have lost: of each as much
-// at once as goes, as batch says. A token that is good no more stops nobody else.
+// at once as goes, as batch reports. A token that is good no more stops nobody else.
 func (k *Keeper) appendClusterWideAgain(ctx context.Context) {
 	k.mu.Lock()
 	server := k.server
@@ -85,7 +85,7 @@ func (k *Keeper) appendClusterWideAgain(ctx context.Context) {
 	counts := map[store.AppendResult]int{}
 	for len(owed) > 0 && ctx.Err() == nil {
 		first, records, later := together(owed)
-		results, _, err := k.ask(first[0].ctx, server, records)
+		results, _, err := k.queryServer(first[0].ctx, server, records)
 		if err != nil {
 			k.log.Warn("cluster-wide records acknowledged by another server not appended again yet, retrying", "records", len(records), "error", err)
 		} else {

@@ -22,9 +22,9 @@ import (
 )
 
 const (
-	// lookEvery is how often the store is asked which server it is, while
+	// serverPollInterval is how often the store is asked which server it is, while
 	// something is kept.
-	lookEvery = 10 * time.Second
+	serverPollInterval = 10 * time.Second
 	// deadline bounds one question, and one part of what is appended again.
 	deadline = 30 * time.Second
 	// batch is how many records are appended again at once, if they are no more
@@ -37,7 +37,7 @@ const (
 	moves = 3
 )
 
-// Destination is where records go, if it can tell servers apart: store.Identified.
+// Destination is where records go, if it can distinguish servers: store.Identified.
 type Destination interface {
 	AppendTo(ctx context.Context, server string, records []record.Record) (results []store.AppendResult, now string, err error)
 }
@@ -51,12 +51,12 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Policy says how long and how much is kept.
+// Policy reports how long and how much is kept.
 type Policy struct {
 	// For is how long a record is kept after the server that acknowledged it was
 	// last heard of.
 	For time.Duration
-	// Bytes is how much may be kept at the moment; beyond it the oldest are let go.
+	// Bytes is how much may be kept at the moment; beyond it the oldest are released.
 	Bytes func() int64
 }
 
@@ -176,20 +176,20 @@ func (k *Keeper) move(now string) {
 	k.server = now
 }
 
-// keep remembers what a server has, and lets go what is old or too much. A
-// destination that cannot tell its server keeps nothing.
+// keep remembers what a server has, and releases what is old or too much. A
+// destination that cannot determine its server keeps nothing.
 func (k *Keeper) keep(ctx context.Context, server string, records []record.Record, results []store.AppendResult) {
 	if server == "" {
 		return
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.put(ctx, server, records, results)
+	k.retain(ctx, server, records, results)
 	k.shed(k.clock.Now().Add(-k.policy.For))
 }
 
-// put remembers what a server has. The caller holds the lock.
-func (k *Keeper) put(ctx context.Context, server string, records []record.Record, results []store.AppendResult) {
+// retain remembers what a server has. The caller holds the lock.
+func (k *Keeper) retain(ctx context.Context, server string, records []record.Record, results []store.AppendResult) {
 	now := k.clock.Now()
 	k.server = server
 	stored := make([]record.Record, 0, len(records))
@@ -203,13 +203,13 @@ func (k *Keeper) put(ctx context.Context, server string, records []record.Record
 	}
 	if c, ok := ofPublisher(ctx, server, now, stored); ok {
 		k.clusterWide = append(k.clusterWide, c)
-	} else if err := k.archive.put(server, now, stored); err != nil {
+	} else if err := k.archive.append(server, now, stored); err != nil {
 		k.metrics.dropped.Add(float64(len(stored)))
 		k.log.Warn("acknowledged records not kept for a failover", "records", len(stored), "error", err)
 	}
 }
 
-// shed lets go what the present server acknowledged before a time, and the oldest of
+// shed releases what the present server acknowledged before a time, and the oldest of
 // what is too much. The caller holds the lock.
 func (k *Keeper) shed(before time.Time) {
 	dropped, err := k.archive.shed(k.server, before, k.policy.Bytes())
@@ -224,8 +224,8 @@ func (k *Keeper) shed(before time.Time) {
 func (k *Keeper) watch(ctx context.Context) {
 	defer close(k.done)
 	failing := false
-	retry.Every(ctx, k.clock, lookEvery, func() {
-		err := k.look(ctx)
+	retry.Every(ctx, k.clock, serverPollInterval, func() {
+		err := k.poll(ctx)
 		if err != nil && ctx.Err() == nil {
 			k.wait(err, failing)
 		}
@@ -234,7 +234,7 @@ func (k *Keeper) watch(ctx context.Context) {
 }
 
 // wait is for a store that does not answer: nothing gets too old, but the spool may
-// need the room.
+// need the space.
 func (k *Keeper) wait(err error, again bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -244,13 +244,13 @@ func (k *Keeper) wait(err error, again bool) {
 	}
 }
 
-// look asks which server the store is, and appends again when it is another.
-func (k *Keeper) look(ctx context.Context) error {
+// poll asks which server the store is, and appends again when it is another.
+func (k *Keeper) poll(ctx context.Context) error {
 	expected := k.expected()
 	if expected == "" {
 		return nil
 	}
-	_, now, err := k.ask(ctx, expected, nil)
+	_, now, err := k.queryServer(ctx, expected, nil)
 	if errors.Is(err, store.ErrMoved) {
 		k.move(now)
 		err = nil
@@ -268,7 +268,7 @@ func (k *Keeper) look(ctx context.Context) error {
 	return nil
 }
 
-func (k *Keeper) ask(ctx context.Context, server string, records []record.Record) ([]store.AppendResult, string, error) {
+func (k *Keeper) queryServer(ctx context.Context, server string, records []record.Record) ([]store.AppendResult, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	return k.dest.AppendTo(ctx, server, records)
@@ -305,7 +305,7 @@ func (k *Keeper) owed() []*segment {
 	return k.archive.owed(k.server)
 }
 
-// resend appends segments to the present server, which acknowledges them anew.
+// resend appends segments to the present server, which acknowledges them again.
 func (k *Keeper) resend(ctx context.Context, owed []*segment, counts map[store.AppendResult]int) error {
 	var records []record.Record
 	for _, s := range owed {
@@ -321,7 +321,7 @@ func (k *Keeper) resend(ctx context.Context, owed []*segment, counts map[store.A
 		k.mu.Lock()
 		server := k.server
 		k.mu.Unlock()
-		results, now, err := k.ask(ctx, server, part)
+		results, now, err := k.queryServer(ctx, server, part)
 		if errors.Is(err, store.ErrMoved) {
 			k.move(now)
 		}
@@ -329,9 +329,9 @@ func (k *Keeper) resend(ctx context.Context, owed []*segment, counts map[store.A
 			return err
 		}
 		k.count(results, counts)
-		// Nothing is let go for it: that would be what is still to be appended.
+		// Nothing is released for it: that would be what is still to be appended.
 		k.mu.Lock()
-		k.put(context.Background(), server, part, results)
+		k.retain(context.Background(), server, part, results)
 		k.mu.Unlock()
 	}
 	k.mu.Lock()

@@ -117,7 +117,7 @@ func (n *node) try(ctx context.Context, ids ...string) error {
 	return err
 }
 
-func (n *node) put(ids ...string) {
+func (n *node) retain(ids ...string) {
 	n.Helper()
 	if err := n.try(n.Context(), ids...); err != nil {
 		n.Fatal(err)
@@ -133,14 +133,14 @@ func (n *node) expect(what string, want ...string) {
 	}
 }
 
-func TestWhatAServerLostIsAppendedAgain(t *testing.T) {
+func TestLostRecordsAreAppendedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, 1<<20)
 		defer n.stop()
-		n.put("old")
+		n.retain("old")
 		<-time.After(11 * time.Minute)
-		n.put("a", "refused", "b")
-		n.put("c")
+		n.retain("a", "refused", "b")
+		n.retain("c")
 		<-time.After(5 * time.Minute)
 		n.expect("nothing happened", "old", "a", "b", "c")
 
@@ -151,14 +151,14 @@ func TestWhatAServerLostIsAppendedAgain(t *testing.T) {
 		n.expect("after a failover, the old one's time was over", "a", "b", "c")
 
 		n.pair.fail("three", 1, nil)
-		n.put("d")
+		n.retain("d")
 		n.expect("what was lost goes before what is new", "a", "b", "c", "d")
 
 		<-time.After(11 * time.Minute)
 		n.pair.fail("four", 0, nil)
 		<-time.After(time.Minute)
 		n.expect("after the time was over")
-		n.put("e")
+		n.retain("e")
 		n.pair.fail("five", 0, nil)
 		<-time.After(11 * time.Second)
 		n.expect("a server that took over while nothing was kept is known", "e")
@@ -169,8 +169,8 @@ func TestWhatAServerLostIsAppendedAgain(t *testing.T) {
 func TestAKilledConnectorKeeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, 4*segmentBytes)
-		n.put("a")
-		n.put("b", "c")
+		n.retain("a")
+		n.retain("b", "c")
 		n.keeper.stop()
 		segment := n.keeper.archive.segments[0].path
 		f, err := os.OpenFile(segment, os.O_WRONLY|os.O_APPEND, 0)
@@ -186,14 +186,14 @@ func TestAKilledConnectorKeeps(t *testing.T) {
 		}
 		n.pair.fail("two", 1, nil)
 		n.start()
-		n.put("d")
+		n.retain("d")
 		n.expect("after both had died", "a", "b", "c", "d")
 		n.keeper.stop()
 
 		// Killed in the middle of appending again: what was done is done again.
 		n.start()
 		for i := range batch + 400 {
-			n.put(fmt.Sprint(i))
+			n.retain(fmt.Sprint(i))
 		}
 		n.pair.fail("three", 0, errors.New("away"))
 		n.pair.after = 2
@@ -203,7 +203,7 @@ func TestAKilledConnectorKeeps(t *testing.T) {
 		n.keeper.stop()
 		n.pair.fail("three", len(n.pair.ids), nil)
 		n.start()
-		n.put("e")
+		n.retain("e")
 		want := []string{"a", "b", "c", "d"}
 		for i := range batch + 400 {
 			want = append(want, fmt.Sprint(i))
@@ -213,7 +213,7 @@ func TestAKilledConnectorKeeps(t *testing.T) {
 	})
 }
 
-func TestTheOldestAreLetGoForWantOfRoom(t *testing.T) {
+func TestOldestAreRemovedAtCapacity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, 5*segmentBytes)
 		defer n.stop()
@@ -235,9 +235,9 @@ func TestTheOldestAreLetGoForWantOfRoom(t *testing.T) {
 		if len(got) < 900 || len(got) > 1300 || got[len(got)-1] != fmt.Sprint(records-1) {
 			t.Errorf("%d were appended again, the last is %s; want the newest of 4 to 5 MiB", len(got), got[len(got)-1])
 		}
-		// The spool needs the room: nothing of a failover any more, but new records.
+		// The spool needs the space: nothing of a failover any more, but new records.
 		n.bytes.Store(0)
-		n.put("new")
+		n.retain("new")
 		if left := n.keeper.archive.bytes(); left > 0 {
 			t.Errorf("%d bytes are kept without room", left)
 		}
@@ -245,7 +245,7 @@ func TestTheOldestAreLetGoForWantOfRoom(t *testing.T) {
 }
 
 // TestAClusterWidePublishersRecords need its token, which stays in memory; one that
-// is refused by now stops nobody.
+// is refused now stops nobody.
 func TestAClusterWidePublishersRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, 1<<20)
@@ -253,7 +253,7 @@ func TestAClusterWidePublishersRecords(t *testing.T) {
 		as := func(token string) context.Context {
 			return metadata.NewIncomingContext(t.Context(), metadata.Pairs("authorization", token))
 		}
-		n.put("a")
+		n.retain("a")
 		if err := n.try(as("good"), "cluster-1"); err != nil {
 			t.Fatal(err)
 		}
@@ -270,7 +270,7 @@ func TestAClusterWidePublishersRecords(t *testing.T) {
 		n.pair.fail("two", 0, nil)
 		<-time.After(11 * time.Second)
 		n.expect("after a failover", "a", "cluster-1")
-		n.put("b")
+		n.retain("b")
 		n.expect("what is new is not held up", "a", "cluster-1", "b")
 	})
 }
@@ -286,7 +286,7 @@ func TestAFaultComesBackWithItsEnd(t *testing.T) {
 			return metadata.NewIncomingContext(t.Context(), metadata.Pairs("authorization", token))
 		}
 		for i, what := range []string{"fault", "beside", "recovery"} {
-			n.put(what)
+			n.retain(what)
 			n.keeper.keep(as("one"), "one", []record.Record{{ID: what + " of one's"}}, []store.AppendResult{store.Appended})
 			n.keeper.keep(as("two"), "one", []record.Record{{ID: what + " of two's"}}, []store.AppendResult{store.Appended})
 			if i < 2 {
@@ -316,7 +316,7 @@ func TestAFaultComesBackWithItsEnd(t *testing.T) {
 			}
 		}
 		n.pair.fail("three", len(n.pair.ids)-4, nil)
-		n.put("new")
+		n.retain("new")
 		if got, want := n.pair.ids[len(n.pair.ids)-5:], []string{"a large", "aa large", "b large", "bb large", "new"}; !slices.Equal(got, want) {
 			t.Errorf("appended again: %v, want %v", got, want)
 		}
@@ -328,15 +328,15 @@ func TestAPlaceWithoutAServerKeepsNothing(t *testing.T) {
 	n := newNode(t, 1<<20)
 	defer n.stop()
 	n.pair.name = ""
-	n.put("a")
+	n.retain("a")
 	if !n.keeper.archive.empty() {
 		t.Error("something is kept of a server without a name")
 	}
 }
 
-// TestWhatIsUnknownIsRetained: the file of acknowledged records keeps what this version
+// TestUnknownFieldsAreRetained: the file of acknowledged records keeps what this version
 // does not know of a record, for the server that takes over.
-func TestWhatIsUnknownIsRetained(t *testing.T) {
+func TestUnknownFieldsAreRetained(t *testing.T) {
 	a, err := openArchive(t.TempDir(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -345,7 +345,7 @@ func TestWhatIsUnknownIsRetained(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.put("server", time.Now(), []record.Record{r}); err != nil {
+	if err := a.append("server", time.Now(), []record.Record{r}); err != nil {
 		t.Fatal(err)
 	}
 	got, err := a.segments[0].read()

@@ -10,9 +10,9 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// TestWhatThePipelineChangesIsKnownByWhatWasAccepted: the store has the fault under the
+// TestPipelineChangesAreMatchedByAcceptedEvent: the store has the fault under the
 // content that the door accepted, and gets it under the same again.
-func TestWhatThePipelineChangesIsKnownByWhatWasAccepted(t *testing.T) {
+func TestPipelineChangesAreMatchedByAcceptedEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &queue{epoch: "one"}
 		q.add(xid("0"))

@@ -28,12 +28,12 @@ const (
 	deliveryDeadline = 10 * time.Second
 )
 
-// DeliveryWatch looks at what waits and tells of it.
+// DeliveryWatch looks at what waits and reports it.
 type DeliveryWatch struct {
 	// Backlog is what waits now.
 	Backlog func() conditions.Backlog
-	// Tell is called when events begin to wait for long.
-	Tell func()
+	// OnLate is called when events begin to wait for long.
+	OnLate func()
 	// Node is the connector's own Node as it was last seen, or nil; Client is nil
 	// without Kubernetes.
 	Node   func() *corev1.Node
@@ -59,7 +59,7 @@ func (w *DeliveryWatch) Register(r prometheus.Registerer) {
 // Run looks until ctx ends.
 func (w *DeliveryWatch) Run(ctx context.Context) error {
 	retry.Every(ctx, w.Clock, deliveryEvery, func() {
-		err := w.look(ctx)
+		err := w.poll(ctx)
 		if begins, _ := w.outage.Note(err); begins {
 			w.Log.Warn("condition EventDelivery update failed, retrying", "error", err)
 		}
@@ -67,7 +67,7 @@ func (w *DeliveryWatch) Run(ctx context.Context) error {
 	return nil
 }
 
-func (w *DeliveryWatch) look(ctx context.Context) error {
+func (w *DeliveryWatch) poll(ctx context.Context) error {
 	b, now := w.Backlog(), w.Clock.Now()
 	w.measure(b)
 	var have []corev1.NodeCondition
@@ -83,8 +83,8 @@ func (w *DeliveryWatch) look(ctx context.Context) error {
 		}
 	}
 	want, reason := conditions.DecideDelivery(b, shown, now)
-	w.tell(want.Status == corev1.ConditionTrue, want.Message)
-	if node == nil || reason == conditions.Delivered || reason == conditions.Told {
+	w.logDelay(want.Status == corev1.ConditionTrue, want.Message)
+	if node == nil || reason == conditions.Delivered || reason == conditions.AlreadyReported {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, deliveryDeadline)
@@ -92,12 +92,12 @@ func (w *DeliveryWatch) look(ctx context.Context) error {
 	return Patch(ctx, w.Client.Nodes, node.Name, conditions.Changes(have, []corev1.NodeCondition{want}, now))
 }
 
-// tell says once that events wait for long, and once that they do not any more.
-func (w *DeliveryWatch) tell(late bool, text string) {
+// logDelay reports once that events wait for long, and once that they do not any more.
+func (w *DeliveryWatch) logDelay(late bool, text string) {
 	switch {
 	case late && !w.late:
 		w.Log.Warn("event delivery failing", "detail", text)
-		w.Tell()
+		w.OnLate()
 	case !late && w.late:
 		w.Log.Info("event delivery recovered")
 	}

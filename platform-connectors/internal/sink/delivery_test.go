@@ -17,14 +17,14 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
 )
 
-// TestTheNodeSaysThatEventsWait, once they have for long, and that they do not any more;
-// other conditions stay as they are.
-func TestTheNodeSaysThatEventsWait(t *testing.T) {
+// TestNodeReportsPendingEvents: the Node reports that events have waited for long, and that they do not
+// any more; other conditions stay as they are.
+func TestNodeReportsPendingEvents(t *testing.T) {
 	clk := testkit.NewClock()
 	client := fake.NewClientset(&corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "gpu-7"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: "Ready", Status: "True"}}},
 	})
-	nodes, told := client.CoreV1().Nodes(), 0
+	nodes, reported := client.CoreV1().Nodes(), 0
 	node := func() *corev1.Node {
 		n, err := nodes.Get(t.Context(), "gpu-7", metav1.GetOptions{})
 		if err != nil {
@@ -34,14 +34,14 @@ func TestTheNodeSaysThatEventsWait(t *testing.T) {
 	}
 	var backlog conditions.Backlog
 	w := &DeliveryWatch{
-		Backlog: func() conditions.Backlog { return backlog }, Tell: func() { told++ }, Node: node, Client: &nodeclient.Client{Nodes: nodes},
+		Backlog: func() conditions.Backlog { return backlog }, OnLate: func() { reported++ }, Node: node, Client: &nodeclient.Client{Nodes: nodes},
 		Clock: clk, Log: slog.New(slog.DiscardHandler),
 	}
 	w.Register(prometheus.NewRegistry())
 	look := func(after time.Duration, want string, seconds float64, tells int) {
 		t.Helper()
 		clk.Step(after)
-		if err := w.look(t.Context()); err != nil {
+		if err := w.poll(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		got, ready := "", false
@@ -57,8 +57,8 @@ func TestTheNodeSaysThatEventsWait(t *testing.T) {
 		if n := testutil.ToFloat64(w.seconds.WithLabelValues("true")); n != seconds {
 			t.Errorf("a fatal fault waits for %v seconds, want %v", n, seconds)
 		}
-		if told != tells {
-			t.Errorf("told %d times, want %d", told, tells)
+		if reported != tells {
+			t.Errorf("told %d times, want %d", reported, tells)
 		}
 	}
 	look(0, "", 0, 0)
@@ -80,9 +80,9 @@ func TestTheNodeSaysThatEventsWait(t *testing.T) {
 
 // TestWithoutKubernetes there is the metric and the log.
 func TestWithoutKubernetes(t *testing.T) {
-	clk, told := testkit.NewClock(), 0
+	clk, reported := testkit.NewClock(), 0
 	w := &DeliveryWatch{
-		Backlog: func() conditions.Backlog { return conditions.Backlog{Since: testkit.Start} }, Tell: func() { told++ },
+		Backlog: func() conditions.Backlog { return conditions.Backlog{Since: testkit.Start} }, OnLate: func() { reported++ },
 		Node: func() *corev1.Node { return nil }, Clock: clk, Log: slog.New(slog.DiscardHandler),
 	}
 	w.Register(prometheus.NewRegistry())
@@ -94,7 +94,7 @@ func TestWithoutKubernetes(t *testing.T) {
 		return testutil.ToFloat64(w.seconds.WithLabelValues("false")) >= 30
 	})
 	cancel()
-	if err := <-done; err != nil || told != 1 {
-		t.Errorf("%v, told %d times", err, told)
+	if err := <-done; err != nil || reported != 1 {
+		t.Errorf("%v, told %d times", err, reported)
 	}
 }

@@ -20,12 +20,12 @@ import (
 )
 
 // Dismissals drops the faults from the set that people clear by annotations of
-// the node's Node, and tells the monitors beside it. Their recoveries go to the
+// the node's Node, and informs the monitors beside it. Their recoveries go to the
 // store by the connector of role cluster, past this node's spool.
 type Dismissals struct {
 	Fold *Fold
-	// Path is the file that tells the node's monitors which records were cleared
-	// (record.ClearedList); empty tells nobody.
+	// Path is the file that reports the node's monitors which records were cleared
+	// (record.ClearedList); empty informs nobody.
 	Path string
 	// Node is the Node as it was seen last, or nil.
 	Node func() *corev1.Node
@@ -56,7 +56,7 @@ func (d *Dismissals) Run(ctx context.Context) error {
 		for _, c := range nodemark.Clearings(node.Annotations) {
 			ids[c.Record] = true
 		}
-		if err := d.tell(slices.Sorted(maps.Keys(ids))); err != nil {
+		if err := d.append(slices.Sorted(maps.Keys(ids))); err != nil {
 			d.Fold.Log.Error("report of manually cleared faults to the monitors failed, retrying", "error", err)
 		}
 		if err := d.Fold.dismiss(ids); err != nil {
@@ -65,9 +65,9 @@ func (d *Dismissals) Run(ctx context.Context) error {
 	}
 }
 
-// tell adds records to the monitors' file. One that cannot be read is begun
-// anew: what it held was told before.
-func (d *Dismissals) tell(ids []string) error {
+// append adds records to the monitors' file. One that cannot be read is begun
+// again: what it held was reported before.
+func (d *Dismissals) append(ids []string) error {
 	if d.Path == "" || len(ids) == 0 {
 		return nil
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// TestMonitorsAreToldWhatAPersonCleared: once each, in a file that nobody else
+// TestMonitorsReceiveManualClearances: once each, in a file that nobody else
 // may write, whatever was in it before.
-func TestMonitorsAreToldWhatAPersonCleared(t *testing.T) {
+func TestMonitorsReceiveManualClearances(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "n.sock.cleared")
 	d := &Dismissals{Fold: &Fold{Log: slog.New(slog.DiscardHandler)}, Path: path}
 	expect := func(want ...string) {
@@ -29,7 +29,7 @@ func TestMonitorsAreToldWhatAPersonCleared(t *testing.T) {
 	}
 	tell := func(ids ...string) {
 		t.Helper()
-		if err := d.tell(ids); err != nil {
+		if err := d.append(ids); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -45,7 +45,7 @@ func TestMonitorsAreToldWhatAPersonCleared(t *testing.T) {
 	}
 	tell("c")
 	expect("c")
-	if err := (&Dismissals{Fold: d.Fold}).tell([]string{"x"}); err != nil {
+	if err := (&Dismissals{Fold: d.Fold}).append([]string{"x"}); err != nil {
 		t.Errorf("without a file: %v", err)
 	}
 }

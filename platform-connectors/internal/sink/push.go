@@ -39,7 +39,7 @@ type View struct {
 }
 
 // View is the present wish of the fault set. While the set is incomplete only
-// faults are shown: a condition that says more stays as it is.
+// faults are shown: a condition that reports more stays as it is.
 func (f *Fold) View() View {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -57,25 +57,25 @@ func (f *Fold) Stored(ids []string) []record.Record {
 	return f.state.Set.Stored(ids)
 }
 
-// Told takes written notices out of the set.
-func (f *Fold) Told(written []conditions.Notice) error {
+// RemoveReported takes written notices out of the set.
+func (f *Fold) RemoveReported(written []conditions.Notice) error {
 	f.work.Lock()
 	defer f.work.Unlock()
 	s := f.current()
-	s.Set.Told(written)
+	s.Set.RemoveReported(written)
 	return f.publish(s)
 }
 
-// Push makes the Node's conditions what the fault set says. It owns the types
+// Push makes the Node's conditions what the fault set reports. It owns the types
 // in the set and touches no other.
 type Push struct {
-	View    func() View
-	Told    func([]conditions.Notice) error
-	Node    func() *corev1.Node
-	Client  *nodeclient.Client
-	Clock   clock.Clock
-	Log     *slog.Logger
-	Metrics *Metrics
+	View       func() View
+	OnReported func([]conditions.Notice) error
+	Node       func() *corev1.Node
+	Client     *nodeclient.Client
+	Clock      clock.Clock
+	Log        *slog.Logger
+	Metrics    *Metrics
 
 	wake   retry.Wake
 	outage retry.Outage
@@ -132,7 +132,7 @@ func (p *Push) step(ctx context.Context) (wrote bool, err error) {
 	defer cancel()
 	view := p.View()
 	changes := conditions.Changes(node.Status.Conditions, view.Conditions, p.Clock.Now())
-	err = errors.Join(p.patch(ctx, node.Name, changes), p.tell(ctx, node, view.Notices))
+	err = errors.Join(p.patch(ctx, node.Name, changes), p.writeEvents(ctx, node, view.Notices))
 	return len(changes)+len(view.Notices) > 0, err
 }
 
@@ -166,15 +166,15 @@ func Patch(ctx context.Context, nodes nodeclient.Nodes, node string, changes []c
 	return nil
 }
 
-// tell writes the waiting notices as Kubernetes Events and takes those that
+// writeEvents writes the waiting notices as Kubernetes Events and takes those that
 // were written out of the set.
-func (p *Push) tell(ctx context.Context, node *corev1.Node, notices []conditions.Notice) error {
+func (p *Push) writeEvents(ctx context.Context, node *corev1.Node, notices []conditions.Notice) error {
 	var written []conditions.Notice
 	var failure error
 	for _, n := range notices {
 		fault := nodeclient.FaultEvent{Component: n.Agent, Reason: n.Reason, Message: n.Message, Times: 1, Last: p.Clock.Now()}
 		failure = nodeclient.CountFault(ctx, p.Client.Events, node, fault)
-		if p.Metrics.Told(failure); failure != nil {
+		if p.Metrics.EventWritten(failure); failure != nil {
 			break
 		}
 		written = append(written, n)
@@ -182,7 +182,7 @@ func (p *Push) tell(ctx context.Context, node *corev1.Node, notices []conditions
 	if len(written) == 0 {
 		return failure
 	}
-	return errors.Join(failure, p.Told(written))
+	return errors.Join(failure, p.OnReported(written))
 }
 
 // Results of an API call, as label values.
@@ -251,8 +251,8 @@ func (m *Metrics) Updated(err error) {
 	m.updates.WithLabelValues(success).Inc()
 }
 
-// Told counts one Kubernetes Event about a node.
-func (m *Metrics) Told(err error) {
+// EventWritten counts one Kubernetes Event about a node.
+func (m *Metrics) EventWritten(err error) {
 	if err != nil {
 		m.events.WithLabelValues(failed).Inc()
 		return

@@ -235,16 +235,16 @@ func TestAFirstStartIsNoWarning(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		var said bytes.Buffer
+		var output bytes.Buffer
 		q := &queue{}
 		q.add(tc.entries...)
 		f := &Fold{
 			Path: path, Spool: q, Store: &history{}, Clock: clock.RealClock{},
-			Log: slog.New(slog.NewTextHandler(&said, nil)), Metrics: NewMetrics(prometheus.NewRegistry()),
+			Log: slog.New(slog.NewTextHandler(&output, nil)), Metrics: NewMetrics(prometheus.NewRegistry()),
 		}
 		f.Load()
-		if !strings.Contains(said.String(), tc.want) || strings.Count(said.String(), "level=") != 1 {
-			t.Errorf("%s: %s", name, said.String())
+		if !strings.Contains(output.String(), tc.want) || strings.Count(output.String(), "level=") != 1 {
+			t.Errorf("%s: %s", name, output.String())
 		}
 	}
 }
@@ -265,7 +265,7 @@ func TestIncompleteSetShowsFaultsAndHoldsTheSpoolUntilRebuilt(t *testing.T) {
 			stored(1, xid("2"), nil),
 			stored(2, xid("3"), nil),
 			stored(3, well("3"), nil),
-			stored(4, xid("4"), func(r *record.Record) { // cleared by hand
+			stored(4, xid("4"), func(r *record.Record) { // cleared manually
 				r.Status.Faults = []record.Fault{{Key: "a||XID|gpu-7|GPU:4||", ClearedTimestamp: &now, ClearedBy: record.ClearedManual}}
 			}),
 			stored(5, xid("5"), func(r *record.Record) { r.Node.UID = "another machine" }),
@@ -280,7 +280,7 @@ func TestIncompleteSetShowsFaultsAndHoldsTheSpoolUntilRebuilt(t *testing.T) {
 		expect(t, f, fault("0"))
 		q.add(well("0"))
 		run(t, f, time.Minute)
-		expect(t, f, nil) // healthy as far as it is known: nothing is said
+		expect(t, f, nil) // healthy as far as it is known: nothing is reported
 		if q.confirmed != 0 {
 			t.Errorf("an incomplete set confirmed %d", q.confirmed)
 		}
@@ -301,7 +301,7 @@ func newPush(f *Fold, objects ...runtime.Object) (*Push, *fake.Clientset, func()
 	client := fake.NewClientset(objects...)
 	nodes := &nodeclient.Client{Nodes: client.CoreV1().Nodes(), Events: client.CoreV1().Events(metav1.NamespaceDefault)}
 	p := &Push{
-		View: f.View, Told: f.Told, Client: nodes, Clock: clock.RealClock{},
+		View: f.View, OnReported: f.RemoveReported, Client: nodes, Clock: clock.RealClock{},
 		Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
 	}
 	p.Node = func() *corev1.Node {
@@ -360,7 +360,7 @@ func TestPushWritesOnlyDifferences(t *testing.T) {
 	})
 }
 
-func TestPushTriesAgainWithPatience(t *testing.T) {
+func TestPushRetriesWithBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &queue{epoch: "one"}
 		f := newFold(t, filepath.Join(t.TempDir(), "faults.json"), q, &history{})

@@ -35,7 +35,7 @@ type request struct {
 // Append makes the records durable, all or none, and returns when they are: the
 // caller may acknowledge them. Records whose id and content are in the spool
 // already are durable already and not added again. ErrFull, ErrNotDurable and
-// ErrClosed say that nothing may be acknowledged; after a context's error the
+// ErrClosed report that nothing may be acknowledged; after a context's error the
 // records may or may not be there.
 func (s *Spool) Append(ctx context.Context, records []record.Record) error {
 	r := &request{ctx: ctx, done: make(chan error, 1)}
@@ -53,7 +53,7 @@ func (s *Spool) Append(ctx context.Context, records []record.Record) error {
 	return s.submit(ctx, r)
 }
 
-// submit waits until the group that the request joins is durable. Whoever finds
+// submit waits until the group that the request joins is durable. Anyone who finds
 // no group under way makes his own durable at once, with those that came
 // meanwhile in the next one.
 func (s *Spool) submit(ctx context.Context, r *request) error {
@@ -103,7 +103,7 @@ func (s *Spool) commitAll() {
 }
 
 // commitGroup makes what is waiting durable, without waiting for more: meanwhile
-// the next group forms by itself. It says whether there is one.
+// the next group forms by itself. It reports whether there is one.
 func (s *Spool) commitGroup() (more bool) {
 	s.turn.Lock()
 	n, bytes := 0, 0
@@ -152,7 +152,7 @@ type batch struct {
 }
 
 // number gives each new record of the group its index, and answers the requests
-// that cannot join: given up by their caller, or without room.
+// that cannot join: given up by their caller, or without space.
 func (s *Spool) number(group []*request) *batch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -251,7 +251,7 @@ func (s *Spool) flush(ends []uint32) error {
 	if len(ends) == 0 {
 		return nil
 	}
-	if err := s.wal.put(s.buffer); err != nil {
+	if err := s.wal.append(s.buffer); err != nil {
 		return err
 	}
 	if err := s.sync(s.wal.tail); err != nil {
@@ -285,7 +285,7 @@ func (s *Spool) accept(b *batch) {
 	s.o.Metrics.bytes.Set(float64(s.bytes))
 }
 
-// forgetOld lets go of the oldest records that are kept in memory when there are
+// forgetOld releases the oldest records that are kept in memory when there are
 // too many.
 func (s *Spool) forgetOld() {
 	last := s.released + uint64(len(s.live))

@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// livesFile is beside the log: how the processes before this one ended, what they
+	// crashStateFile is beside the log: how the processes before this one ended, what they
 	// died of, and what is in flight now.
-	livesFile    = "lives.json"
-	livesVersion = 1
+	crashStateFile    = "lives.json"
+	crashStateVersion = 1
 	// earlierFlightFile is where a connector of an earlier version noted what is in flight.
 	earlierFlightFile = "in-flight"
 	// isolatedBatch bounds what a read brings in isolation mode: each entry costs a
@@ -35,16 +35,16 @@ type Fatal struct {
 	Index uint64 `json:"index"`
 	// ID is that of the event.
 	ID string `json:"id"`
-	// Told says that people were told of it elsewhere, too.
-	Told bool `json:"told,omitempty"`
+	// Reported reports that people were notified of it elsewhere, too.
+	Reported bool `json:"told,omitempty"`
 }
 
-// account is the content of livesFile.
+// account is the content of crashStateFile.
 type account struct {
 	Version int            `json:"version"`
 	Epoch   string         `json:"epoch"`
 	Past    crashloop.Past `json:"past"`
-	// Fatal are those entries that are not released yet, or not told of.
+	// Fatal are those entries that are not released yet, or not reported.
 	Fatal []Fatal `json:"fatal,omitempty"`
 }
 
@@ -62,7 +62,7 @@ type crashLoop struct {
 
 	earlier bool // earlierFlightFile is there; guarded by mu once the spool is open
 
-	mu sync.Mutex // guards what follows, and livesFile; taken alone, or last
+	mu sync.Mutex // guards what follows, and crashStateFile; taken alone, or last
 	account
 }
 
@@ -90,18 +90,18 @@ func (v *crashLoop) stop() {
 func (v *crashLoop) Load(context.Context) (crashloop.Past, error) {
 	s := v.spool
 	var a account
-	_, err := durable.Load(filepath.Join(s.dir, livesFile), durable.Versions{Newest: livesVersion}, &a)
+	_, err := durable.Load(filepath.Join(s.dir, crashStateFile), durable.Versions{Newest: crashStateVersion}, &a)
 	if err != nil {
 		s.o.Log.Warn("crash history unreadable, starting a new one", "error", err)
 	}
 	if err != nil || a.Epoch != s.epoch {
 		a = account{Epoch: s.epoch}
 	}
-	a.Version = livesVersion
+	a.Version = crashStateVersion
 	if w, found := s.takeOverFlight(a.Past.Starts); found {
 		a.Past.InFlight = w
 	}
-	a.Fatal = slices.DeleteFunc(a.Fatal, func(f Fatal) bool { return f.Told && f.Index <= s.released })
+	a.Fatal = slices.DeleteFunc(a.Fatal, func(f Fatal) bool { return f.Reported && f.Index <= s.released })
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.account = a
@@ -141,7 +141,7 @@ func (v *crashLoop) Save(_ context.Context, past crashloop.Past) error {
 
 // write makes an account durable, and the present one. The caller holds mu.
 func (v *crashLoop) write(a account) error {
-	if _, err := durable.Save(filepath.Join(v.spool.dir, livesFile), a); err != nil {
+	if _, err := durable.Save(filepath.Join(v.spool.dir, crashStateFile), a); err != nil {
 		return err
 	}
 	v.account = a
@@ -154,9 +154,9 @@ func (v *crashLoop) write(a account) error {
 	return nil
 }
 
-// SetAside implements crashloop.Memory: the entry becomes a dead letter. The spool is
+// MoveToDeadLetters implements crashloop.Memory: the entry becomes a dead letter. The spool is
 // being opened.
-func (v *crashLoop) SetAside(_ context.Context, w crashloop.Work) error {
+func (v *crashLoop) MoveToDeadLetters(_ context.Context, w crashloop.Work) error {
 	s := v.spool
 	index, err := strconv.ParseUint(w.Record, 10, 64)
 	if err != nil || index <= s.released || index > s.committed {
@@ -178,7 +178,7 @@ func (v *crashLoop) SetAside(_ context.Context, w crashloop.Work) error {
 	return nil
 }
 
-// fatal says whether an entry is passed over.
+// fatal reports whether an entry is passed over.
 func (s *Spool) fatal(index uint64) bool {
 	v := &s.crashLoop
 	v.mu.Lock()
@@ -186,24 +186,24 @@ func (s *Spool) fatal(index uint64) bool {
 	return slices.ContainsFunc(v.Fatal, func(f Fatal) bool { return f.Index == index })
 }
 
-// Untold are the entries that killed the process of which nobody was told yet,
+// Unreported are the entries that killed the process of which nobody was informed yet,
 // besides the log and the dead letters beside it.
-func (s *Spool) Untold() []Fatal {
+func (s *Spool) Unreported() []Fatal {
 	v := &s.crashLoop
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(v.Fatal), func(f Fatal) bool { return f.Told })
+	return slices.DeleteFunc(slices.Clone(v.Fatal), func(f Fatal) bool { return f.Reported })
 }
 
-// Told notes that people know of an entry that killed the process.
-func (s *Spool) Told(index uint64) error {
+// MarkReported notes that people know of an entry that killed the process.
+func (s *Spool) MarkReported(index uint64) error {
 	v := &s.crashLoop
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	next := v.account
 	next.Fatal = slices.Clone(v.Fatal)
 	for i := range next.Fatal {
-		next.Fatal[i].Told = next.Fatal[i].Told || next.Fatal[i].Index == index
+		next.Fatal[i].Reported = next.Fatal[i].Reported || next.Fatal[i].Index == index
 	}
 	return v.write(next)
 }

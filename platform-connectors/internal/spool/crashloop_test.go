@@ -30,9 +30,9 @@ type remains struct {
 	pread pread // nil reads
 }
 
-// life opens the spool, reads it to its end and does nothing more until it is
+// run opens the spool, reads it to its end and does nothing more until it is
 // over: it dies of a record, or is killed, or stops.
-func (d *remains) life(stop bool, work func(*Spool)) (died bool) {
+func (d *remains) run(stop bool, work func(*Spool)) (died bool) {
 	d.t.Helper()
 	d.got, d.tries, d.o = nil, 0, options(d.dir)
 	d.o.pread = d.pread
@@ -101,7 +101,7 @@ func TestAnEntryThatKillsIsPassedOver(t *testing.T) {
 		d := &remains{t: t, dir: t.TempDir(), kills: func(r record.Record) bool { return r.Event.Message == "poison" }}
 		lives := 1
 		first := func(s *Spool) { add(t, s, rec(1, "a"), rec(2, "poison"), rec(3, "c")) }
-		for d.life(true, first) {
+		for d.run(true, first) {
 			first = nil
 			if lives++; lives > 10 {
 				t.Fatal("the process dies for ever")
@@ -117,24 +117,24 @@ func TestAnEntryThatKillsIsPassedOver(t *testing.T) {
 		if len(letters) != 1 || letters[0].Reason != DeadFatal || letters[0].Index != 2 || !strings.Contains(string(letters[0].Bytes), "poison") {
 			t.Errorf("dead letters %+v", letters)
 		}
-		d.life(true, func(s *Spool) {
+		d.run(true, func(s *Spool) {
 			want := []Fatal{{Index: 2, ID: rec(2, "").ID}}
-			if diff := cmp.Diff(want, s.Untold()); diff != "" {
+			if diff := cmp.Diff(want, s.Unreported()); diff != "" {
 				t.Errorf("to tell of (-want +got):\n%s", diff)
 			}
-			if err := s.Told(2); err != nil || len(s.Untold()) > 0 {
-				t.Errorf("told: %v, left %v", err, s.Untold())
+			if err := s.MarkReported(2); err != nil || len(s.Unreported()) > 0 {
+				t.Errorf("told: %v, left %v", err, s.Unreported())
 			}
 		})
 		if diff := cmp.Diff([]string{"a", "c"}, d.got); diff != "" || d.tries > 0 || len(d.letters()) != 1 {
 			t.Errorf("the next life tried %d, has %d letters and got (-want +got):\n%s", d.tries, len(d.letters()), diff)
 		}
-		d.life(true, func(s *Spool) {
+		d.run(true, func(s *Spool) {
 			if err := s.Reader("store").Confirm(3); err != nil {
 				t.Fatal(err)
 			}
 		})
-		d.life(true, func(s *Spool) {
+		d.run(true, func(s *Spool) {
 			if len(s.crashLoop.Fatal) > 0 {
 				t.Errorf("what is released is remembered: %v", s.crashLoop.Fatal)
 			}
@@ -142,15 +142,15 @@ func TestAnEntryThatKillsIsPassedOver(t *testing.T) {
 	})
 }
 
-// TestKillsFromOutsideSetNothingAside: a process that is killed again and again
+// TestExternalKillsDeadLetterNothing: a process that is killed again and again
 // while it works, or waits, loses nothing of the spool; a stop, or ten minutes,
-// begin anew.
-func TestKillsFromOutsideSetNothingAside(t *testing.T) {
+// begin again.
+func TestExternalKillsDeadLetterNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &remains{t: t, dir: t.TempDir(), kills: func(record.Record) bool { return false }}
 		all := []string{"a", "b", "c"}
 		for n := range 12 {
-			d.life(false, func(s *Spool) {
+			d.run(false, func(s *Spool) {
 				if n == 0 {
 					add(t, s, rec(1, "a"), rec(2, "b"), rec(3, "c"))
 				}
@@ -162,14 +162,14 @@ func TestKillsFromOutsideSetNothingAside(t *testing.T) {
 				t.Errorf("life %d got %v after %d tries; dead letters %v", n+1, d.got, d.tries, d.letters())
 			}
 		}
-		d.life(false, func(s *Spool) {
+		d.run(false, func(s *Spool) {
 			<-time.After(crashloop.StableAfter + time.Second)
 			synctest.Wait()
 			if s.crashLoop.Isolates() || s.crashLoop.Past != (crashloop.Past{}) {
 				t.Errorf("after ten minutes it remembers %+v", s.crashLoop.Past)
 			}
 		})
-		if d.life(true, nil); !slices.Equal(d.got, all) || d.tries > 0 {
+		if d.run(true, nil); !slices.Equal(d.got, all) || d.tries > 0 {
 			t.Errorf("got %v after %d tries", d.got, d.tries)
 		}
 	})
@@ -187,13 +187,13 @@ func TestTheAccountOfAnEarlierVersionGoesOn(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			d := &remains{t: t, dir: t.TempDir(), kills: func(record.Record) bool { return false }}
 			var epoch string
-			d.life(false, func(s *Spool) {
+			d.run(false, func(s *Spool) {
 				add(t, s, rec(1, "a"), rec(2, "poison"), rec(3, "c"))
 				epoch = s.Epoch()
 			})
-			write(t, filepath.Join(d.dir, livesFile), fmt.Appendf(nil, `{"epoch":%q,"past":{"starts":6,"suspect":{"record":"2"},"deaths":2,"keyDeaths":3}}`, epoch))
+			write(t, filepath.Join(d.dir, crashStateFile), fmt.Appendf(nil, `{"epoch":%q,"past":{"starts":6,"suspect":{"record":"2"},"deaths":2,"keyDeaths":3}}`, epoch))
 			write(t, filepath.Join(d.dir, "in-flight"), []byte(flight))
-			if d.life(true, nil) || len(d.letters()) != want.letters || d.tries != want.tries {
+			if d.run(true, nil) || len(d.letters()) != want.letters || d.tries != want.tries {
 				t.Errorf("with %q: %d dead letters, %d tries", flight, len(d.letters()), d.tries)
 			}
 			if _, err := os.Stat(filepath.Join(d.dir, "in-flight")); !os.IsNotExist(err) {
@@ -203,9 +203,9 @@ func TestTheAccountOfAnEarlierVersionGoesOn(t *testing.T) {
 	}
 }
 
-// TestAnEntryThatCannotBeReadWhenItIsSetAside is set aside at the next start, and needs no
+// TestUnreadableEntryIsDeadLettered: an unreadable entry is dead-lettered at the next start, without
 // three further crashes.
-func TestAnEntryThatCannotBeReadWhenItIsSetAside(t *testing.T) {
+func TestUnreadableEntryIsDeadLettered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &remains{t: t, dir: t.TempDir(), kills: func(r record.Record) bool { return r.Event.Message == "poison" }}
 		starts, failed := 1, false
@@ -217,7 +217,7 @@ func TestAnEntryThatCannotBeReadWhenItIsSetAside(t *testing.T) {
 			return f.ReadAt(b, at)
 		}
 		first := func(s *Spool) { add(t, s, rec(1, "a"), rec(2, "poison"), rec(3, "c")) }
-		for d.life(true, first) {
+		for d.run(true, first) {
 			first = nil
 			if starts++; starts > 12 {
 				t.Fatal("the process dies for ever")

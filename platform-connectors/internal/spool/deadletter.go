@@ -10,7 +10,7 @@ import (
 )
 
 // deadLettersFile is beside the log, one JSON object a line; when it has
-// reached maxDeadLetters bytes it is moved aside, replacing the one before.
+// reached maxDeadLetters bytes it is renamed, replacing the one before.
 const (
 	deadLettersFile = "dead-letters.jsonl"
 	maxDeadLetters  = 16 << 20

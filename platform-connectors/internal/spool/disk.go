@@ -18,13 +18,13 @@ const (
 	// tries is how often a piece is read before it is given up for lost.
 	tries = 3
 	// illegible is in the place of each byte that the disk does not give back. It
-	// is in no room that was prepared, so it counts as damage.
+	// is in no preallocated space, so it counts as damage.
 	illegible = 0xFF
 )
 
 // file reads a whole segment. Pages that the disk does not give back are
-// illegible, and lost says whether there are any: the rest must not be lost with
-// them. Other errors say nothing about what is on the disk.
+// illegible, and lost reports whether there are any: the rest must not be lost with
+// them. Other errors report nothing about what is on the disk.
 func (read pread) file(path string) (data []byte, lost bool, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -75,7 +75,7 @@ func (read pread) again(f *os.File, b []byte, at int64) error {
 	return err
 }
 
-// unreadable says whether an error is the disk's, about these bytes: they are
+// unreadable reports whether an error is the disk's, about these bytes: they are
 // lost, as they are where a checksum does not match.
 func unreadable(err error) bool {
 	return errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EBADMSG) || errors.Is(err, syscall.EUCLEAN)

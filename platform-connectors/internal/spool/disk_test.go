@@ -119,7 +119,7 @@ func TestAnUnreadableSectorCostsItsEntries(t *testing.T) {
 	}
 }
 
-// TestASectorThatFailsWhileTheSpoolRuns: reading meets it, the spool mends itself
+// TestASectorThatFailsWhileTheSpoolRuns: reading meets it, the spool fixes itself
 // and takes records on; places of durable entries are not given again.
 func TestASectorThatFailsWhileTheSpoolRuns(t *testing.T) {
 	o := options(t.TempDir())
@@ -157,7 +157,7 @@ func TestASectorThatFailsWhileTheSpoolRuns(t *testing.T) {
 	}
 }
 
-// TestAnotherErrorOfTheDiskBuriesNothing: it says nothing about what is there.
+// TestAnotherErrorOfTheDiskBuriesNothing: it reports nothing about what is there.
 func TestAnotherErrorOfTheDiskBuriesNothing(t *testing.T) {
 	o := options(t.TempDir())
 	o.SegmentBytes = 64 << 10

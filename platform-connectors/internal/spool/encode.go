@@ -16,7 +16,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// Fields of the body of a frame: a protobuf message that is written by hand. A
+// Fields of the body of a frame: a protobuf message that is written manually. A
 // record's id and time of acceptance are in the frame's header. A body that
 // begins with a brace is the record's JSON document: what the message cannot
 // carry exactly, and what earlier versions wrote. The message gets no further field,
@@ -67,7 +67,7 @@ func appendText(b []byte, field protowire.Number, text string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), text)
 }
 
-// exact says whether the message carries the record without any change: it has
+// exact reports whether the message carries the record without any change: it has
 // only what the door sets, names that the wire knows, no empty list that is not
 // nil, and times as the wire and the header have them.
 func exact(r record.Record) bool {
@@ -84,7 +84,7 @@ func exact(r record.Record) bool {
 		t.Location() == time.UTC && t.Equal(t.Truncate(time.Microsecond))
 }
 
-// isJSON says which of the two forms a body has.
+// isJSON reports which of the two forms a body has.
 func isJSON(body []byte) bool { return body[0] == '{' }
 
 // decodeRecord is the record of an undamaged frame.
@@ -162,7 +162,7 @@ var (
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
 )
 
-// digest is the beginning of the content digest of an event: enough to tell
+// digest is the beginning of the content digest of an event: enough to report
 // whether a re-sent id brings the same event.
 type digest [16]byte
 

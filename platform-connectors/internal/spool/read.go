@@ -35,7 +35,7 @@ func (s *Spool) Reader(name string) *Reader {
 	return r
 }
 
-// Confirm says that the reader is done with everything up to the index and
+// Confirm reports that the reader is done with everything up to the index and
 // never needs it again. It releases what all readers are done with.
 func (r *Reader) Confirm(index uint64) error {
 	s := r.spool
@@ -217,7 +217,7 @@ func (s *Spool) truncate() error {
 	released, _ := s.Bounds()
 	s.files.Lock()
 	defer s.files.Unlock()
-	if err := s.wal.cutFront(released); err != nil {
+	if err := s.wal.truncateFront(released); err != nil {
 		s.broken = true
 		return fmt.Errorf("truncating the write-ahead log: %w", err)
 	}

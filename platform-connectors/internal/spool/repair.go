@@ -25,7 +25,7 @@ type Damage struct {
 }
 
 // repair makes the log in dir readable and lists its segments. A torn tail is
-// cut off; zeros at the end are room that was prepared and stay. A damaged
+// cut off; zeros at the end are preallocated space and stay. A damaged
 // stretch with undamaged entries behind it becomes tombstones, so that nothing
 // behind it is lost and every entry keeps its index. See is called with every
 // entry in order, also the tombstones; its body is only valid during the call.
@@ -33,8 +33,8 @@ type Damage struct {
 // What the disk does not give back is damage as well.
 //
 // After a power cut the pages of a group that was not synced yet may be there or
-// not, each for itself: then a stretch counts as damaged of which nobody was
-// told that it is durable.
+// not, each for itself: then a stretch counts as damaged of which nobody was informed
+// that it is durable.
 func repair(dir string, read pread, see func(f frame)) ([]*segment, []Damage, error) {
 	segments, err := listSegments(dir)
 	if err != nil {
@@ -52,7 +52,7 @@ func repair(dir string, read pread, see func(f frame)) ([]*segment, []Damage, er
 		}
 		c.check()
 		s.ends = c.ends
-		if !c.mended {
+		if !c.damaged {
 			continue
 		}
 		if err := durable.Replace(s.path, c.good, 0o640); err != nil {
@@ -71,10 +71,10 @@ type checker struct {
 	see  func(f frame)
 	lost bool // the disk did not give all of it back
 
-	ends   []uint32 // of the entries
-	good   []byte   // once mended, the segment without its damage
-	mended bool     // the segment is damaged
-	damage []Damage
+	ends    []uint32 // of the entries
+	good    []byte   // once fixed, the segment without its damage
+	damaged bool     // the segment is damaged
+	damage  []Damage
 }
 
 func (c *checker) check() {
@@ -88,8 +88,8 @@ func (c *checker) check() {
 		if c.next >= c.end && len(bytes.TrimLeft(c.data[at:], "\x00")) == 0 {
 			return
 		}
-		if !c.mended {
-			c.mended, c.good = true, bytes.Clone(c.data[:at])
+		if !c.damaged {
+			c.damaged, c.good = true, bytes.Clone(c.data[:at])
 		}
 		at += c.skip(at)
 	}
@@ -97,7 +97,7 @@ func (c *checker) check() {
 
 // keep takes an undamaged entry, or a tombstone, over into the good segment.
 func (c *checker) keep(f frame) {
-	if c.mended {
+	if c.damaged {
 		c.good = appendEntry(c.good, f)
 	}
 	end := uint32(prefixLen(f.size()) + f.size())
@@ -121,7 +121,7 @@ func (c *checker) skip(at int) int {
 	}
 	damage := Damage{c.next, until - c.next, bytes.Clone(c.data[at:next.start]), c.lost}
 	if damage.Count == 0 {
-		damage.Bytes = bytes.TrimRight(damage.Bytes, "\x00") // room that was prepared
+		damage.Bytes = bytes.TrimRight(damage.Bytes, "\x00") // preallocated space
 	}
 	if damage.Count > 0 || !found {
 		c.damage = append(c.damage, damage)

@@ -83,7 +83,7 @@ func TestTornTailIsCutOff(t *testing.T) {
 			if diff := cmp.Diff(ms(0, 3), messages(t, s, 0)); diff != "" {
 				t.Fatalf("after appending (-want +got):\n%s", diff)
 			}
-			torn := len(bytes.TrimRight(whole[last:cut], "\x00")) // zeros are room that was prepared
+			torn := len(bytes.TrimRight(whole[last:cut], "\x00")) // zeros are preallocated space
 			if n := testutil.ToFloat64(o.Metrics.torn); n != float64(torn) {
 				t.Fatalf("counted %v torn bytes, want %d", n, torn)
 			}
@@ -232,8 +232,8 @@ func TestDamageAfterOpeningIsHealedByReading(t *testing.T) {
 	}
 }
 
-// TestDeadLettersThatMakeRoomAreCounted: two files of them are kept.
-func TestDeadLettersThatMakeRoomAreCounted(t *testing.T) {
+// TestRemovedDeadLettersAreCounted: two files of them are kept.
+func TestRemovedDeadLettersAreCounted(t *testing.T) {
 	o := options(t.TempDir())
 	s := open(t, o)
 	large := make([]byte, maxDeadLetters*3/4) // more than a file, in base64

@@ -24,7 +24,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/durable"
 )
 
-// ErrFull means the spool has no room for the records until the store takes some.
+// ErrFull means the spool has no space for the records until the store takes some.
 var ErrFull = errors.New("write-ahead log is full")
 
 // ErrClosed means the spool is shutting down and took nothing.
@@ -64,7 +64,7 @@ type Spool struct {
 
 	cursor sync.Mutex // guards the file of the cursor
 
-	io     sync.Mutex // held by whoever writes the log; guards the fields below
+	io     sync.Mutex // held by anyone who writes the log; guards the fields below
 	broken bool       // the log must be repaired before the next write
 	buffer []byte     // of one group
 	sync   func(*os.File) error
@@ -189,7 +189,7 @@ func (s *Spool) openWAL(see func(frame)) ([]Damage, error) {
 	return damage, err
 }
 
-// lostEnd says whether the end of the log, as the disk gives it back, may have had
+// lostEnd reports whether the end of the log, as the disk gives it back, may have had
 // durable entries behind it.
 func lostEnd(damage []Damage) bool {
 	return slices.ContainsFunc(damage, func(d Damage) bool { return d.Count == 0 && d.Lost })

@@ -134,7 +134,7 @@ func TestSpoolOrderStandsInForAPublisherThatCountsNothing(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatAllReadersConfirmedIsReleased(t *testing.T) {
+func TestOnlyFullyConfirmedEntriesAreReleased(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, options(dir))
 	store, sink := s.Reader("store"), s.Reader("sink")

@@ -108,9 +108,9 @@ func (w *wal) bounds() (first, last uint64) {
 	return w.segments[0].first, w.last().next() - 1
 }
 
-// put writes entries that fit together behind those of the last segment,
+// append writes entries that fit together behind those of the last segment,
 // without syncing them.
-func (w *wal) put(data []byte) error {
+func (w *wal) append(data []byte) error {
 	at := w.last().size()
 	if _, err := w.tail.WriteAt(data, at); err != nil {
 		return fmt.Errorf("writing the write-ahead log: %w", err)
@@ -121,7 +121,7 @@ func (w *wal) put(data []byte) error {
 	}
 	w.filled = end
 	if more := min(ahead, w.full-end); more > 0 {
-		// Without room for zeros the entries themselves are still written.
+		// Without space for zeros the entries themselves are still written.
 		if n, err := w.tail.WriteAt(zeros[:more], end); err == nil {
 			w.filled += int64(n)
 		}
@@ -230,7 +230,7 @@ func (w *wal) fillUp(index uint64) error {
 		buffer = appendEntry(buffer, frame{index: next})
 		ends = append(ends, uint32(at+int64(len(buffer))))
 	}
-	if err := w.put(buffer); err != nil {
+	if err := w.append(buffer); err != nil {
 		return err
 	}
 	if err := durable.SyncData(w.tail); err != nil {
@@ -240,10 +240,10 @@ func (w *wal) fillUp(index uint64) error {
 	return nil
 }
 
-// cutFront removes the segments of which every entry is up to the index. The
+// truncateFront removes the segments of which every entry is up to the index. The
 // folder is not synced: a segment that comes back is below the cursor. When
 // nothing is left in a last segment that has grown, the next one is begun.
-func (w *wal) cutFront(index uint64) error {
+func (w *wal) truncateFront(index uint64) error {
 	if w.stale(index) == len(w.segments) {
 		if err := w.seal(); err != nil {
 			return err
@@ -259,7 +259,7 @@ func (w *wal) cutFront(index uint64) error {
 	return nil
 }
 
-// stale counts the segments that cutFront can do without.
+// stale counts the segments that truncateFront can do without.
 func (w *wal) stale(index uint64) int {
 	n := 0
 	for n < len(w.segments) && w.segments[n].next() <= index+1 {

@@ -15,9 +15,9 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// TestPreparedRoomIsNoDamage opens what a killed process leaves: the files as
+// TestPreallocatedSpaceIsNoDamage opens what a killed process leaves: the files as
 // they are, with the zeros that were prepared for later entries.
-func TestPreparedRoomIsNoDamage(t *testing.T) {
+func TestPreallocatedSpaceIsNoDamage(t *testing.T) {
 	for name, segment := range map[string]int{"one segment": 0, "several segments": 1500} {
 		t.Run(name, func(t *testing.T) {
 			o := options(t.TempDir())
@@ -52,7 +52,7 @@ func TestPreparedRoomIsNoDamage(t *testing.T) {
 	}
 }
 
-// TestEntriesLargerThanASegment also cross the prepared room.
+// TestEntriesLargerThanASegment also cross the preallocated space.
 func TestEntriesLargerThanASegment(t *testing.T) {
 	o := options(t.TempDir())
 	o.SegmentBytes = ahead + 1000

@@ -35,7 +35,7 @@ const (
 	// with the spool's, for which publishers wait.
 	pace = 100 * time.Millisecond
 	// retryAfter is the time until what the disk did not take is tried again, or what
-	// the spool had no room for.
+	// the spool had no capacity for.
 	retryAfter = time.Second
 )
 
@@ -47,7 +47,7 @@ type ConfirmationSpool interface {
 	Append(ctx context.Context, records []record.Record) error
 }
 
-// SpoolConfirmer is told what is kept.
+// SpoolConfirmer is informed of what is kept.
 type SpoolConfirmer interface{ Confirm(index uint64) error }
 
 // Confirmation keeps what waits in step with the spool.
@@ -56,11 +56,11 @@ type Confirmation struct {
 	Path   string
 	Spool  ConfirmationSpool
 	Reader SpoolConfirmer
-	// Judge is what the pipeline makes of an event, and says of its confirmation.
-	Judge   func(context.Context, record.Record) (record.Event, pipeline.Notes)
-	Clock   clock.Clock
-	Log     *slog.Logger
-	Metrics *ConfirmationMetrics
+	// Evaluate is what the pipeline makes of an event, and reports about its confirmation.
+	Evaluate func(context.Context, record.Record) (record.Event, pipeline.Notes)
+	Clock    clock.Clock
+	Log      *slog.Logger
+	Metrics  *ConfirmationMetrics
 
 	state state
 	// stands is since when each wait was seen standing in this life, by a clock
@@ -68,23 +68,23 @@ type Confirmation struct {
 	// the times of acceptance confirms nothing.
 	stands map[standing]time.Time
 
-	obeyed news
+	obeyed changeCounts
 	wake   retry.Wake
 
 	mu     sync.Mutex
 	outage retry.Outage
 	ends   nodeclient.Ends
-	heard  news
+	heard  changeCounts
 }
 
-// news counts what changes what is known of entries that were read.
-type news struct {
+// changeCounts counts what changes what is known of entries that were read.
+type changeCounts struct {
 	releases int // of the Node: somebody has ended faults of it
 	rules    int
 }
 
 // Waker returns what to call when the rules have changed; it comes before Run. What the
-// store does not have yet is judged again then, as the forwarder judges it.
+// store does not have yet is evaluated again then, as the forwarder evaluates it.
 func (f *Confirmation) Waker() func() {
 	f.wake = retry.NewWake()
 	return func() {
@@ -105,7 +105,7 @@ func (f *Confirmation) See(node *corev1.Node) {
 	}
 }
 
-func (f *Confirmation) news() news {
+func (f *Confirmation) changeCounts() changeCounts {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.heard
@@ -144,7 +144,7 @@ func (f *Confirmation) take(s state) {
 	f.Metrics.waiting.Set(float64(s.Set.Waiting()))
 }
 
-// Ready says whether the file and the spool took the last change.
+// Ready reports whether the file and the spool took the last change.
 func (f *Confirmation) Ready() (bool, string) {
 	if ok, detail := f.outage.Ready(); !ok {
 		return false, detail
@@ -203,10 +203,10 @@ func (f *Confirmation) step(ctx context.Context) error {
 }
 
 // fold takes the next entries into the set, and the time once there are no more. A
-// set that has changed is durable before the spool is told; a place is not, because
+// set that has changed is durable before the spool is reported; a place is not, because
 // what lies between changes nothing when it is read again.
 func (f *Confirmation) fold(ctx context.Context) error {
-	next, changed, heard := f.state, false, f.news()
+	next, changed, heard := f.state, false, f.changeCounts()
 	next.Set = next.Set.Clone()
 	var ends []pipeline.WaitEnd
 	if heard.releases != f.obeyed.releases {
@@ -239,7 +239,7 @@ func (f *Confirmation) fold(ctx context.Context) error {
 	f.obeyed = heard
 	f.take(next)
 	f.Metrics.count(ends)
-	// Also what the life before this one kept, and did not tell.
+	// Also what the life before this one kept, and did not report.
 	return f.Reader.Confirm(next.Index)
 }
 
@@ -253,7 +253,7 @@ func (f *Confirmation) keep(s state) error {
 }
 
 func (f *Confirmation) observation(ctx context.Context, r record.Record) pipeline.Observation {
-	as, notes := f.Judge(ctx, r)
+	as, notes := f.Evaluate(ctx, r)
 	return pipeline.Observation{Record: r, As: as, Notes: notes}
 }
 

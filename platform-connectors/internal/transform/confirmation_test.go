@@ -130,15 +130,15 @@ func newFollower(t *testing.T, path string, q *queue) *Confirmation {
 	t.Helper()
 	d := &Confirmation{
 		Path: path, Spool: q, Reader: q, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Metrics: NewConfirmationMetrics(prometheus.NewRegistry()),
-		Judge: judge(t, rules...),
+		Evaluate: evaluate(t, rules...),
 	}
 	d.Load()
 	return d
 }
 
-type judgement = func(context.Context, record.Record) (record.Event, pipeline.Notes)
+type evaluation = func(context.Context, record.Record) (record.Event, pipeline.Notes)
 
-func judge(t *testing.T, rules ...pipeline.ConfirmRule) judgement {
+func evaluate(t *testing.T, rules ...pipeline.ConfirmRule) evaluation {
 	t.Helper()
 	c := pipeline.Default()
 	c.Stages, c.Confirmation.Rules = []string{pipeline.StageConfirmation}, rules
@@ -161,8 +161,8 @@ func live(t *testing.T, path string, q *queue, d time.Duration) *Confirmation {
 	return follower
 }
 
-// TestAcrossLives: what waits, and what was confirmed, is known to the next life.
-func TestAcrossLives(t *testing.T) {
+// TestAcrossRestarts: what waits, and what was confirmed, is known to the next life.
+func TestAcrossRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, path := newQueue(), filepath.Join(t.TempDir(), "unconfirmed.json")
 		q.send("1", "X")
@@ -272,7 +272,7 @@ func TestAFullSpoolIsNoDeadlock(t *testing.T) {
 	})
 }
 
-// TestStanding is counted in each life anew, so that a clock which is set confirms
+// TestStanding is counted in each life again, so that a clock which is set confirms
 // nothing, and needs no event to end.
 func TestStanding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -313,7 +313,7 @@ func TestNothingComes(t *testing.T) {
 	})
 }
 
-// TestAFileThatIsBad is said and begun anew; what was acknowledged goes on.
+// TestAFileThatIsBad is reported and begun again; what was acknowledged goes on.
 func TestAFileThatIsBad(t *testing.T) {
 	for name, content := range map[string]string{"torn": "{", "of another version": `{"version":9,"set":{}}`} {
 		t.Run(name, func(t *testing.T) {

@@ -14,7 +14,7 @@ type Metrics struct {
 // Reasons for incomplete metadata, as label values.
 const (
 	nodeUnknown = "node-unknown"
-	noRoom      = "metadata-full"
+	noCapacity  = "metadata-full"
 )
 
 // Results of a reload, as label values.
@@ -47,7 +47,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Help: "1 while the pipeline files are invalid and the previous pipeline is active, otherwise 0.",
 		}),
 	}
-	for _, why := range []string{nodeUnknown, noRoom} {
+	for _, why := range []string{nodeUnknown, noCapacity} {
 		m.partial.WithLabelValues(why)
 	}
 	for _, result := range []string{taken, refused} {
@@ -79,6 +79,6 @@ func (m *Metrics) count(d done) {
 		m.partial.WithLabelValues(nodeUnknown).Inc()
 	}
 	if d.notes.Cut {
-		m.partial.WithLabelValues(noRoom).Inc()
+		m.partial.WithLabelValues(noCapacity).Inc()
 	}
 }

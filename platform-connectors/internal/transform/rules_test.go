@@ -13,7 +13,7 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/pipeline"
 )
 
-// TestOtherRulesAreThoseOfTheBacklogToo: what the store does not have yet is judged
+// TestOtherRulesAreThoseOfTheBacklogToo: what the store does not have yet is evaluated
 // when it is carried there, and so it is here: by another life, and after a reload.
 func TestOtherRulesAreThoseOfTheBacklogToo(t *testing.T) {
 	more := append(slices.Clone(rules), pipeline.ConfirmRule{Name: "new", When: `event.checkName == "N"`, StandsFor: 2 * time.Minute})
@@ -32,18 +32,18 @@ func TestOtherRulesAreThoseOfTheBacklogToo(t *testing.T) {
 			d.Reader = storeIsAway{}
 			run(t, d)
 			d = newFollower(t, path, q)
-			d.Reader, d.Judge = storeIsAway{}, judge(t, more...)
+			d.Reader, d.Evaluate = storeIsAway{}, evaluate(t, more...)
 			run(t, d)
 		},
 		"a reload": func(t *testing.T, path string, q *queue) {
 			d := newFollower(t, path, q)
-			var now atomic.Pointer[judgement]
-			before := d.Judge
+			var now atomic.Pointer[evaluation]
+			before := d.Evaluate
 			now.Store(&before)
-			d.Reader, d.Judge = storeIsAway{}, func(ctx context.Context, r record.Record) (record.Event, pipeline.Notes) {
+			d.Reader, d.Evaluate = storeIsAway{}, func(ctx context.Context, r record.Record) (record.Event, pipeline.Notes) {
 				return (*now.Load())(ctx, r)
 			}
-			wake, next := d.Waker(), judge(t, more...)
+			wake, next := d.Waker(), evaluate(t, more...)
 			time.AfterFunc(time.Minute, func() { now.Store(&next); wake() })
 			run(t, d)
 		},
@@ -61,8 +61,8 @@ func TestOtherRulesAreThoseOfTheBacklogToo(t *testing.T) {
 	}
 }
 
-// TestALifeWithoutRulesEndsTheWaits: it sees no recovery.
-func TestALifeWithoutRulesEndsTheWaits(t *testing.T) {
+// TestRunWithoutRulesEndsTheWaits: it sees no recovery.
+func TestRunWithoutRulesEndsTheWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, path := newQueue(), filepath.Join(t.TempDir(), "unconfirmed.json")
 		q.send("1", "T")

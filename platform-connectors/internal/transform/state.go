@@ -17,7 +17,7 @@ const stateVersion = 1
 
 // state is what waits, which is the follower's file, and up to where of the spool that
 // counts everything. The place is not kept: a life begins with what the store may not
-// have yet, and judges it by the same rules as whoever carries it there.
+// have yet, and evaluates it by the same rules as anyone who carries it there.
 type state struct {
 	Version int               `json:"version"`
 	Set     *pipeline.Signals `json:"set"`

@@ -68,13 +68,13 @@ type Options struct {
 // Open reads and compiles the pipeline. At the start a bad file is an error.
 func Open(o Options) (*Runner, error) {
 	r := &Runner{file: o.File, permit: o.PersistOnlyToProcess, wide: o.ClusterWide, nodes: o.Nodes, log: o.Log, metrics: o.Metrics}
-	r.follows = &daemon.FileFollower{Files: func() []string { return named(r.file) }, Take: r.take, Told: r.told, Clock: o.Clock}
+	r.follows = &daemon.FileFollower{Files: func() []string { return named(r.file) }, Take: r.take, OnReload: r.recordReload, Clock: o.Clock}
 	return r, r.follows.Start()
 }
 
 // Run reads the files again whenever they change, until ctx ends. A bad content
 // changes nothing: the pipeline before it runs on, and log, metric and readiness
-// say so.
+// report it.
 func (r *Runner) Run(ctx context.Context) error {
 	if r.file == "" {
 		return nil
@@ -108,8 +108,8 @@ func (r *Runner) take() error {
 	return nil
 }
 
-// told says what became of a new content.
-func (r *Runner) told(err error) {
+// recordReload reports what became of a new content.
+func (r *Runner) recordReload(err error) {
 	r.metrics.reloaded(err)
 	if err != nil {
 		r.log.Error("invalid pipeline configuration rejected, the previous one stays active", "file", r.file, "error", err)
@@ -118,7 +118,7 @@ func (r *Runner) told(err error) {
 	r.log.Info("pipeline configuration loaded", "file", r.file, "stages", r.pipeline().Config().Stages)
 }
 
-// Ready says whether the files on disk are what runs.
+// Ready reports whether the files on disk are what runs.
 func (r *Runner) Ready() (bool, string) {
 	if trouble := r.follows.Trouble(); trouble != "" {
 		return false, "the configuration on disk is invalid and the previous one is active: " + trouble
@@ -133,10 +133,10 @@ func (r *Runner) Change(ctx context.Context, rec record.Record) record.Record {
 	return rec
 }
 
-// Judge is what the pipeline makes of an event, and what it says of its
+// Evaluate is what the pipeline makes of an event, and what it reports about its
 // confirmation. Where no rule confirms anything, that is the event as it is, for
 // nothing.
-func (r *Runner) Judge(ctx context.Context, rec record.Record) (record.Event, pipeline.Notes) {
+func (r *Runner) Evaluate(ctx context.Context, rec record.Record) (record.Event, pipeline.Notes) {
 	p := r.pipeline()
 	if !p.Confirms() {
 		return rec.Event, pipeline.Notes{}
@@ -220,7 +220,7 @@ func load(file string) (pipeline.Config, error) {
 			pipeline.StageConfirmation: &c.Confirmation,
 		}[s.Name]
 		switch {
-		case target == nil: // Validate says so
+		case target == nil: // Validate reports it
 		case s.Config == "":
 			problems = append(problems, fmt.Errorf("%s: stage %s has no config", file, s.Name))
 		default:
@@ -288,7 +288,7 @@ type Cluster struct {
 // Node is what is known of a node.
 func (c *Cluster) Node(ctx context.Context, name string, limits pipeline.Metadata) *pipeline.Node {
 	if name == c.Own {
-		return known(c.Object())
+		return nodeMetadata(c.Object())
 	}
 	if c.Client == nil {
 		return nil
@@ -306,7 +306,7 @@ func (c *Cluster) Node(ctx context.Context, name string, limits pipeline.Metadat
 		c.Log.Warn("event processed without node metadata", "node", name, "error", err)
 		return nil
 	}
-	n := known(object)
+	n := nodeMetadata(object)
 	cached.Add(name, n, limits.CacheTTL)
 	return n
 }
@@ -321,7 +321,7 @@ func (c *Cluster) sized(size int) *cache.LRUExpireCache {
 	return c.cache
 }
 
-func known(object *corev1.Node) *pipeline.Node {
+func nodeMetadata(object *corev1.Node) *pipeline.Node {
 	if object == nil {
 		return nil
 	}

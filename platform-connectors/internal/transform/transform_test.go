@@ -102,7 +102,7 @@ func TestLoadIsStrict(t *testing.T) {
 	}
 }
 
-func TestWhatIsSwitchedOffIsNotRead(t *testing.T) {
+func TestDisabledStageIsNotRead(t *testing.T) {
 	text := strings.ReplaceAll(nodesOnly, "enabled = true", "enabled = false")
 	r := open(t, files(t, t.TempDir(), map[string]string{"pipeline.toml": text}), &bytes.Buffer{})
 	if _, detail := r.Ready(); detail != "stages []" {
@@ -192,7 +192,7 @@ func carry(t *testing.T, r *Runner, records []record.Record) []string {
 }
 
 // TestAStageOfEarlierVersionsIsNoError: a connector that refused it would take no
-// events. It changes nothing, its file need not be there, and the log says so.
+// events. It changes nothing, its file need not be there, and the log reports it.
 func TestAStageOfEarlierVersionsIsNoError(t *testing.T) {
 	file := files(t, t.TempDir(), map[string]string{
 		"pipeline.toml": retired + rulesOnly, "overrides.toml": rule(`event.message == "change me"`, "isFatal = false"),
@@ -208,7 +208,7 @@ func TestAStageOfEarlierVersionsIsNoError(t *testing.T) {
 	}
 }
 
-func TestWhatWasChangedBearsTheContentItWasAcceptedWith(t *testing.T) {
+func TestChangedEventKeepsAcceptedContent(t *testing.T) {
 	file := files(t, t.TempDir(), map[string]string{
 		"pipeline.toml":  rulesOnly,
 		"overrides.toml": rule(`event.message == "change me"`, "isFatal = false"),
@@ -229,7 +229,7 @@ func TestWhatWasChangedBearsTheContentItWasAcceptedWith(t *testing.T) {
 	}
 }
 
-func TestAFailingRuleIsSaidOnceAndCountedAlways(t *testing.T) {
+func TestFailingRuleIsLoggedOnceAndCountedAlways(t *testing.T) {
 	file := files(t, t.TempDir(), map[string]string{
 		"pipeline.toml": rulesOnly, "overrides.toml": rule(`event.metadata["missing"] == "x"`, "isFatal = false"),
 	})

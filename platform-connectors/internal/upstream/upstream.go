@@ -36,8 +36,8 @@ const (
 	attempt = 25 * time.Second
 	// publisherHeader bears the token of a cluster-wide publisher.
 	publisherHeader = "nvsentinel-publisher-authorization"
-	// anewHeader says that somebody has ended faults of the node since the last call.
-	anewHeader = "nvsentinel-anew"
+	// resetHeader reports that somebody has ended faults of the node since the last call.
+	resetHeader = "nvsentinel-anew"
 	// policy: one connection to one gateway, chosen by chance, another one when
 	// that is gone. A call waits for a connection until its deadline, and is sent
 	// again where it was not answered: appending twice is appending once.
@@ -69,11 +69,11 @@ func Open(cfg Config, log *slog.Logger) (*Gateway, error) {
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.3, MaxDelay: 10 * time.Second},
-			// gRPC's own, without which it is the backoff. An address that says nothing
+			// gRPC's own, without which it is the backoff. An address that reports nothing
 			// holds nothing up: another one is tried beside it after 250 ms (gRFC A61).
 			MinConnectTimeout: 20 * time.Second,
 		}),
-		// A gateway whose machine is gone says nothing: calls must not wait for it.
+		// A gateway whose machine is gone reports nothing: calls must not wait for it.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
 	}
 	if several := cfg.addresses(); len(several) > 1 {
@@ -99,12 +99,12 @@ func (g *Gateway) Append(ctx context.Context, batch []record.Record) ([]store.Ap
 	return results, err
 }
 
-// AppendTo implements retained.Destination, as store.Identified says. Of a batch that needs
+// AppendTo implements retained.Destination, as store.Identified reports. Of a batch that needs
 // several calls the first ones may have been appended when the store moves.
 func (g *Gateway) AppendTo(ctx context.Context, server string, batch []record.Record) ([]store.AppendResult, string, error) {
 	ctx = forPublisher(ctx)
-	if IsAnew(ctx) {
-		ctx = metadata.AppendToOutgoingContext(ctx, anewHeader, "true")
+	if IsReset(ctx) {
+		ctx = metadata.AppendToOutgoingContext(ctx, resetHeader, "true")
 	}
 	out := make([]store.AppendResult, 0, len(batch))
 	request, size, first := &protos.AppendRequest{Server: server}, 0, 0
@@ -155,11 +155,11 @@ func (g *Gateway) append(ctx context.Context, q *protos.AppendRequest, batch []r
 			out[i] = store.Duplicate
 		case protos.Outcome_OUTCOME_REFUSED:
 			out[i] = store.Refused
-			Tell(ctx, batch[i].ID, result.GetProblem())
+			ReportRefusal(ctx, batch[i].ID, result.GetProblem())
 			g.log.Error("record rejected by the gateway", "id", batch[i].ID, "problem", result.GetProblem())
 		case protos.Outcome_OUTCOME_COUNTED:
 			out[i] = store.Counted
-			Tell(ctx, batch[i].ID, result.GetProblem())
+			ReportRefusal(ctx, batch[i].ID, result.GetProblem())
 		case protos.Outcome_OUTCOME_UNSPECIFIED:
 			return nil, "", fmt.Errorf("the gateway returned no result for record %d", i)
 		}
@@ -175,7 +175,7 @@ func (g *Gateway) Dead(ctx context.Context, deadLetter store.DeadLetter) error {
 	if err != nil {
 		return fmt.Errorf("sending dead letter %q to the gateway: %w", deadLetter.ID, err)
 	}
-	TellDropped(ctx, int(reply.GetDropped()))
+	ReportDropped(ctx, int(reply.GetDropped()))
 	return nil
 }
 
@@ -278,15 +278,15 @@ const OtherContent = "its id is stored with other content, or the store cannot h
 
 type listenerKey struct{}
 
-// Listen returns a context of Append under which a Place tells why it refuses a
-// record, where it has more to say than OtherContent. It is told before Append
+// Listen returns a context of Append under which a Place reports why it refuses a
+// record, where it has more to report than OtherContent. It is reported before Append
 // returns, by the goroutine that called it.
 func Listen(ctx context.Context, refused func(id, problem string)) context.Context {
 	return context.WithValue(ctx, listenerKey{}, refused)
 }
 
-// Tell says to who listens why the record is refused.
-func Tell(ctx context.Context, id, problem string) {
+// ReportRefusal reports to who listens why the record is refused.
+func ReportRefusal(ctx context.Context, id, problem string) {
 	if refused, ok := ctx.Value(listenerKey{}).(func(id, problem string)); ok {
 		refused(id, problem)
 	}
@@ -294,27 +294,27 @@ func Tell(ctx context.Context, id, problem string) {
 
 type droppedKey struct{}
 
-// ListenDropped returns a context of Dead under which a Place tells how many dead letters
+// ListenDropped returns a context of Dead under which a Place reports how many dead letters
 // of the node are gone since.
 func ListenDropped(ctx context.Context, dropped func(n int)) context.Context {
 	return context.WithValue(ctx, droppedKey{}, dropped)
 }
 
-// TellDropped says to who listens that dead letters are gone.
-func TellDropped(ctx context.Context, n int) {
+// ReportDropped reports to who listens that dead letters are gone.
+func ReportDropped(ctx context.Context, n int) {
 	if dropped, ok := ctx.Value(droppedKey{}).(func(n int)); ok && n > 0 {
 		dropped(n)
 	}
 }
 
-type anewKey struct{}
+type resetKey struct{}
 
-// Anew returns a context of Append that says that somebody has ended faults of the node:
+// WithReset returns a context of Append that reports that somebody has ended faults of the node:
 // what is appended repeats nothing that was before.
-func Anew(ctx context.Context) context.Context { return context.WithValue(ctx, anewKey{}, true) }
+func WithReset(ctx context.Context) context.Context { return context.WithValue(ctx, resetKey{}, true) }
 
-// IsAnew says whether it is one.
-func IsAnew(ctx context.Context) bool {
-	anew, _ := ctx.Value(anewKey{}).(bool)
+// IsReset reports whether it is one.
+func IsReset(ctx context.Context) bool {
+	anew, _ := ctx.Value(resetKey{}).(bool)
 	return anew
 }

@@ -20,9 +20,9 @@ const (
 	// reasonAccepted: the RepairChain or RepairTemplate can be used. A message that begins with `warning:` names a
 	// probable mistake. Action: none, or follow the warning.
 	reasonAccepted = "Accepted"
-	// reasonWrong: the RepairChain or RepairTemplate cannot be used, so runs of it do not start. Action: correct each
+	// reasonInvalid: the RepairChain or RepairTemplate cannot be used, so runs of it do not start. Action: correct each
 	// mistake that the message names.
-	reasonWrong = "Invalid"
+	reasonInvalid = "Invalid"
 )
 
 // Reasons of Events.
@@ -37,7 +37,7 @@ const (
 	outputReason = "OutputChanged"
 )
 
-// templateController tells templates whether they can be used.
+// templateController reports in the status of templates whether they can be used.
 type templateController struct{ *Reconciler }
 
 func (c templateController) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -55,7 +55,7 @@ func (c templateController) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	return ctrl.Result{}, nil
 }
 
-// chainController tells chains whether they can be used.
+// chainController reports in the status of chains whether they can be used.
 type chainController struct{ *Reconciler }
 
 func (c chainController) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -63,7 +63,7 @@ func (c chainController) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	if err := c.Live.Get(ctx, req.NamespacedName, definition); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	wrong, err := c.wrong(ctx, definition.Spec)
+	wrong, err := c.validate(ctx, definition.Spec)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -87,7 +87,7 @@ func usable(t *v1alpha1.RepairTemplate) (compiled *chain.Template, warnings []st
 // maxMessage is how many bytes the message of the condition has at most.
 const maxMessage = 8 << 10
 
-// accepted writes the condition, and says whether it has changed. An Event tells that an
+// accepted writes the condition, and reports whether it has changed. An Event reports that an
 // object is not accepted any more, or has warnings.
 func (c *Reconciler) accepted(o client.Object, conditions *[]metav1.Condition, wrong error, warnings []string) bool {
 	made := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: reasonAccepted, ObservedGeneration: o.GetGeneration()}
@@ -95,7 +95,7 @@ func (c *Reconciler) accepted(o client.Object, conditions *[]metav1.Condition, w
 		made.Message = "warning: " + strings.Join(warnings, ", ")
 	}
 	if wrong != nil {
-		made.Status, made.Reason, made.Message = metav1.ConditionFalse, reasonWrong, wrong.Error()
+		made.Status, made.Reason, made.Message = metav1.ConditionFalse, reasonInvalid, wrong.Error()
 	}
 	made.Message = strings.ToValidUTF8(made.Message[:min(len(made.Message), maxMessage)], "")
 	if !meta.SetStatusCondition(conditions, made) {

@@ -13,8 +13,8 @@ import (
 	"github.com/nvidia/nvsentinel/repair-chain/internal/work"
 )
 
-// hold puts the finalizer on a run before anything is made for it, or takes it off.
-func (c *Reconciler) hold(ctx context.Context, run *v1alpha1.RepairRun, on bool) error {
+// updateFinalizer puts the finalizer on a run before anything is made for it, or takes it off.
+func (c *Reconciler) updateFinalizer(ctx context.Context, run *v1alpha1.RepairRun, on bool) error {
 	if controllerutil.ContainsFinalizer(run, v1alpha1.ObjectsFinalizer) == on {
 		return nil
 	}
@@ -40,24 +40,24 @@ func (c *Reconciler) remove(ctx context.Context, run *v1alpha1.RepairRun) (ctrl.
 	case err != nil:
 		return again(err)
 	case !gone:
-		return ctrl.Result{RequeueAfter: lookAgain}, nil
+		return ctrl.Result{RequeueAfter: pollInterval}, nil
 	}
 	if err := c.unclaim(ctx, run); err != nil {
 		return again(err)
 	}
 	c.Log.Info("run deleted before its completion, objects of its steps removed", "run", run.Name, "node", v1alpha1.NodeOf(run))
-	return again(client.IgnoreNotFound(c.hold(ctx, run, false)))
+	return again(client.IgnoreNotFound(c.updateFinalizer(ctx, run, false)))
 }
 
-// rest lets go of a run that has ended, and removes it and its objects after its time;
+// finalize releases a run that has ended, and removes it and its objects after its time;
 // one that a NodeHealthCheck owns is removed by that.
-func (c *Reconciler) rest(ctx context.Context, run *v1alpha1.RepairRun) (ctrl.Result, error) {
+func (c *Reconciler) finalize(ctx context.Context, run *v1alpha1.RepairRun) (ctrl.Result, error) {
 	if controllerutil.ContainsFinalizer(run, v1alpha1.ObjectsFinalizer) { // this is the end, and not a later look
 		if err := c.unclaim(ctx, run); err != nil {
 			return again(err)
 		}
 	}
-	if err := c.hold(ctx, run, false); err != nil {
+	if err := c.updateFinalizer(ctx, run, false); err != nil {
 		return again(client.IgnoreNotFound(err))
 	}
 	if c.Keep <= 0 || run.DeletionTimestamp != nil || v1alpha1.OwnedByNodeHealthCheck(run) {

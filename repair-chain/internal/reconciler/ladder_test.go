@@ -71,7 +71,7 @@ func condition(kind, status string) string {
 // named lost is deleted.
 func (o *office) play(run *v1alpha1.RepairRun, failed, lost string) {
 	o.Helper()
-	testkit.Until(o, patience, func() bool {
+	testkit.Until(o, waitTimeout, func() bool {
 		if err := o.live.Get(o.Context(), client.ObjectKeyFromObject(run), run); err != nil {
 			return false
 		}
@@ -135,10 +135,10 @@ func TestExamplesAreAccepted(t *testing.T) {
 	o := ladder(t)
 	for _, name := range []string{"reboot-and-validate", "collect-reboot-validate", "reset-reboot-replace"} {
 		x := &v1alpha1.RepairChain{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		o.says(x, func() []metav1.Condition { return x.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionTrue, "")
+		o.waitForCondition(x, func() []metav1.Condition { return x.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionTrue, "")
 		for _, s := range x.Spec.Steps {
 			y := &v1alpha1.RepairTemplate{ObjectMeta: metav1.ObjectMeta{Name: s.Template}}
-			o.says(y, func() []metav1.Condition { return y.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionTrue, "")
+			o.waitForCondition(y, func() []metav1.Condition { return y.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionTrue, "")
 			if c := meta.FindStatusCondition(y.Status.Conditions, v1alpha1.ConditionAccepted); c.Message != "" {
 				t.Errorf("%s: %s", y.Name, c.Message)
 			}
@@ -211,7 +211,7 @@ func TestLadderWithATakenName(t *testing.T) {
 	}
 	o.play(run, "", "")
 	o.ended(run, metav1.ConditionFalse, v1alpha1.ReasonOutcomeUnknown)
-	o.told(run.Name, v1alpha1.ReasonOutcomeUnknown)
+	o.waitForEvent(run.Name, v1alpha1.ReasonOutcomeUnknown)
 	if st := run.Status.Steps; st[1].Reason != artifact.ReasonTaken || st[3].Object != nil || st[5].Object != nil {
 		t.Errorf("steps %+v", st)
 	}
@@ -233,13 +233,13 @@ func TestLadderWithoutAnInput(t *testing.T) {
 	wrong := chainOf("ladder-without-boot", shipped.Spec.Steps...)
 	wrong.Spec.SucceedsIf, wrong.Spec.Steps[2].Inputs = shipped.Spec.SucceedsIf, nil
 	o.make(wrong)
-	o.says(wrong, func() []metav1.Condition { return wrong.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionFalse,
+	o.waitForCondition(wrong, func() []metav1.Condition { return wrong.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionFalse,
 		"spec.steps[2].inputs: step validate: RepairTemplate validate-gpus needs the input boot")
 	refused, begun := runOfChain("ladder-refused", wrong.Name), runOfChain("ladder-begun", "reset-reboot-replace")
 	begun.Spec.NodeName = begun.Name
 	o.make(refused, begun)
 	o.ended(refused, metav1.ConditionFalse, v1alpha1.ReasonRejected)
-	testkit.Until(t, patience, func() bool {
+	testkit.Until(t, waitTimeout, func() bool {
 		if err := o.live.Get(t.Context(), client.ObjectKeyFromObject(begun), begun); err != nil || begun.Status.Chain == nil {
 			return false
 		}
@@ -253,14 +253,14 @@ func TestLadderWithoutAnInput(t *testing.T) {
 	}
 }
 
-// TestTheRunByHand, as the example has it, is one of the example's chain.
-func TestTheRunByHand(t *testing.T) {
+// TestManualRun: the manual run of the example is a run of the example's chain.
+func TestManualRun(t *testing.T) {
 	o := ladder(t)
 	o.node("gpu-1")
-	o.apply(examples + "run-by-hand.yaml")
+	o.apply(examples + "run-manually.yaml")
 	run := &v1alpha1.RepairRun{ObjectMeta: metav1.ObjectMeta{Name: "gpu-1-by-hand"}}
 	t.Cleanup(func() { _ = o.live.Delete(t.Context(), run) })
-	testkit.Until(t, patience, func() bool {
+	testkit.Until(t, waitTimeout, func() bool {
 		return o.live.Get(t.Context(), client.ObjectKeyFromObject(run), run) == nil && run.Status.Step == "collect"
 	})
 	o.play(run, "", "")

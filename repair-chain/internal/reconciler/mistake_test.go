@@ -18,10 +18,10 @@ import (
 	"github.com/nvidia/nvsentinel/repair-chain/chain"
 )
 
-// told waits for a Warning Event about an object.
-func (o *office) told(name, reason string) {
+// waitForEvent waits for a Warning Event about an object.
+func (o *office) waitForEvent(name, reason string) {
 	o.Helper()
-	testkit.Until(o, patience, func() bool {
+	testkit.Until(o, waitTimeout, func() bool {
 		list := &eventsv1.EventList{}
 		if err := o.live.List(o.Context(), list); err != nil {
 			return false
@@ -37,7 +37,7 @@ func (o *office) told(name, reason string) {
 
 // TestATemplateThatChanges: its chains are looked at again; a run that is under way goes
 // on with the chain that it began with, and ends as misconfigured at the step that can not
-// be carried out any more. Events tell both.
+// be carried out any more. Events report both.
 func TestATemplateThatChanges(t *testing.T) {
 	o := open(t, 0)
 	first := o.twoTasks("changes")
@@ -48,19 +48,19 @@ func TestATemplateThatChanges(t *testing.T) {
 	conditions := func() []metav1.Condition { return ladder.Status.Conditions }
 	run := runOfChain("changes-run", ladder.Name)
 	o.make(second, ladder)
-	o.says(ladder, conditions, v1alpha1.ConditionAccepted, metav1.ConditionTrue, "")
+	o.waitForCondition(ladder, conditions, v1alpha1.ConditionAccepted, metav1.ConditionTrue, "")
 	o.make(run)
 	task := o.task(run, "reset")
 	patch := `{"spec":{"template":{"spec":{"boot":"{{ .Inputs.boot }}"}}}}`
 	if err := o.live.Patch(t.Context(), second, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 		t.Fatal(err)
 	}
-	o.says(ladder, conditions, v1alpha1.ConditionAccepted, metav1.ConditionFalse,
+	o.waitForCondition(ladder, conditions, v1alpha1.ConditionAccepted, metav1.ConditionFalse,
 		"spec.steps[1].inputs: step validate: RepairTemplate changes-second needs the input boot (.Inputs.boot): add it")
-	o.told(ladder.Name, "NotAccepted")
+	o.waitForEvent(ladder.Name, "NotAccepted")
 	o.done(task, "True")
 	o.ended(run, metav1.ConditionFalse, v1alpha1.ReasonMisconfigured)
-	o.told(run.Name, v1alpha1.ReasonMisconfigured)
+	o.waitForEvent(run.Name, v1alpha1.ReasonMisconfigured)
 	for i, want := range []v1alpha1.StepState{v1alpha1.StepDone, v1alpha1.StepFailed, v1alpha1.StepSkipped} {
 		if run.Status.Steps[i].State != want {
 			t.Errorf("step %+v, want %s", run.Status.Steps[i], want)
@@ -89,7 +89,7 @@ func TestARunOfAnEarlierVersion(t *testing.T) {
 	o.make(chainOf("earlier-chain", v1alpha1.Step{Name: "a", Template: task}))
 	o.make(run)
 	o.task(run, "a")
-	testkit.Until(t, patience, func() bool {
+	testkit.Until(t, waitTimeout, func() bool {
 		if err := o.live.Get(t.Context(), client.ObjectKeyFromObject(run), run); err != nil {
 			return false
 		}
@@ -100,7 +100,7 @@ func TestARunOfAnEarlierVersion(t *testing.T) {
 	})
 	o.done(o.task(run, "a"), "False")
 	o.ended(run, metav1.ConditionFalse, v1alpha1.ReasonNotRepaired)
-	o.told(run.Name, v1alpha1.ReasonNotRepaired)
+	o.waitForEvent(run.Name, v1alpha1.ReasonNotRepaired)
 }
 
 // TestARunForNoSuchNode: nothing is made for a Node that does not exist.
@@ -114,7 +114,7 @@ func TestARunForNoSuchNode(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = o.live.Delete(t.Context(), run) })
 	o.ended(run, metav1.ConditionFalse, v1alpha1.ReasonNodeNotFound)
-	o.told(run.Name, v1alpha1.ReasonNodeNotFound)
+	o.waitForEvent(run.Name, v1alpha1.ReasonNodeNotFound)
 	if len(run.Status.Steps) > 0 {
 		t.Errorf("it has begun: %+v", run.Status)
 	}
@@ -136,9 +136,9 @@ func TestALongMistake(t *testing.T) {
 	}
 }
 
-// TestWhatPeopleReadOfAnObject: a run shows which generation the object's controller has
-// seen, and what the template's healthRule says.
-func TestWhatPeopleReadOfAnObject(t *testing.T) {
+// TestObjectMessages: a run shows which generation the object's controller has
+// seen, and what the template's healthRule reports.
+func TestObjectMessages(t *testing.T) {
 	o := open(t, 0)
 	read := template("read", `{"apiVersion":"example.com/v1","kind":"Task","spec":{"nodeName":"{{ .NodeName }}"}}`)
 	read.Spec.HealthRule = &v1alpha1.HealthRule{SingleConditionType: "Pretty"}

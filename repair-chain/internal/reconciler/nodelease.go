@@ -12,24 +12,24 @@ import (
 	"github.com/nvidia/nvsentinel/repair-chain/chain"
 )
 
-// leaseLife bounds a lease that is taken; it is taken again at half of it, until the run
+// leaseDuration bounds a lease that is taken; it is taken again at half of it, until the run
 // has ended.
-const leaseLife = 40 * time.Minute
+const leaseDuration = 40 * time.Minute
 
 // claimed is a lease that a run took of a node.
 type claimed struct{ run, node types.UID }
 
-// claim takes the node's lease for a run; why says what keeps the run from it. One whose
+// claim takes the node's lease for a run; why reports what keeps the run from it. One whose
 // maker holds the lease takes none, and none is taken of a Node that is gone.
 func (c *Reconciler) claim(ctx context.Context, run *v1alpha1.RepairRun, node *corev1.Node) (why string) {
 	if c.Leases == nil || node == nil || chain.Leased(run) {
 		return ""
 	}
 	key, now := claimed{run.UID, node.UID}, c.Clock.Now()
-	if at, ok := c.taken.Load(key); ok && now.Sub(at.(time.Time)) < leaseLife/2 { //nolint:forcetypeassert // stored below
+	if at, ok := c.taken.Load(key); ok && now.Sub(at.(time.Time)) < leaseDuration/2 { //nolint:forcetypeassert // stored below
 		return ""
 	}
-	if err := c.Leases.Take(ctx, node, chain.Holder(run), leaseLife, nil); err != nil {
+	if err := c.Leases.Take(ctx, node, chain.Holder(run), leaseDuration, nil); err != nil {
 		if _, is := nodelease.Taken(err); !is {
 			c.Log.Warn("node lease not acquired, no step started", "run", run.Name, "node", node.Name, "error", err)
 		}

@@ -52,7 +52,7 @@ func TestTwoRunsOnOneNode(t *testing.T) {
 	o.make(first)
 	one := o.task(first, "one")
 	o.make(second)
-	o.says(second, func() []metav1.Condition { return second.Status.Conditions }, v1alpha1.ConditionSucceeded, metav1.ConditionUnknown,
+	o.waitForCondition(second, func() []metav1.Condition { return second.Status.Conditions }, v1alpha1.ConditionSucceeded, metav1.ConditionUnknown,
 		"step one: NodeLease: the lease of node serial-node is held by RepairRun-serial-first")
 	o.done(one, "True")
 	two := o.task(first, "two")
@@ -66,12 +66,12 @@ func TestTwoRunsOnOneNode(t *testing.T) {
 		t.Errorf("the lease is held by %s", holder)
 	}
 	o.delete(second)
-	o.gone(second)
+	o.waitDeleted(second)
 	o.make(third)
 	o.done(o.task(third, "one"), "True")
 	o.done(o.task(third, "two"), "True")
 	o.ended(third, metav1.ConditionTrue, v1alpha1.ReasonDone)
-	testkit.Until(t, patience, func() bool { return o.holderOf(claims, "serial-node") == "" })
+	testkit.Until(t, waitTimeout, func() bool { return o.holderOf(claims, "serial-node") == "" })
 }
 
 // TestARunBesideANodeHealthCheck: a person's run waits for the check's lease; the check's
@@ -94,7 +94,7 @@ func TestARunBesideANodeHealthCheck(t *testing.T) {
 	o.make(person, check, repair)
 	o.task(check, "one")
 	o.task(repair, "one")
-	o.says(person, func() []metav1.Condition { return person.Status.Conditions }, v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, "is held by NodeHealthCheck-workers")
+	o.waitForCondition(person, func() []metav1.Condition { return person.Status.Conditions }, v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, "is held by NodeHealthCheck-workers")
 	if err := claims.Drop(t.Context(), "beside-node", "NodeHealthCheck-workers"); err != nil {
 		t.Fatal(err)
 	}

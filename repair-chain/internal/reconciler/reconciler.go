@@ -24,10 +24,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nvidia/nvsentinel/api/repairchain/v1alpha1"
-	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/nodelease"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/pause"
 	"github.com/nvidia/nvsentinel/repair-chain/chain"
 	"github.com/nvidia/nvsentinel/repair-chain/internal/work"
 )
@@ -37,9 +37,9 @@ const (
 	passLimit = time.Minute
 	// raceWait is how long a lost race waits before it looks again.
 	raceWait = 50 * time.Millisecond
-	// lookAgain is when a run that is under way is looked at although nothing enqueued it: a
+	// pollInterval is when a run that is under way is looked at although nothing enqueued it: a
 	// step's time may be up.
-	lookAgain = 15 * time.Second
+	pollInterval = 15 * time.Second
 )
 
 // Deps are what the controller works with.
@@ -48,8 +48,8 @@ type Deps struct {
 	// the steps.
 	Live    client.Client
 	Objects dynamic.Interface
-	// Brake is the emergency brake; nil is never on.
-	Brake *brake.Brake
+	// Pause is the emergency stop; nil is never on.
+	Pause *pause.Switch
 	// Leases are those of nodes, by which remediators keep off each other's; nil takes none.
 	Leases *nodelease.Claims
 	// Keep is how long a run that has ended is kept; 0 is for ever.
@@ -82,11 +82,11 @@ func (c *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	switch {
 	case chain.Ended(run):
-		return c.rest(ctx, run)
+		return c.finalize(ctx, run)
 	case run.DeletionTimestamp != nil:
 		return c.remove(ctx, run)
 	}
-	if err := c.hold(ctx, run, true); err != nil {
+	if err := c.updateFinalizer(ctx, run, true); err != nil {
 		return again(err)
 	}
 	before := run.DeepCopy()
@@ -104,14 +104,14 @@ func (c *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			err = errors.Join(err, problem)
 		}
 	}
-	c.tell(before, kept)
+	c.emitEvents(before, kept)
 	switch {
 	case err != nil:
 		return again(err)
 	case chain.Ended(run):
-		return c.rest(ctx, run)
+		return c.finalize(ctx, run)
 	}
-	return ctrl.Result{RequeueAfter: lookAgain}, nil
+	return ctrl.Result{RequeueAfter: pollInterval}, nil
 }
 
 // again is what follows a pass that failed; a lost race is none.
@@ -131,7 +131,7 @@ func (c *Reconciler) pass(ctx context.Context, run *v1alpha1.RepairRun, save wor
 		return nil
 	}
 	facts := chain.Facts{Now: now}
-	found, err := c.look(ctx, node, &facts)
+	found, err := c.readNode(ctx, node, &facts)
 	if err != nil {
 		c.Log.Warn("node of the run not read, no step started", "run", run.Name, "node", node, "error", err)
 		facts.Unread = true
@@ -159,8 +159,8 @@ func (c *Reconciler) pass(ctx context.Context, run *v1alpha1.RepairRun, save wor
 		return err
 	}
 	facts.Lease = c.claim(ctx, run, found)
-	if why, on := c.Brake.On(); on {
-		facts.Brake = why
+	if why, on := c.Pause.On(); on {
+		facts.Pause = why
 	}
 	return work.Worker{Resources: c.resources(ctx), Save: save}.Pass(ctx, run, compiled, facts)
 }
@@ -174,7 +174,7 @@ func (c *Reconciler) accept(ctx context.Context, run *v1alpha1.RepairRun) (probl
 	case err != nil:
 		return "", fmt.Errorf("reading RepairChain %s: %w", run.Spec.Chain, err)
 	}
-	wrong, err := c.wrong(ctx, definition.Spec)
+	wrong, err := c.validate(ctx, definition.Spec)
 	switch {
 	case err != nil:
 		return "", err
@@ -185,9 +185,9 @@ func (c *Reconciler) accept(ctx context.Context, run *v1alpha1.RepairRun) (probl
 	return "", nil
 }
 
-// wrong says what is wrong with a chain or with a template that it names; err is that
+// validate reports what is wrong with a chain or with a template that it names; err is that
 // nobody knows.
-func (c *Reconciler) wrong(ctx context.Context, spec v1alpha1.RepairChainSpec) (wrong, err error) {
+func (c *Reconciler) validate(ctx context.Context, spec v1alpha1.RepairChainSpec) (wrong, err error) {
 	compiled, wrong := chain.Compile(spec)
 	if wrong != nil {
 		return wrong, nil
@@ -237,8 +237,8 @@ func (c *Reconciler) templates(ctx context.Context, compiled *chain.Chain, compi
 	return templates, problems, nil
 }
 
-// look reads what a node bears; one that is gone is nil, and bears nothing.
-func (c *Reconciler) look(ctx context.Context, name string, facts *chain.Facts) (*corev1.Node, error) {
+// readNode reads what a node bears; one that is gone is nil, and bears nothing.
+func (c *Reconciler) readNode(ctx context.Context, name string, facts *chain.Facts) (*corev1.Node, error) {
 	node := &corev1.Node{}
 	if err := c.Live.Get(ctx, types.NamespacedName{Name: name}, node); err != nil {
 		return nil, client.IgnoreNotFound(err)
@@ -278,8 +278,8 @@ func (c *Reconciler) save(ctx context.Context, run *v1alpha1.RepairRun) error {
 	return nil
 }
 
-// tell records as Events which steps have come further, and which outputs have changed.
-func (c *Reconciler) tell(before, run *v1alpha1.RepairRun) {
+// emitEvents records as Events which steps have come further, and which outputs have changed.
+func (c *Reconciler) emitEvents(before, run *v1alpha1.RepairRun) {
 	was, read := map[string]v1alpha1.StepState{}, map[string]string{}
 	for _, s := range before.Status.Steps {
 		was[s.Name] = s.State

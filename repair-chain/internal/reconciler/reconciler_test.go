@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(localcluster.Main(m)) }
 
-const patience = 2 * time.Minute
+const waitTimeout = 2 * time.Minute
 
 // office is a real API server with the kinds, and the controllers at work.
 type office struct {
@@ -102,11 +102,11 @@ func (o *office) node(name string) {
 	}
 }
 
-// says waits until a condition of an object has a status and its message a text.
-func (o *office) says(x client.Object, conditions func() []metav1.Condition, kind string, status metav1.ConditionStatus, text string) {
+// waitForCondition waits until a condition of an object has a status and its message a text.
+func (o *office) waitForCondition(x client.Object, conditions func() []metav1.Condition, kind string, status metav1.ConditionStatus, text string) {
 	o.Helper()
 	var c *metav1.Condition
-	testkit.Until(o, patience, func() bool {
+	testkit.Until(o, waitTimeout, func() bool {
 		if err := o.live.Get(o.Context(), client.ObjectKeyFromObject(x), x); err != nil {
 			return false
 		}
@@ -127,8 +127,8 @@ func runOfChain(name, chain string) *v1alpha1.RepairRun {
 	return &v1alpha1.RepairRun{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.RepairRunSpec{NodeName: "node-1", Chain: chain}}
 }
 
-// TestAccepted: templates and chains say what is wrong with them, a chain also once its
-// template is mended; a run of what can't be used is rejected with the reason.
+// TestAccepted: templates and chains report what is wrong with them, a chain also once its
+// template is fixed; a run of what can't be used is rejected with the reason.
 func TestAccepted(t *testing.T) {
 	o := open(t, 0)
 	good := template("accepted-good", `{"apiVersion":"v1","kind":"ConfigMap","data":{"node":"{{ .NodeName }}"}}`)
@@ -138,12 +138,12 @@ func TestAccepted(t *testing.T) {
 	field := template("accepted-field", `{"apiVersion":"v1","kind":"ConfigMap","data":{"node":"{{ .NodeNam }}"}}`)
 	state := chainOf("accepted-state", v1alpha1.Step{Name: "a", Template: good.Name, OnFailure: v1alpha1.Continue}, v1alpha1.Step{Name: "b", Template: good.Name, When: "steps.a == 'failed'"})
 	o.make(good, bad, field, steps, expression, state)
-	o.says(field, func() []metav1.Condition { return field.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionFalse, "spec.template: .data.node: there is no field .NodeNam, its fields are .Name, .NodeName")
-	o.says(state, func() []metav1.Condition { return state.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionFalse, `spec.steps[1].when: step b: "failed" is not a final state`)
-	o.says(good, func() []metav1.Condition { return good.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionTrue, "")
-	o.says(bad, func() []metav1.Condition { return bad.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionFalse, ".data.node: ")
-	o.says(steps, func() []metav1.Condition { return steps.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionFalse, "spec.steps[1].template: RepairTemplate accepted-bad: ")
-	o.says(expression, func() []metav1.Condition { return expression.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionFalse, "spec.steps[0].when: ")
+	o.waitForCondition(field, func() []metav1.Condition { return field.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionFalse, "spec.template: .data.node: there is no field .NodeNam, its fields are .Name, .NodeName")
+	o.waitForCondition(state, func() []metav1.Condition { return state.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionFalse, `spec.steps[1].when: step b: "failed" is not a final state`)
+	o.waitForCondition(good, func() []metav1.Condition { return good.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionTrue, "")
+	o.waitForCondition(bad, func() []metav1.Condition { return bad.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionFalse, ".data.node: ")
+	o.waitForCondition(steps, func() []metav1.Condition { return steps.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionFalse, "spec.steps[1].template: RepairTemplate accepted-bad: ")
+	o.waitForCondition(expression, func() []metav1.Condition { return expression.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionFalse, "spec.steps[0].when: ")
 	for name, x := range map[string]struct{ chain, says string }{
 		"accepted-run-1": {"accepted-nothing", "RepairChain accepted-nothing does not exist"},
 		"accepted-run-2": {steps.Name, "RepairTemplate accepted-bad"},
@@ -152,16 +152,16 @@ func TestAccepted(t *testing.T) {
 	} {
 		run := runOfChain(name, x.chain)
 		o.make(run)
-		o.says(run, func() []metav1.Condition { return run.Status.Conditions }, v1alpha1.ConditionSucceeded, metav1.ConditionFalse, x.says)
+		o.waitForCondition(run, func() []metav1.Condition { return run.Status.Conditions }, v1alpha1.ConditionSucceeded, metav1.ConditionFalse, x.says)
 	}
-	testkit.Until(t, patience, func() bool {
+	testkit.Until(t, waitTimeout, func() bool {
 		if err := o.live.Get(t.Context(), client.ObjectKeyFromObject(bad), bad); err != nil {
 			return false
 		}
 		bad.Spec.Template.Raw = []byte(`{"apiVersion":"v1","kind":"ConfigMap","data":{"node":"{{ .NodeName }}"}}`)
 		return o.live.Update(t.Context(), bad) == nil
 	})
-	o.says(steps, func() []metav1.Condition { return steps.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionTrue, "")
+	o.waitForCondition(steps, func() []metav1.Condition { return steps.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionTrue, "")
 }
 
 // TestARunThatHasEndedIsRemoved after its time.
@@ -169,12 +169,12 @@ func TestARunThatHasEndedIsRemoved(t *testing.T) {
 	o := open(t, time.Nanosecond)
 	run := runOfChain("removed-run", "removed-nothing")
 	o.make(run)
-	testkit.Until(t, patience, func() bool {
+	testkit.Until(t, waitTimeout, func() bool {
 		return apierrors.IsNotFound(o.live.Get(t.Context(), client.ObjectKeyFromObject(run), run))
 	})
 }
 
-// TestATemplateOfAnotherScope: a kind with namespaces needs one, and the step says so.
+// TestATemplateOfAnotherScope: a kind with namespaces needs one, and the step reports it.
 func TestATemplateOfAnotherScope(t *testing.T) {
 	o := open(t, 0)
 	scope := template("scope", `{"apiVersion":"v1","kind":"ConfigMap"}`)
@@ -184,11 +184,11 @@ func TestATemplateOfAnotherScope(t *testing.T) {
 	for chain, says := range map[string]string{one.Name: "objects of /v1, Kind=ConfigMap are namespaced: true", two.Name: "discovering the resource of example.com/v1, Kind=Nothing"} {
 		run := runOfChain("run-of-"+chain, chain)
 		o.make(run)
-		o.says(run, func() []metav1.Condition { return run.Status.Conditions }, v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, says)
+		o.waitForCondition(run, func() []metav1.Condition { return run.Status.Conditions }, v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, says)
 	}
 }
 
-// TestEvents: steps and outputs are told.
+// TestEvents: steps and outputs are reported.
 func TestEvents(t *testing.T) {
 	o := open(t, 0)
 	note := template("events", `{"apiVersion":"v1","kind":"ConfigMap","data":{"node":"{{ .NodeName }}"}}`)
@@ -196,18 +196,18 @@ func TestEvents(t *testing.T) {
 	run := runOfChain("events-run", "events")
 	o.make(note, chainOf("events", v1alpha1.Step{Name: "one", Template: note.Name}))
 	o.make(run)
-	o.says(run, func() []metav1.Condition { return run.Status.Conditions }, v1alpha1.ConditionSucceeded, metav1.ConditionTrue, "")
-	testkit.Until(t, patience, func() bool {
+	o.waitForCondition(run, func() []metav1.Condition { return run.Status.Conditions }, v1alpha1.ConditionSucceeded, metav1.ConditionTrue, "")
+	testkit.Until(t, waitTimeout, func() bool {
 		list := &eventsv1.EventList{}
 		if err := o.live.List(t.Context(), list); err != nil {
 			return false
 		}
-		told := map[string]string{}
+		reported := map[string]string{}
 		for _, e := range list.Items {
 			if e.Regarding.Name == run.Name {
-				told[e.Reason] = e.Note
+				reported[e.Reason] = e.Note
 			}
 		}
-		return strings.HasPrefix(told["StepDone"], "Step one: NoRule") && strings.HasPrefix(told["OutputChanged"], "Output one.node has the digest sha256:")
+		return strings.HasPrefix(reported["StepDone"], "Step one: NoRule") && strings.HasPrefix(reported["OutputChanged"], "Output one.node has the digest sha256:")
 	})
 }

@@ -35,7 +35,7 @@ func (f forbidding) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // TestARefusedWatchIsNotReady: a kind of the service may be listed and not watched. The
-// service is not ready and says so, works on, and is ready again when it may be.
+// service is not ready and reports it, works on, and is ready again when it may be.
 func TestARefusedWatchIsNotReady(t *testing.T) {
 	for resource, kind := range map[string]string{
 		"repairruns": v1alpha1.RunKind, "repairchains": v1alpha1.ChainKind, "repairtemplates": v1alpha1.TemplateKind,
@@ -50,7 +50,7 @@ func TestARefusedWatchIsNotReady(t *testing.T) {
 			deps.Clock = now
 			watch := New(config, deps)
 			o.start(watch)
-			testkit.Until(t, patience, func() bool {
+			testkit.Until(t, waitTimeout, func() bool {
 				ok, why := watch.Synced()
 				return !ok && strings.Contains(why, kind+" cannot be watched")
 			})
@@ -59,7 +59,7 @@ func TestARefusedWatchIsNotReady(t *testing.T) {
 			o.task(run, "one")
 			refuses.Store(false)
 			now.SetTime(now.Now().Add(time.Hour))
-			testkit.Until(t, patience, func() bool { ok, _ := watch.Synced(); return ok })
+			testkit.Until(t, waitTimeout, func() bool { ok, _ := watch.Synced(); return ok })
 		})
 	}
 }

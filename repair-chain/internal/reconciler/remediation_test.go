@@ -40,7 +40,7 @@ func (o *office) tasks() dynamic.ResourceInterface {
 // task waits for the object of a run's step.
 func (o *office) task(run *v1alpha1.RepairRun, step string) (task *unstructured.Unstructured) {
 	o.Helper()
-	testkit.Until(o, patience, func() bool {
+	testkit.Until(o, waitTimeout, func() bool {
 		if err := o.live.Get(o.Context(), client.ObjectKeyFromObject(run), run); err != nil {
 			return false
 		}
@@ -51,7 +51,7 @@ func (o *office) task(run *v1alpha1.RepairRun, step string) (task *unstructured.
 	return task
 }
 
-// done says that a task is done, or is not.
+// done reports that a task is done, or is not.
 func (o *office) done(task *unstructured.Unstructured, status string) {
 	o.Helper()
 	task.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Done", "status": status}}}
@@ -79,9 +79,9 @@ func (o *office) delete(run *v1alpha1.RepairRun) {
 	}
 }
 
-func (o *office) gone(run *v1alpha1.RepairRun) {
+func (o *office) waitDeleted(run *v1alpha1.RepairRun) {
 	o.Helper()
-	testkit.Until(o, patience, func() bool {
+	testkit.Until(o, waitTimeout, func() bool {
 		return apierrors.IsNotFound(o.live.Get(o.Context(), client.ObjectKeyFromObject(run), run))
 	})
 }
@@ -89,7 +89,7 @@ func (o *office) gone(run *v1alpha1.RepairRun) {
 // ended waits for the end of a run with a reason.
 func (o *office) ended(run *v1alpha1.RepairRun, status metav1.ConditionStatus, reason string) {
 	o.Helper()
-	o.says(run, func() []metav1.Condition { return run.Status.Conditions }, v1alpha1.ConditionSucceeded, status, "")
+	o.waitForCondition(run, func() []metav1.Condition { return run.Status.Conditions }, v1alpha1.ConditionSucceeded, status, "")
 	if c := meta.FindStatusCondition(run.Status.Conditions, v1alpha1.ConditionSucceeded); c.Reason != reason {
 		o.Errorf("%s ended with %s: %s; want %s", run.Name, c.Reason, c.Message, reason)
 	}
@@ -127,17 +127,17 @@ func TestARunOfANodeHealthCheck(t *testing.T) {
 	}
 	o.done(second, "True")
 	o.ended(run, metav1.ConditionTrue, v1alpha1.ReasonDone)
-	testkit.Until(t, patience, func() bool {
+	testkit.Until(t, waitTimeout, func() bool {
 		return o.live.Get(t.Context(), client.ObjectKeyFromObject(run), run) == nil && len(run.Finalizers) == 0
 	})
 	person := runOfChain("checked-person", "checked-nothing")
 	o.make(person)
-	o.gone(person) // of a later time than the check's, which is still there
+	o.waitDeleted(person) // of a later time than the check's, which is still there
 	if err := o.live.Get(t.Context(), client.ObjectKeyFromObject(run), run); err != nil {
 		t.Errorf("the check's run: %v", err)
 	}
 	o.delete(run)
-	o.gone(run)
+	o.waitDeleted(run)
 }
 
 // TestARunForNoNode is for the node it is named after if a NodeHealthCheck owns it, and
@@ -155,9 +155,9 @@ func TestARunForNoNode(t *testing.T) {
 	}
 }
 
-// TestARunThatIsGivenUp: its NodeHealthCheck says so, the object of the step that is
-// under way is told, and nothing begins although that step comes to its end.
-func TestARunThatIsGivenUp(t *testing.T) {
+// TestAbandonedRun: its NodeHealthCheck reports it, the object of the step that is
+// under way is reported, and nothing begins although that step comes to its end.
+func TestAbandonedRun(t *testing.T) {
 	o := open(t, 0)
 	run := ofCheck("givenup-node", "givenup-node", o.twoTasks("givenup"))
 	o.make(run)
@@ -190,11 +190,11 @@ func TestARunThatIsDeleted(t *testing.T) {
 	second := o.task(run, "two")
 	o.keep(second, true)
 	o.delete(run)
-	testkit.Until(t, patience, func() bool {
+	testkit.Until(t, waitTimeout, func() bool {
 		left, err := o.tasks().Get(t.Context(), second.GetName(), metav1.GetOptions{})
 		return err == nil && left.GetDeletionTimestamp() != nil
 	})
-	testkit.Until(t, patience, func() bool {
+	testkit.Until(t, waitTimeout, func() bool {
 		_, err := o.tasks().Get(t.Context(), first.GetName(), metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
@@ -202,7 +202,7 @@ func TestARunThatIsDeleted(t *testing.T) {
 		t.Errorf("the run is gone before its object: %v, %v", run.Finalizers, err)
 	}
 	o.keep(second, false)
-	o.gone(run)
+	o.waitDeleted(run)
 }
 
 // TestANodeThatIsOptedOut: no step begins on it.

@@ -99,7 +99,7 @@ func (w *Watch) spaces(mgr ctrl.Manager, o cache.Options) func(namespace string)
 
 // control adds the controllers of the three kinds.
 func (w *Watch) control(mgr ctrl.Manager, c *Reconciler) (err error) {
-	if c.kinds.watcher, err = w.builder(mgr, name).For(&v1alpha1.RepairRun{}, givenUp()).Build(c); err != nil {
+	if c.kinds.watcher, err = w.builder(mgr, name).For(&v1alpha1.RepairRun{}, abandonedPredicate()).Build(c); err != nil {
 		return err
 	}
 	if err = w.builder(mgr, name+"-templates").For(&v1alpha1.RepairTemplate{}, changed()).Complete(templateController{c}); err != nil {
@@ -113,8 +113,8 @@ func changed() builder.Predicates {
 	return builder.WithPredicates(predicate.GenerationChangedPredicate{})
 }
 
-// givenUp also lets through what a NodeHealthCheck writes on its run.
-func givenUp() builder.Predicates {
+// abandonedPredicate also lets through what a NodeHealthCheck writes on its run.
+func abandonedPredicate() builder.Predicates {
 	return builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))
 }
 

@@ -24,7 +24,7 @@ type Resource interface {
 }
 
 // Resources finds where objects of a kind are read and written; namespace is empty for
-// those of the cluster. An error says that the API server does not serve the kind, or
+// those of the cluster. An error reports that the API server does not serve the kind, or
 // that nobody knows.
 type Resources func(kind schema.GroupVersionKind, namespace string) (Resource, error)
 
@@ -44,7 +44,7 @@ func (w Worker) Pass(ctx context.Context, run *v1alpha1.RepairRun, c *chain.Chai
 	if chain.Ended(run) {
 		return nil
 	}
-	if v1alpha1.GivenUp(run) {
+	if v1alpha1.Abandoned(run) {
 		return w.giveUp(ctx, run, facts)
 	}
 	var problems []error
@@ -58,7 +58,7 @@ func (w Worker) Pass(ctx context.Context, run *v1alpha1.RepairRun, c *chain.Chai
 				problems = append(problems, fmt.Errorf("step %s: %w", run.Status.Steps[i].Name, err))
 			} else {
 				chain.Observe(run, i, turn.Template, d)
-				ahead = c.Judge(run, i, turn, d, facts.Now)
+				ahead = c.ApplyVerdict(run, i, turn, d, facts.Now)
 			}
 		}
 		if !ahead {
@@ -90,7 +90,7 @@ func (r round) turn(ctx context.Context, turn *chain.Turn, i int) (artifact.Deci
 	t, name := turn.Template, r.run.Status.Steps[i].Name
 	object := artifact.Object{
 		Resource: resource, Name: chain.ObjectName(r.run, name), Lifecycle: t.Lifecycle, Rule: t.Rule, Paths: t.Paths,
-		UnknownTimeout: r.chain.Steps[i].Timeout.Duration, Hold: turn.Hold != (chain.Hold{}),
+		UnknownTimeout: r.chain.Steps[i].Timeout.Duration, ReadOnly: turn.Blocker != (chain.Blocker{}),
 	}
 	_, d, err := object.Pass(ctx, progress, turn.Wanted, r.facts.Now, func(ctx context.Context, p artifact.Progress) error {
 		kept := r.run.DeepCopy()

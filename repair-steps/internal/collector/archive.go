@@ -57,7 +57,7 @@ func (a *archive) finish(m Manifest) error {
 // ManifestName is the archive's last file: what is in it, and what is not.
 const ManifestName = "MANIFEST.json"
 
-// Manifest tells what became of each part.
+// Manifest reports what became of each part.
 type Manifest struct {
 	Node    string    `json:"node,omitempty"`
 	Created time.Time `json:"created"`
@@ -81,11 +81,11 @@ const (
 	Failed State = "Failed"
 	// Missing: the node has no such tool or file.
 	Missing State = "Missing"
-	// LeftOut: there was no time or no room left.
+	// LeftOut: there was no time or no space left.
 	LeftOut State = "LeftOut"
 )
 
-// Entry tells about one part.
+// Entry reports one part.
 type Entry struct {
 	Name  string `json:"name"`
 	State State  `json:"state"`

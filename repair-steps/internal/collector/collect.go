@@ -34,7 +34,7 @@ type Collector struct {
 }
 
 // Collect makes the archive in the work folder and returns its path. A part that fails,
-// whatever the reason, is told in the manifest and costs no other part; an error means
+// whatever the reason, is reported in the manifest and costs no other part; an error means
 // that there is no archive.
 func (c *Collector) Collect(ctx context.Context) (string, Manifest, error) {
 	m := Manifest{Node: c.Node, Created: c.Clock.Now().UTC(), Version: c.Version}
@@ -67,7 +67,7 @@ func (c *Collector) Collect(ctx context.Context) (string, Manifest, error) {
 	return path, m, c.out.finish(m)
 }
 
-// collect makes one part of room bytes at most. An error is one of the archive.
+// collect makes one part of space bytes at most. An error is one of the archive.
 func (c *Collector) collect(ctx context.Context, p part, room int64) (e Entry, err error) {
 	e = Entry{Name: p.name, File: p.file, State: LeftOut}
 	switch {
@@ -89,7 +89,7 @@ func (c *Collector) collect(ctx context.Context, p part, room int64) (e Entry, e
 	}
 	e.Redactions, e.LongLines = clean.Redactions, clean.LongLines
 	text, reading := end.read()
-	e.judge(errors.Join(what, reading))
+	e.setOutcome(errors.Join(what, reading))
 	e.Bytes, e.Truncated = text.size, e.Truncated || text.cut
 	if text.size == 0 {
 		return e, nil
@@ -97,8 +97,8 @@ func (c *Collector) collect(ctx context.Context, p part, room int64) (e Entry, e
 	return e, c.out.add(p.name, text.size, text)
 }
 
-// judge says what became of a part.
-func (e *Entry) judge(err error) {
+// setOutcome reports what became of a part.
+func (e *Entry) setOutcome(err error) {
 	switch {
 	case err == nil:
 		e.State = Collected
@@ -128,10 +128,10 @@ type part struct {
 }
 
 // lineBytes is about how long a line of a journal is: as many as fit are asked for, so
-// that a tool that is killed has not told the oldest ones alone.
+// that a tool that is killed has not reported the oldest ones alone.
 const lineBytes = 256
 
-// plan is what is collected, the most telling first: what does not fit is left out from
+// plan is what is collected, the most informative first: what does not fit is left out from
 // the end.
 func plan(c Config, files []string) []part {
 	lines := fmt.Sprintf("--lines=%d", c.MaxPart/lineBytes) // its newest
@@ -158,7 +158,7 @@ func plan(c Config, files []string) []part {
 }
 
 // files are those of the host that a pattern means, in the order of the patterns; more
-// says how many there are beyond the bound.
+// reports how many there are beyond the bound.
 func files(host fs.FS, patterns []string) (found []string, more int) {
 	for _, pattern := range patterns {
 		matches, _ := fs.Glob(host, pattern) // patterns are validated

@@ -94,7 +94,7 @@ func unpack(t *testing.T, archive []byte) (map[string]string, Manifest) {
 // collected collects and unpacks, and looks that nothing else is left on the disk.
 func (n *node) collected() (map[string]string, map[string]Entry, Manifest) {
 	n.t.Helper()
-	path, told, err := n.Collect(n.t.Context())
+	path, reported, err := n.Collect(n.t.Context())
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func (n *node) collected() (map[string]string, map[string]Entry, Manifest) {
 		}
 	}
 	left, err := os.ReadDir(n.WorkDir)
-	if err != nil || len(left) != 1 || sum != m.Bytes || m.Bytes > n.MaxTotal || len(told.Parts) != len(m.Parts) {
+	if err != nil || len(left) != 1 || sum != m.Bytes || m.Bytes > n.MaxTotal || len(reported.Parts) != len(m.Parts) {
 		n.t.Errorf("left %v, %v; %d bytes, the manifest says %d of %d", left, err, sum, m.Bytes, n.MaxTotal)
 	}
 	return files, entries, m
@@ -204,24 +204,24 @@ func TestAReportThatHangsIsKilled(t *testing.T) {
 
 // endsAt ends a context when it has been written to.
 type endsAt struct {
-	kept bytes.Buffer // not embedded: a copy would fill it by its ReadFrom
-	end  context.CancelFunc
+	buffer bytes.Buffer // not embedded: a copy would fill it by its ReadFrom
+	end    context.CancelFunc
 }
 
 func (e *endsAt) Write(p []byte) (int, error) {
 	defer e.end()
-	return e.kept.Write(p)
+	return e.buffer.Write(p)
 }
 
-// TestWhatAKilledToolSaidIsKept.
-func TestWhatAKilledToolSaidIsKept(t *testing.T) {
+// TestOutputOfKilledToolIsKept: the output of a killed tool stays in the archive.
+func TestOutputOfKilledToolIsKept(t *testing.T) {
 	n := newNode(t)
 	n.tool("nvidia-smi", `echo begin; echo why >&2; sleep 10000`)
 	ctx, cancel := context.WithCancel(t.Context())
 	out := &endsAt{end: cancel}
 	exit, err := run(ctx, tool{path: filepath.Join(n.bin, "nvidia-smi")}, nil, out, clock.RealClock{})
-	if exit != nil || err == nil || !strings.Contains(err.Error(), "was killed") || !strings.HasPrefix(out.kept.String(), "begin\n") {
-		t.Errorf("%v, %v, %q", exit, err, out.kept.String())
+	if exit != nil || err == nil || !strings.Contains(err.Error(), "was killed") || !strings.HasPrefix(out.buffer.String(), "begin\n") {
+		t.Errorf("%v, %v, %q", exit, err, out.buffer.String())
 	}
 }
 
@@ -231,14 +231,14 @@ func TestAToolThatCannotBeKilledIsLeft(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		begin := time.Now()
-		exit, err := outcome(ctx, make(chan error), &firstWords{}, clock.RealClock{})
+		exit, err := outcome(ctx, make(chan error), &headBuffer{}, clock.RealClock{})
 		if exit != nil || err == nil || !strings.Contains(err.Error(), "cannot be killed") || time.Since(begin) != time.Minute+killGrace {
 			t.Errorf("%v, %v after %s", exit, err, time.Since(begin))
 		}
 	})
 }
 
-// TestAllPartsTogetherHaveALimit: what is not collected then is told.
+// TestAllPartsTogetherHaveALimit: what is not collected then is reported.
 func TestAllPartsTogetherHaveALimit(t *testing.T) {
 	n := newNode(t)
 	n.Timeout = time.Second
@@ -286,8 +286,8 @@ func TestSizesAreBounded(t *testing.T) {
 	}
 }
 
-// TestWhatDoesNotFitIsTold.
-func TestWhatDoesNotFitIsTold(t *testing.T) {
+// TestTruncationIsReported: the manifest reports a truncated part.
+func TestTruncationIsReported(t *testing.T) {
 	n := newNode(t)
 	n.MaxPart, n.MaxTotal = 1<<20, 1<<20
 	n.tool("journalctl", `line=$(printf '%01023d' 7); i=0; while [ $i -lt 1024 ]; do echo "$line"; i=$((i+1)); done`)

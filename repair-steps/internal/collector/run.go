@@ -24,8 +24,8 @@ const (
 	// killGrace is how long a killed process is waited for. One that hangs in the
 	// driver can't be killed at all, and is left.
 	killGrace = 5 * time.Second
-	// maxWords is how many bytes of its errors are told.
-	maxWords = 2 << 10
+	// maxErrorBytes is how many bytes of its errors are reported.
+	maxErrorBytes = 2 << 10
 )
 
 // past is a time that was.
@@ -39,7 +39,7 @@ func run(ctx context.Context, t tool, args []string, out io.Writer, c clock.Cloc
 		return nil, fmt.Errorf("creating a pipe: %w", err)
 	}
 	defer read.Close()
-	words := &firstWords{}
+	words := &headBuffer{}
 	cmd := exec.Command(t.path, args...) //nolint:noctx // it is killed below, with its children, and not waited for for ever
 	// Nothing of our environment, such as credentials of the upload.
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "HOME=/tmp"}
@@ -66,7 +66,7 @@ func run(ctx context.Context, t tool, args []string, out io.Writer, c clock.Cloc
 }
 
 // outcome waits for the process's end, and a little longer when it is late.
-func outcome(ctx context.Context, ended <-chan error, words *firstWords, c clock.Clock) (*int, error) {
+func outcome(ctx context.Context, ended <-chan error, words *headBuffer, c clock.Clock) (*int, error) {
 	var err error
 	select {
 	case err = <-ended:
@@ -78,42 +78,42 @@ func outcome(ctx context.Context, ended <-chan error, words *firstWords, c clock
 		}
 	}
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("the command timed out and was killed%s", words.told())
+		return nil, fmt.Errorf("the command timed out and was killed%s", words.summary())
 	}
 	if err == nil {
 		return new(int), nil
 	}
 	end, ok := errors.AsType[*exec.ExitError](err)
 	if !ok || end.ExitCode() < 0 {
-		return nil, fmt.Errorf("%w%s", err, words.told())
+		return nil, fmt.Errorf("%w%s", err, words.summary())
 	}
 	code := end.ExitCode()
-	return &code, fmt.Errorf("the command exited with status %d%s", code, words.told())
+	return &code, fmt.Errorf("the command exited with status %d%s", code, words.summary())
 }
 
-// firstWords keeps the begin of what a process says of its errors.
-type firstWords struct {
-	mu   sync.Mutex
-	kept bytes.Buffer
+// headBuffer keeps the begin of what a process reports about its errors.
+type headBuffer struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
 }
 
 // Write never fails: what is too much is dropped.
-func (f *firstWords) Write(p []byte) (int, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.kept.Write(p[:min(len(p), maxWords-f.kept.Len())])
+func (h *headBuffer) Write(p []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.buffer.Write(p[:min(len(p), maxErrorBytes-h.buffer.Len())])
 	return len(p), nil
 }
 
-// told is what was said, without secrets, as the end of a sentence.
-func (f *firstWords) told() string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	said := f.kept.Bytes()
-	if len(said) == maxWords { // what was cut off in the middle may be half of a secret
-		said = said[:bytes.LastIndexAny(said, " \t\n")+1]
+// summary is what was reported, without secrets, as the end of a sentence.
+func (h *headBuffer) summary() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	output := h.buffer.Bytes()
+	if len(output) == maxErrorBytes { // what was cut off in the middle may be half of a secret
+		output = output[:bytes.LastIndexAny(output, " \t\n")+1]
 	}
-	text := redact.Text(string(bytes.ToValidUTF8(bytes.TrimSpace(said), []byte("?"))))
+	text := redact.Text(string(bytes.ToValidUTF8(bytes.TrimSpace(output), []byte("?"))))
 	if text == "" {
 		return ""
 	}
@@ -155,8 +155,8 @@ func executable(info os.FileInfo, err error) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// seen is how the tool sees a path of ours; ok is false if it can't.
-func (t tool) seen(path string) (string, bool) {
+// pathInTool is how the tool sees a path of the project; ok is false if it can't.
+func (t tool) pathInTool(path string) (string, bool) {
 	if t.root == "" {
 		return path, true
 	}
@@ -167,7 +167,7 @@ func (t tool) seen(path string) (string, bool) {
 	return "/" + strings.TrimPrefix(inside, "/"), true
 }
 
-// command is the tool with its arguments, as the manifest tells it.
+// command is the tool with its arguments, as the manifest reports it.
 func (t tool) command(args []string) []string {
 	if t.root == "" {
 		return slices.Concat([]string{t.path}, args)

@@ -32,7 +32,7 @@ func (c *Collector) stream(ctx context.Context, p part, out *redact.Writer, e *E
 	if !ok {
 		return fmt.Errorf("finding %s: %w", p.tool, errMissing)
 	}
-	host, ok := t.seen(c.HostRoot)
+	host, ok := t.pathInTool(c.HostRoot)
 	if !ok && strings.Contains(strings.Join(p.args, " "), "{host}") {
 		return fmt.Errorf("running %s: the root %s does not contain %s", p.tool, t.root, c.HostRoot)
 	}
@@ -62,7 +62,7 @@ func (c *Collector) pourReport(ctx context.Context, t tool, p part, out io.Write
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, p.name)
-	seen, _ := t.seen(file)
+	seen, _ := t.pathInTool(file)
 	args := make([]string, len(p.args))
 	for i, a := range p.args {
 		args[i] = strings.ReplaceAll(a, "{out}", seen)
@@ -193,8 +193,8 @@ func (t *tail) turn() error {
 	return nil
 }
 
-// kept is what a tail has kept.
-type kept struct {
+// tailReader is what a tail has kept.
+type tailReader struct {
 	io.Reader
 	size int64
 	// cut: the begin of all was dropped.
@@ -202,7 +202,7 @@ type kept struct {
 }
 
 // read gives what is kept, from the begin of a line on.
-func (t *tail) read() (kept, error) {
+func (t *tail) read() (tailReader, error) {
 	var files []io.Reader
 	size := int64(0)
 	for _, f := range []*os.File{t.older, t.newer} {
@@ -214,27 +214,27 @@ func (t *tail) read() (kept, error) {
 			_, err = f.Seek(0, io.SeekStart)
 		}
 		if err != nil {
-			return kept{}, fmt.Errorf("reading a part: %w", err)
+			return tailReader{}, fmt.Errorf("reading a part: %w", err)
 		}
 		files = append(files, f)
 		size += end
 	}
 	from := bufio.NewReader(io.MultiReader(files...))
 	if size <= t.limit {
-		return kept{from, size, t.cut}, nil
+		return tailReader{from, size, t.cut}, nil
 	}
 	skipped, err := io.CopyN(io.Discard, from, size-t.limit)
 	if err != nil {
-		return kept{}, fmt.Errorf("reading a part: %w", err)
+		return tailReader{}, fmt.Errorf("reading a part: %w", err)
 	}
 	rest, err := skipLine(from)
 	if err != nil {
-		return kept{}, fmt.Errorf("reading a part: %w", err)
+		return tailReader{}, fmt.Errorf("reading a part: %w", err)
 	}
-	return kept{from, size - skipped - rest, true}, nil
+	return tailReader{from, size - skipped - rest, true}, nil
 }
 
-// skipLine drops the rest of a line and says how many bytes that were.
+// skipLine drops the rest of a line and reports how many bytes that were.
 func skipLine(from *bufio.Reader) (n int64, err error) {
 	for {
 		piece, err := from.ReadSlice('\n')

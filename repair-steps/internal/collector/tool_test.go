@@ -31,8 +31,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestSeen: how a tool in another root sees our paths.
-func TestSeen(t *testing.T) {
+// TestPathInTool: how a tool in another root sees our paths.
+func TestPathInTool(t *testing.T) {
 	for _, x := range []struct {
 		root, path, want string
 		ok               bool
@@ -40,7 +40,7 @@ func TestSeen(t *testing.T) {
 		{"", "/host", "/host", true}, {"/host", "/host", "/", true}, {"/host/", "/host/var", "/var", true},
 		{"/host/run/nvidia/driver", "/host", "", false}, {"/host", "/hostess", "", false},
 	} {
-		if got, ok := (tool{root: x.root}).seen(x.path); got != x.want || ok != x.ok {
+		if got, ok := (tool{root: x.root}).pathInTool(x.path); got != x.want || ok != x.ok {
 			t.Errorf("%q in %q: %q, %v", x.path, x.root, got, ok)
 		}
 	}

@@ -44,7 +44,7 @@ type Request struct {
 	Conflict Outcome
 }
 
-// Answer is what the receiver said at last.
+// Answer is what the receiver reported at last.
 type Answer struct {
 	Status string
 	// Body is its begin, printable and without secrets.
@@ -125,9 +125,9 @@ func (s *Sender) try(ctx context.Context, p Request) (Answer, error) {
 		return Answer{}, fmt.Errorf("sending to %s: %w", req.URL.Host, plain(err))
 	}
 	defer resp.Body.Close()
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // the status says what was done
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // the status reports what was done
 	a := Answer{Status: resp.Status, Body: printable(body)}
-	switch Judge(resp.StatusCode, p.Conflict) {
+	switch Evaluate(resp.StatusCode, p.Conflict) {
 	case Delivered:
 		return a, nil
 	case Again:
@@ -205,9 +205,9 @@ const (
 // again are the statuses below 500 after which the same request may be taken.
 var again = []int{http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests}
 
-// Judge says what an HTTP status means for a request. conflict is what a 409 means to
+// Evaluate reports what an HTTP status means for a request. conflict is what a 409 means to
 // the receiver.
-func Judge(status int, conflict Outcome) Outcome {
+func Evaluate(status int, conflict Outcome) Outcome {
 	switch {
 	case status >= 200 && status < 300:
 		return Delivered

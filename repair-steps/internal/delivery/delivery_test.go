@@ -21,26 +21,26 @@ import (
 	"github.com/nvidia/nvsentinel/internal/config"
 )
 
-func TestJudge(t *testing.T) {
+func TestEvaluate(t *testing.T) {
 	for outcome, statuses := range map[Outcome][]int{
 		Delivered: {200, 201, 202, 204},
 		Again:     {408, 425, 429, 500, 502, 503, 504, 507},
 		Refused:   {100, 301, 302, 307, 308, 400, 401, 403, 404, 405, 409, 410, 411, 413, 415, 422},
 	} {
 		for _, status := range statuses {
-			if got := Judge(status, Refused); got != outcome {
+			if got := Evaluate(status, Refused); got != outcome {
 				t.Errorf("%d is %s, want %s", status, got, outcome)
 			}
 		}
 	}
 	for _, conflict := range []Outcome{Delivered, Again, Refused} {
-		if got := Judge(409, conflict); got != conflict {
+		if got := Evaluate(409, conflict); got != conflict {
 			t.Errorf("409 is %s, want %s", got, conflict)
 		}
 	}
 }
 
-// receiver answers one try after the other, and keeps books.
+// receiver answers one try after the other, and records its calls.
 type receiver struct {
 	answers []string // "503 Retry-After: 7", or "cut"
 	at      []time.Duration

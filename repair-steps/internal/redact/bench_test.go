@@ -44,7 +44,7 @@ func run(b *testing.B, text string, do func(text []byte)) {
 	}
 }
 
-// plainCopy is the floor: the same lines, copied.
+// plainCopy is the baseline: the same lines, copied.
 func plainCopy(text []byte) {
 	w := bufio.NewWriter(struct{ io.Writer }{io.Discard})
 	for line := range bytes.Lines(text) {

@@ -191,8 +191,8 @@ func TestPlantedSecrets(t *testing.T) {
 	t.Logf("%d secrets in %d ways of %d forms", planted, len(all), len(names))
 }
 
-// TestWhatLooksLikeASecretStays: lines that a person needs, alone and as one log.
-func TestWhatLooksLikeASecretStays(t *testing.T) {
+// TestLookalikesAreNotMasked: lines that a person needs, alone and as one log.
+func TestLookalikesAreNotMasked(t *testing.T) {
 	random := rand.New(rand.NewPCG(11, 2))
 	n, log := 0, ""
 	for _, line := range lines(t, "testdata/unchanged.txt") {

@@ -23,7 +23,7 @@ func FuzzRedact(f *testing.F) {
 		form := all[int(which)%len(all)].line
 		planted, secrets := plant(form, random)
 		text := before + "\n" + planted + "\n" + after
-		if seed%2 == 0 && !strings.Contains(planted, "\n") && !strings.Contains(planted, "- ") && kept(before, planted) {
+		if seed%2 == 0 && !strings.Contains(planted, "\n") && !strings.Contains(planted, "- ") && unchanged(before, planted) {
 			text = before + " " + planted + " " + after
 		}
 		out := read(t, text, random)
@@ -38,9 +38,9 @@ func FuzzRedact(f *testing.F) {
 	})
 }
 
-// kept says whether what is before a text leaves it as it is: an escape sequence that
+// unchanged reports whether what is before a text leaves it as it is: an escape sequence that
 // begins there may take its begin.
-func kept(before, planted string) bool {
+func unchanged(before, planted string) bool {
 	whole, ok := plain([]byte(before + " " + planted))
 	own, _ := plain([]byte(planted))
 	return ok && bytes.HasSuffix(whole, own)

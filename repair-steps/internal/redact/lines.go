@@ -15,7 +15,7 @@ type expected struct {
 	named int
 	// below is how many lines may still be the value of a name that ended its line.
 	below int
-	// indent is that name's; block says that all that is indented more is the value, and
+	// indent is that name's; block reports that all that is indented more is the value, and
 	// first that no line of it was there yet.
 	indent       int
 	block, first bool
@@ -168,7 +168,7 @@ func nameAtEnd(line []byte) []byte {
 	return nil
 }
 
-// endsOpen says whether a line may end with a name whose value is not on it.
+// endsOpen reports whether a line may end with a name whose value is not on it.
 func endsOpen(line []byte) bool {
 	line = bytes.TrimRight(line, " \t\r")
 	if end := line[max(0, len(line)-9):]; bytes.ContainsAny(end, "|>") || bytes.Contains(end, []byte(`\u003`)) {

@@ -59,7 +59,7 @@ func TestALongLineOfAContainer(t *testing.T) {
 	} {
 		if out, w := clean(t, c.text, 4096); out != c.want {
 			t.Errorf("%s: %q, want %q", name, out[:min(len(out), 300)], c.want)
-		} else if len(w.parts.rest()) > 0 {
+		} else if len(w.parts.unfinished()) > 0 {
 			t.Errorf("%s: something is still held", name)
 		}
 	}

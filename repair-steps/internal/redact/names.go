@@ -84,12 +84,12 @@ func (k kind) name(lower []byte, sign span) (name span, ok bool) {
 	return name, !harmlessNames.Match(lower[sign.to:name.to])
 }
 
-// inName says whether a byte can be in a name.
+// inName reports whether a byte can be in a name.
 func inName(b byte) bool {
 	return inWord(b) || b == '_' || b == '-' || b == '.'
 }
 
-// apart says whether a sign is a word of its own in its name, as in DB_PASS, dbPass,
+// apart reports whether a sign is a word of its own in its name, as in DB_PASS, dbPass,
 // pass.
 func apart(line []byte, sign span) bool {
 	first, last := line[sign.from], line[sign.to-1]
@@ -103,7 +103,7 @@ func lowerCase(b byte) bool { return 'a' <= b && b <= 'z' }
 
 func inWord(b byte) bool { return letter(b) || '0' <= b && b <= '9' }
 
-// escaped says whether a letter is that of an escape: \n, \t, \r.
+// escaped reports whether a letter is that of an escape: \n, \t, \r.
 func escaped(line []byte, at int) bool {
 	return at > 0 && line[at-1] == '\\' && bytes.IndexByte([]byte("nrt"), line[at]) >= 0
 }
@@ -111,13 +111,13 @@ func escaped(line []byte, at int) bool {
 // encoded is the end of a character that a URL or JSON encodes: %3D, \u003d.
 var encoded = regexp.MustCompile(`(?:%[0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2})$`)
 
-// startsWord says whether no letter or digit is in front of a place, but for one of an
+// startsWord reports whether no letter or digit is in front of a place, but for one of an
 // escape.
 func startsWord(line []byte, at int) bool {
 	return at == 0 || !inWord(line[at-1]) || escaped(line, at-1) || encoded.Match(line[max(0, at-6):at])
 }
 
-// namesSecret says whether a name is that of a secret.
+// namesSecret reports whether a name is that of a secret.
 func namesSecret(name []byte) bool {
 	lower := lowered(name)
 	for _, m := range secretNames.automaton.FindAllOverlapping(lower) {
@@ -162,7 +162,7 @@ func (k kind) find(line, lower []byte, sign span) []span {
 		return k.take(line, name, name.to+len(m), m)
 	}
 	if m := spoken.Find(behind); m != nil && k <= phrase {
-		if s, ok := value(line, name.to+len(m)); ok && !saying.Match(line[s.from:s.to]) {
+		if s, ok := value(line, name.to+len(m)); ok && !proseWords.Match(line[s.from:s.to]) {
 			return []span{s}
 		}
 		return nil
@@ -244,7 +244,7 @@ func (k kind) bare(line []byte, at int) []span {
 // bootstrap is the form of a token that a node joins a cluster with.
 var bootstrap = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}\b`)
 
-// mixed says whether a text is at least 16 bytes of letters of both cases and digits, as
+// mixed reports whether a text is at least 16 bytes of letters of both cases and digits, as
 // what programs make at random.
 func mixed(text []byte) bool {
 	if end := bytes.IndexAny(text, `\"'`); end >= 0 {

@@ -166,8 +166,8 @@ var (
 	// duration and number: of a flag such as --token-ttl, and of tokens that are counted.
 	duration = regexp.MustCompile(`^(?:\d+(?:\.\d+)?(?:ns|us|ms|s|m|h|d))+[,;)}\]]*$`)
 	number   = regexp.MustCompile(`^\d{1,9}(?:\.\d+)?[,;)}\]]*$`)
-	// saying: a sentence about a password.
-	saying = one(`a an the not never already also being required incorrect invalid wrong expired empty missing set unset
+	// proseWords: a sentence about a password.
+	proseWords = one(`a an the not never already also being required incorrect invalid wrong expired empty missing set unset
 		disabled enabled stored weak blank needed correct valid ok about to too no longer changed reset updated accepted
 		rejected denied provided specified found given used generated checked verified`, `[,.:;!)]`)
 	// trouble: how the text of an error goes on that names what it is about.
@@ -187,7 +187,7 @@ var (
 	volume = regexp.MustCompile(`^(?:&SecretVolumeSource)?\{\\*"?(?:secretName|SecretName|defaultMode)`)
 )
 
-// harmless says whether the value of a name is no secret.
+// harmless reports whether the value of a name is no secret.
 func (k kind) harmless(line []byte, name, s span, by []byte) bool {
 	text := line[s.from:s.to]
 	switch own := string(line[name.from:name.to]); {
@@ -206,7 +206,7 @@ func (k kind) harmless(line []byte, name, s span, by []byte) bool {
 	}
 }
 
-// failed says whether a value goes on with an error: "failed to fetch token: pod ...".
+// failed reports whether a value goes on with an error: "failed to fetch token: pod ...".
 func failed(line []byte, s span, by []byte) bool {
 	return bytes.HasSuffix(by, []byte(": ")) && line[s.from-1] == ' ' && trouble.Match(line[s.from:s.to])
 }

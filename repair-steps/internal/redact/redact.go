@@ -129,7 +129,7 @@ type finder struct {
 	automaton *ahocorasick.Automaton
 }
 
-var known = newFinder(slices.Concat(named(), pairs(), keys(), headers(), addresses(), tokens(), commands()))
+var secretFinder = newFinder(slices.Concat(named(), pairs(), keys(), headers(), addresses(), tokens(), commands()))
 
 func newFinder(rules []rule) finder {
 	f := finder{rules: rules}
@@ -158,20 +158,20 @@ func automaton(texts []string) *ahocorasick.Automaton {
 }
 
 // find looks for the secrets of a line, by each rule for itself: what one finds hides
-// nothing from another. tooMany says that they cannot be told apart.
+// nothing from another. tooMany reports that they cannot be distinguished.
 func find(line []byte) (spans []span, tooMany bool) {
 	lower := lowered(line)
-	matches := known.automaton.FindAllOverlapping(lower)
+	matches := secretFinder.automaton.FindAllOverlapping(lower)
 	if len(matches) == 0 {
 		return nil, false
 	}
 	var signs, finds [maxRules]int
 	for _, m := range matches {
-		for _, r := range known.of[m.PatternID] {
+		for _, r := range secretFinder.of[m.PatternID] {
 			if signs[r]++; signs[r] > maxSigns {
 				return nil, true
 			}
-			found := known.rules[r].find(line, lower, span{m.Start, m.End})
+			found := secretFinder.rules[r].find(line, lower, span{m.Start, m.End})
 			if finds[r] += len(found); finds[r] > maxFinds {
 				return nil, true
 			}

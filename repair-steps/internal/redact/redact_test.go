@@ -84,8 +84,8 @@ func TestAcrossTheBuffersOfReads(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoSecretStays as it is, byte for byte.
-func TestWhatIsNoSecretStays(t *testing.T) {
+// TestHarmlessTextIsNotMasked: text without a secret stays as it is, byte for byte.
+func TestHarmlessTextIsNotMasked(t *testing.T) {
 	for _, text := range []string{
 		"", "\n", "\n\n", "no end", "NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus.\n",
 		"    Product Name : NVIDIA H100 80GB HBM3\n    GPU UUID : GPU-5b2e2c3e-3b53-4f46-a4f3-0d5d1d1d1d1d\n\tSerial Number : 1650000000000\n",

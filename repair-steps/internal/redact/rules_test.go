@@ -38,7 +38,7 @@ func TestEverySignIsPlanted(t *testing.T) {
 
 // TestRulesFit their counters.
 func TestRulesFit(t *testing.T) {
-	if len(known.rules) > maxRules {
-		t.Errorf("%d rules, %d are counted", len(known.rules), maxRules)
+	if len(secretFinder.rules) > maxRules {
+		t.Errorf("%d rules, %d are counted", len(secretFinder.rules), maxRules)
 	}
 }

@@ -10,9 +10,9 @@ import (
 type format struct {
 	// prefixes are what they begin with, in their case.
 	prefixes string
-	// rest is a pattern of what follows.
-	rest string
-	// alone says that the prefix is short: a letter or digit before it makes it a part
+	// suffix is a pattern of what follows.
+	suffix string
+	// alone reports that the prefix is short: a letter or digit before it makes it a part
 	// of something else.
 	alone bool
 	// before is a pattern of exactly back bytes in front of the prefix.
@@ -41,96 +41,96 @@ const (
 // https://github.com/google/osv-scalibr/tree/v0.5.3/veles/secrets.
 var formats = []format{
 	// https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html
-	{prefixes: "AKIA ASIA ABIA ACCA", rest: `[A-Z0-9]{12,}`},
-	{prefixes: "IQoJb3JpZ2lu FwoGZXIvYXdz", rest: base40},
-	{prefixes: "ABSK", rest: base40, alone: true},
+	{prefixes: "AKIA ASIA ABIA ACCA", suffix: `[A-Z0-9]{12,}`},
+	{prefixes: "IQoJb3JpZ2lu FwoGZXIvYXdz", suffix: base40},
+	{prefixes: "ABSK", suffix: base40, alone: true},
 	// https://cloud.google.com/docs/authentication/token-types, https://cloud.google.com/docs/authentication/api-keys
-	{prefixes: "AIza GOCSPX-", rest: url16},
-	{prefixes: "ya29.", rest: dots16},
-	{prefixes: "1//0", rest: `[\w-]{32,}`, alone: true},
+	{prefixes: "AIza GOCSPX-", suffix: url16},
+	{prefixes: "ya29.", suffix: dots16},
+	{prefixes: "1//0", suffix: `[\w-]{32,}`, alone: true},
 	// https://learn.microsoft.com/purview/sit-defn-azure-ad-client-secret, https://github.com/microsoft/security-utilities
-	{prefixes: "Q~", before: `[\w~.-]{3}\d`, back: 4, rest: `[\w~.-]{24,}`},
-	{prefixes: "JQQJ9", before: `[A-Za-z0-9+/]{52}`, back: 52, rest: `[\w+/=-]{10,}`},
-	{prefixes: "AZDO", before: `[A-Za-z0-9]{76}`, back: 76, rest: `[A-Za-z0-9]{4}`},
-	{prefixes: "+ASt", before: `[A-Za-z0-9+/]{76}`, back: 76, rest: `[A-Za-z0-9+/]{4,}={0,2}`},
+	{prefixes: "Q~", before: `[\w~.-]{3}\d`, back: 4, suffix: `[\w~.-]{24,}`},
+	{prefixes: "JQQJ9", before: `[A-Za-z0-9+/]{52}`, back: 52, suffix: `[\w+/=-]{10,}`},
+	{prefixes: "AZDO", before: `[A-Za-z0-9]{76}`, back: 76, suffix: `[A-Za-z0-9]{4}`},
+	{prefixes: "+ASt", before: `[A-Za-z0-9+/]{76}`, back: 76, suffix: `[A-Za-z0-9+/]{4,}={0,2}`},
 	// https://docs.github.com/authentication/keeping-your-account-and-data-secure/about-authentication-to-github
-	{prefixes: "ghp_ gho_ ghu_ ghr_", rest: letter16},
-	{prefixes: "ghs_ github_pat_", rest: dots16},
+	{prefixes: "ghp_ gho_ ghu_ ghr_", suffix: letter16},
+	{prefixes: "ghs_ github_pat_", suffix: dots16},
 	// https://docs.gitlab.com/security/tokens/#token-prefixes
-	{prefixes: "glpat- gloas- gldt- glrt- glrtr- glcbt- glptt- glft- glimt- glagent- glwt- glsoat- glffct-", rest: dots16},
-	{prefixes: "GR1348941", rest: url16},
+	{prefixes: "glpat- gloas- gldt- glrt- glrtr- glcbt- glptt- glft- glimt- glagent- glwt- glsoat- glffct-", suffix: dots16},
+	{prefixes: "GR1348941", suffix: url16},
 	// https://docs.slack.dev/authentication/tokens
-	{prefixes: "xoxa- xoxb- xoxc- xoxe- xoxo- xoxp- xoxr- xoxs- xapp-", rest: url10},
-	{prefixes: "xoxd- xoxe.", rest: `[\w%+/=.-]{10,}`},
+	{prefixes: "xoxa- xoxb- xoxc- xoxe- xoxo- xoxp- xoxr- xoxs- xapp-", suffix: url10},
+	{prefixes: "xoxd- xoxe.", suffix: `[\w%+/=.-]{10,}`},
 	// https://platform.openai.com/docs/api-reference/authentication, https://docs.anthropic.com/en/api/overview
-	{prefixes: "sk-", rest: `(?:(?:proj|svcacct|admin|ant|or|None)-[\w-]{16,}|[A-Za-z0-9]{20,})`, alone: true},
+	{prefixes: "sk-", suffix: `(?:(?:proj|svcacct|admin|ant|or|None)-[\w-]{16,}|[A-Za-z0-9]{20,})`, alone: true},
 	// https://huggingface.co/docs/hub/security-tokens, https://docs.nvidia.com/ngc/gpu-cloud/ngc-user-guide
-	{prefixes: "hf_", rest: url16, alone: true},
-	{prefixes: "nvapi-", rest: url16},
+	{prefixes: "hf_", suffix: url16, alone: true},
+	{prefixes: "nvapi-", suffix: url16},
 	// Groq, xAI, Perplexity, Replicate, LangSmith; organizations of Hugging Face.
-	{prefixes: "gsk_ xai- pplx- r8_ api_org_", rest: letter20, alone: true},
-	{prefixes: "lsv2_pt_ lsv2_sk_", rest: word10},
+	{prefixes: "gsk_ xai- pplx- r8_ api_org_", suffix: letter20, alone: true},
+	{prefixes: "lsv2_pt_ lsv2_sk_", suffix: word10},
 	// https://developer.hashicorp.com/vault/docs/concepts/tokens#token-prefixes
-	{prefixes: "hvs. hvb. hvr.", rest: url20},
+	{prefixes: "hvs. hvb. hvr.", suffix: url20},
 	// https://developer.hashicorp.com/terraform/cloud-docs/users-teams-organizations/api-tokens
-	{prefixes: ".atlasv1.", before: `[A-Za-z0-9]{14}`, back: 14, rest: url16},
+	{prefixes: ".atlasv1.", before: `[A-Za-z0-9]{14}`, back: 14, suffix: url16},
 	// https://docs.docker.com/security/access-tokens
-	{prefixes: "dckr_pat_ dckr_oat_", rest: url16},
+	{prefixes: "dckr_pat_ dckr_oat_", suffix: url16},
 	// https://docs.npmjs.com/about-access-tokens, https://pypi.org/help/#apitoken,
 	// https://guides.rubygems.org/api-key-scopes, https://crates.io/settings/tokens
-	{prefixes: "npm_", rest: letter20},
-	{prefixes: "pypi-", rest: `[\w-]{50,}`},
-	{prefixes: "rubygems_", rest: hex32},
-	{prefixes: "cio", rest: `[A-Za-z0-9]{32}`, alone: true},
+	{prefixes: "npm_", suffix: letter20},
+	{prefixes: "pypi-", suffix: `[\w-]{50,}`},
+	{prefixes: "rubygems_", suffix: hex32},
+	{prefixes: "cio", suffix: `[A-Za-z0-9]{32}`, alone: true},
 	// https://docs.stripe.com/keys
-	{prefixes: "sk_live_ sk_test_ rk_live_ rk_test_", rest: word10},
-	{prefixes: "whsec_", rest: base16},
+	{prefixes: "sk_live_ sk_test_ rk_live_ rk_test_", suffix: word10},
+	{prefixes: "whsec_", suffix: base16},
 	// https://www.twilio.com/docs/sendgrid/ui/account-and-settings/api-keys, https://www.twilio.com/docs/iam/api-keys
-	{prefixes: "SG.", rest: `[\w-]{16,}\.[\w-]{16,}`},
-	{prefixes: "SK", rest: hex32, alone: true},
+	{prefixes: "SG.", suffix: `[\w-]{16,}\.[\w-]{16,}`},
+	{prefixes: "SK", suffix: hex32, alone: true},
 	// https://docs.digitalocean.com/reference/api/create-personal-access-token
-	{prefixes: "dop_v1_ doo_v1_ dor_v1_", rest: hex32},
+	{prefixes: "dop_v1_ doo_v1_ dor_v1_", suffix: hex32},
 	// https://grafana.com/docs/grafana/latest/administration/service-accounts,
 	// https://docs.newrelic.com/docs/apis/intro-apis/new-relic-api-keys, https://docs.sentry.io/account/auth-tokens
-	{prefixes: "glsa_ NRAK- NRII-", rest: url20},
-	{prefixes: "glc_", rest: base40, alone: true},
-	{prefixes: "sntrys_ sntryu_", rest: base16},
+	{prefixes: "glsa_ NRAK- NRII-", suffix: url20},
+	{prefixes: "glc_", suffix: base40, alone: true},
+	{prefixes: "sntrys_ sntryu_", suffix: base16},
 	// https://docs.databricks.com/dev-tools/auth/pat, https://tailscale.com/kb/1085/auth-keys
-	{prefixes: "dapi", rest: hex32, alone: true},
-	{prefixes: "tskey-", rest: url16},
+	{prefixes: "dapi", suffix: hex32, alone: true},
+	{prefixes: "tskey-", suffix: url16},
 	// https://docs.dynatrace.com/docs/manage/identity-access-management/access-tokens-and-oauth-clients
-	{prefixes: "dt0c01. dt0s01.", rest: `[A-Z0-9]{6,}\.[A-Z0-9]{20,}`},
+	{prefixes: "dt0c01. dt0s01.", suffix: `[A-Z0-9]{6,}\.[A-Z0-9]{20,}`},
 	// https://support.atlassian.com/organization-administration/docs/understand-user-api-tokens
-	{prefixes: "ATATT3 ATCTT3", rest: base16},
-	{prefixes: "ATBB", rest: letter20, alone: true},
+	{prefixes: "ATATT3 ATCTT3", suffix: base16},
+	{prefixes: "ATBB", suffix: letter20, alone: true},
 	// https://jfrog.com/help/r/jfrog-platform-administration-documentation/access-tokens
-	{prefixes: "AKCp cmVmd", rest: `[A-Za-z0-9]{40,}`, alone: true},
+	{prefixes: "AKCp cmVmd", suffix: `[A-Za-z0-9]{40,}`, alone: true},
 	// Pulumi, Buildkite, SonarQube, Supabase.
-	{prefixes: "pul- bkua_ squ_ sqp_ sqa_ sbp_", rest: hex32, alone: true},
+	{prefixes: "pul- bkua_ squ_ sqp_ sqa_ sbp_", suffix: hex32, alone: true},
 	// Figma, Linear, Notion, Prefect, Alibaba Cloud, Heroku, Fly.io.
-	{prefixes: "figd_ lin_api_ ntn_ pnu_ LTAI HRKU- fo1_", rest: url20, alone: true},
+	{prefixes: "figd_ lin_api_ ntn_ pnu_ LTAI HRKU- fo1_", suffix: url20, alone: true},
 	// Doppler, Postman, CircleCI, Shopify, PlanetScale, 1Password.
-	{prefixes: "dp.pt. dp.st.", rest: dots16, alone: true},
-	{prefixes: "PMAK- CCIPAT_ shpat_ shpss_", rest: url20},
-	{prefixes: "pscale_", rest: `(?:tkn|oauth|pw)_[\w.=-]{20,}`},
-	{prefixes: "ops_eyJ", rest: base40},
+	{prefixes: "dp.pt. dp.st.", suffix: dots16, alone: true},
+	{prefixes: "PMAK- CCIPAT_ shpat_ shpss_", suffix: url20},
+	{prefixes: "pscale_", suffix: `(?:tkn|oauth|pw)_[\w.=-]{20,}`},
+	{prefixes: "ops_eyJ", suffix: base40},
 	// https://core.telegram.org/bots/api#authorizing-your-bot
-	{prefixes: ":AA", before: `\d{8}`, back: 8, rest: `[\w-]{32,}`},
+	{prefixes: ":AA", before: `\d{8}`, back: 8, suffix: `[\w-]{32,}`},
 	// https://docs.redhat.com/documentation/openshift_container_platform: tokens of users.
-	{prefixes: "sha256~", rest: `[\w-]{32,}`},
+	{prefixes: "sha256~", suffix: `[\w-]{32,}`},
 	// https://age-encryption.org/v1
-	{prefixes: "AGE-SECRET-KEY-", rest: `[A-Z0-9-]{32,}`},
+	{prefixes: "AGE-SECRET-KEY-", suffix: `[A-Z0-9-]{32,}`},
 	// JSON Web Tokens (RFC 7519), and the same in base64, as in a Secret.
-	{prefixes: "eyJ", rest: `[\w-]{4,}\.[\w-]+(?:\.[\w-]*){0,3}`},
-	{prefixes: "ZXlKaGJHY2lPaU", rest: base16},
+	{prefixes: "eyJ", suffix: `[\w-]{4,}\.[\w-]+(?:\.[\w-]*){0,3}`},
+	{prefixes: "ZXlKaGJHY2lPaU", suffix: base16},
 	// JSON in base64, as the credentials of registries and of Google's service accounts.
-	{prefixes: "eyJ ewog", rest: `[\w+/-]{40,}={0,2}`, alone: true},
+	{prefixes: "eyJ ewog", suffix: `[\w+/-]{40,}={0,2}`, alone: true},
 	// PEM in base64, as in a kubeconfig or a Secret: all but certificates and public keys.
-	{prefixes: "LS0tLS1CRUdJTiB", rest: `(?:[A-CE-PR-Z]|Q(?:Ukl|R1A))[\w+/=-]{16,}`},
+	{prefixes: "LS0tLS1CRUdJTiB", suffix: `(?:[A-CE-PR-Z]|Q(?:Ukl|R1A))[\w+/=-]{16,}`},
 	// Hashes of passwords: crypt(5), htpasswd(1), RFC 2307.
-	{prefixes: "$1$ $2a$ $2b$ $2y$ $5$ $6$ $7$ $y$ $gy$ $argon2 $apr1$", rest: hash},
-	{prefixes: "{SSHA} {SHA}", rest: base16},
-	{prefixes: "{CRYPT}", rest: `\S{10,}`},
+	{prefixes: "$1$ $2a$ $2b$ $2y$ $5$ $6$ $7$ $y$ $gy$ $argon2 $apr1$", suffix: hash},
+	{prefixes: "{SSHA} {SHA}", suffix: base16},
+	{prefixes: "{CRYPT}", suffix: `\S{10,}`},
 }
 
 // tokenWindow is how many bytes a pattern of a token looks at. What a token may be made of
@@ -160,7 +160,7 @@ func tokens() []rule {
 }
 
 func (f format) finder(prefix string) func(line []byte, sign span) []span {
-	pattern := regexp.MustCompile(`^` + f.before + regexp.QuoteMeta(prefix) + f.rest)
+	pattern := regexp.MustCompile(`^` + f.before + regexp.QuoteMeta(prefix) + f.suffix)
 	return func(line []byte, sign span) []span {
 		from := sign.from - f.back
 		if string(line[sign.from:sign.to]) != prefix || from < 0 || f.alone && !startsWord(line, from) {
@@ -178,7 +178,7 @@ func (f format) finder(prefix string) func(line []byte, sign span) []span {
 	}
 }
 
-// inToken says whether a byte can be in a token.
+// inToken reports whether a byte can be in a token.
 func inToken(b byte) bool { return inName(b) || bytes.IndexByte([]byte("+/=~"), b) >= 0 }
 
 // webhooks are begins of URLs that let anyone in who has them; what follows is secret.

@@ -95,7 +95,7 @@ func closing(line []byte, at int, quote byte, slashes int) (span, bool) {
 	}
 }
 
-// breaks says whether a value in quotes ends where its closing quote does.
+// breaks reports whether a value in quotes ends where its closing quote does.
 func breaks(line []byte, at int, quote byte) bool {
 	if at == len(line) || bytes.IndexByte([]byte(" \t\r,;:&|)]}>\\`"), line[at]) >= 0 {
 		return true
@@ -121,7 +121,7 @@ func wordEnd(line []byte, at int) int {
 	return at + end
 }
 
-// inString says whether a place is within double quotes.
+// inString reports whether a place is within double quotes.
 func inString(line []byte, at int) bool {
 	in := false
 	for i, b := range line[:at] {
@@ -242,7 +242,7 @@ func lastOf(line []byte, texts [][]byte) int {
 	return at
 }
 
-// opensKey says whether a private key begins in a line and does not end there.
+// opensKey reports whether a private key begins in a line and does not end there.
 func opensKey(line []byte) bool {
 	if _, behind, ok := bytes.Cut(line, keyLines); ok {
 		return !bytes.Contains(behind, keyMAC)
@@ -254,7 +254,7 @@ func opensKey(line []byte) bool {
 	return at >= 0 && bytes.Contains(line[at:], keyNamed) && lastOf(line[at:], keyEnds) < 0
 }
 
-// closesKey says whether the last thing that a line says of private keys is an end.
+// closesKey reports whether the last thing that a line reports about private keys is an end.
 func closesKey(line []byte) bool {
 	return bytes.Contains(line, keyMAC) || lastOf(line, keyEnds) > lastOf(line, keyBegins)
 }

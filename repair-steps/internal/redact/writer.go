@@ -31,10 +31,10 @@ func (w *Writer) Write(p []byte) (int, error) {
 	for len(p) > 0 {
 		end := bytes.IndexByte(p, '\n')
 		if end < 0 {
-			w.hold(p)
+			w.buffer(p)
 			break
 		}
-		w.hold(p[:end])
+		w.buffer(p[:end])
 		p = p[end+1:]
 		if err := w.pass("\n"); err != nil {
 			return 0, err
@@ -65,7 +65,7 @@ func (w *Writer) Flush() error {
 			return err
 		}
 	}
-	for _, p := range w.parts.rest() {
+	for _, p := range w.parts.unfinished() {
 		if err := w.emit(p, "\n"); err != nil {
 			return err
 		}
@@ -73,7 +73,7 @@ func (w *Writer) Flush() error {
 	return nil
 }
 
-func (w *Writer) hold(p []byte) {
+func (w *Writer) buffer(p []byte) {
 	if w.dropped > 0 || len(w.line)+len(p) > maxLine {
 		w.dropped += len(w.line) + len(p)
 		w.line = w.line[:0]
@@ -151,7 +151,7 @@ type parts struct{ stdout, stderr long }
 // part is the begin of such a line: its stream and its tag.
 var part = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\S+ std(out|err) ([PF])(?::\S+)? `)
 
-// add takes a line that goes on, and says so. To the last part of one it puts the others
+// add takes a line that goes on, and reports it. To the last part of one it puts the others
 // in front.
 func (p *parts) add(l *long) (goesOn bool) {
 	m := part.FindSubmatchIndex(l.text)
@@ -174,8 +174,8 @@ func (p *parts) add(l *long) (goesOn bool) {
 	return false
 }
 
-// rest are the lines whose last part did not come, as far as they are.
-func (p *parts) rest() (all []long) {
+// unfinished are the lines whose last part did not come, as far as they are.
+func (p *parts) unfinished() (all []long) {
 	for _, held := range []*long{&p.stdout, &p.stderr} {
 		if !held.empty() {
 			all = append(all, held.take())

@@ -143,28 +143,28 @@ func render(how string, facts map[string]any, limit int) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading template (--template): %w", err)
 	}
-	out := &bounded{room: limit}
+	out := &bounded{capacity: limit}
 	if err := t.Execute(out, facts); err != nil {
 		return nil, fmt.Errorf("creating the ticket: %w", err)
 	}
 	var body bytes.Buffer
-	if err := json.Compact(&body, out.kept.Bytes()); err != nil {
+	if err := json.Compact(&body, out.buffer.Bytes()); err != nil {
 		return nil, fmt.Errorf("creating the ticket: the template does not produce JSON, use toJson for every value: %w", err)
 	}
 	return body.Bytes(), nil
 }
 
-// bounded takes no more than its room.
+// bounded takes no more than its space.
 type bounded struct {
-	kept bytes.Buffer
-	room int
+	buffer   bytes.Buffer
+	capacity int
 }
 
 func (b *bounded) Write(p []byte) (int, error) {
-	if b.kept.Len()+len(p) > b.room {
-		return 0, fmt.Errorf("the body exceeds %d bytes (--max-body-bytes)", b.room)
+	if b.buffer.Len()+len(p) > b.capacity {
+		return 0, fmt.Errorf("the body exceeds %d bytes (--max-body-bytes)", b.capacity)
 	}
-	return b.kept.Write(p)
+	return b.buffer.Write(p)
 }
 
 func read(path string) ([]byte, error) {

@@ -12,7 +12,7 @@ import (
 )
 
 // Append is store.Store's Append for every provider: insert stores records of
-// different ids, sets their Append and Revision, and says what is stored under
+// different ids, sets their Append and Revision, and reports what is stored under
 // each id now. A status is not the appender's to give.
 func Append(ctx context.Context, m *Metrics, records []record.Record,
 	insert func(context.Context, []record.Record) (map[string]Content, error),
@@ -46,7 +46,7 @@ func Append(ctx context.Context, m *Metrics, records []record.Record,
 			continue
 		}
 		if f, ok := first[r.ID]; ok && results[i] != store.Refused {
-			results[i] = judge(stored[r.ID], r, f == i)
+			results[i] = appendResult(stored[r.ID], r, f == i)
 		}
 		m.Appends.WithLabelValues(results[i].String()).Inc()
 	}
@@ -108,9 +108,9 @@ type Content struct {
 	Fresh bool
 }
 
-// judge says what became of an appended record; first says that it was the
+// appendResult reports what became of an appended record; first reports that it was the
 // first of its id in the batch.
-func judge(stored Content, r record.Record, first bool) store.AppendResult {
+func appendResult(stored Content, r record.Record, first bool) store.AppendResult {
 	switch {
 	case stored.Fresh && first:
 		return store.Appended

@@ -13,16 +13,16 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
-// restEvery is how often a feed with nothing to deliver stores how far it has
+// idleCheckpointInterval is how often a feed with nothing to deliver stores how far it has
 // looked: a restart does not look again, and no history passes it by.
-const restEvery = time.Minute
+const idleCheckpointInterval = time.Minute
 
 // Lines is the part of a store that consumers stand on.
 type Lines interface {
 	// Line reads a consumer's line; without one it is the zero Line.
 	Line(ctx context.Context, consumer string) (Line, error)
 	// Swap writes a consumer's line if the stored one has still the text of old, or,
-	// where old is the zero Line, if there is none; it says whether it did.
+	// where old is the zero Line, if there is none; it reports whether it did.
 	Swap(ctx context.Context, consumer string, old, with Line) (bool, error)
 	// Server names the history that positions belong to now.
 	Server(ctx context.Context) (string, error)
@@ -39,7 +39,7 @@ type Consumer[P Position[P]] struct {
 	Log     *slog.Logger
 	Metrics *Metrics
 
-	// rested is when Idle last said so.
+	// rested is when Idle last reported it.
 	rested time.Time
 
 	mu                   sync.Mutex
@@ -56,7 +56,7 @@ func (c *Consumer[P]) Deliver(p P, since time.Time) string {
 	return c.delivered
 }
 
-// Idle notes that there is nothing to deliver, and says whether to store how far the
+// Idle notes that there is nothing to deliver, and reports whether to store how far the
 // feed has looked: now and then, when everything delivered is committed.
 func (c *Consumer[P]) Idle() bool {
 	c.Metrics.Lag.WithLabelValues(c.Name).Set(0)
@@ -66,7 +66,7 @@ func (c *Consumer[P]) Idle() bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.delivered != c.committed || now.Sub(c.rested) < restEvery {
+	if c.delivered != c.committed || now.Sub(c.rested) < idleCheckpointInterval {
 		return false
 	}
 	c.rested = now
@@ -123,7 +123,7 @@ func (c *Consumer[P]) Store(ctx context.Context, p P) error {
 	}
 }
 
-// late says whether p may not replace what is stored.
+// late reports whether p may not replace what is stored.
 func (c *Consumer[P]) late(ctx context.Context, p P, l Line) (bool, error) {
 	old, err := ParsePosition[P](l.Text)
 	a, b := p.Common(), old.Common()

@@ -174,11 +174,11 @@ func TestIdle(t *testing.T) {
 		}
 	}
 	step(0, false)
-	step(restEvery-1, false)
+	step(idleCheckpointInterval-1, false)
 	step(1, true)
 	step(1, false)
 	text := c.Deliver(at(1, 1), noon)
-	step(restEvery, false)
+	step(idleCheckpointInterval, false)
 	if err := c.Commit(t.Context(), text); err != nil {
 		t.Fatal(err)
 	}

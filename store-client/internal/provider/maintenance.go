@@ -31,7 +31,7 @@ type PreparedEvent struct {
 	Doc []byte
 }
 
-// PrepareMaintenances prepares an update, or says what cannot be stored.
+// PrepareMaintenances prepares an update, or reports what cannot be stored.
 func PrepareMaintenances(u store.MaintenanceUpdate) (PreparedMaintenances, error) {
 	out := PreparedMaintenances{}
 	if u.CSP == "" || len(u.CSP) > maxCSP {
@@ -77,7 +77,7 @@ func PrepareMaintenances(u store.MaintenanceUpdate) (PreparedMaintenances, error
 func encoded(v any, x *extra.Extra) ([]byte, error) {
 	doc, err := json.Marshal(v)
 	if err == nil {
-		doc, err = x.PutJSON(doc, 0)
+		doc, err = x.MergeJSON(doc, 0)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnstorable, err)
@@ -85,8 +85,8 @@ func encoded(v any, x *extra.Extra) ([]byte, error) {
 	return doc, storableJSON(doc)
 }
 
-// known is a document without what this version does not know.
-func known[T any](v T) ([]byte, error) { return json.Marshal(v) }
+// withoutUnknown is a document without what this version does not know.
+func withoutUnknown[T any](v T) ([]byte, error) { return json.Marshal(v) }
 
 // Announced decodes documents of maintenances; those that cannot be decoded, or that
 // are not about what they are stored as, are named in the error.
@@ -98,7 +98,7 @@ type Announced struct {
 // Add decodes one document that is stored under an id and a revision.
 func (a *Announced) Add(csp, id string, revision int64, doc []byte) {
 	var e maintenance.Event
-	x, err := extra.Decode(doc, &e, known)
+	x, err := extra.Decode(doc, &e, withoutUnknown)
 	e.Extra = x
 	if err != nil || e.CSP != csp || e.EventID != id || e.Revision != revision {
 		a.ids = append(a.ids, id)
@@ -120,7 +120,7 @@ func (a *Announced) Sorted() ([]maintenance.Event, error) {
 // DecodeProvider decodes a provider's document that is stored at a revision.
 func DecodeProvider(csp string, revision int64, doc []byte) (maintenance.Provider, error) {
 	var p maintenance.Provider
-	x, err := extra.Decode(doc, &p, known)
+	x, err := extra.Decode(doc, &p, withoutUnknown)
 	p.Extra = x
 	if err == nil && (p.CSP != csp || p.Revision != revision) {
 		err = errors.New("its name or revision differs from the enclosing document")

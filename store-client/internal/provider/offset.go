@@ -13,7 +13,7 @@ import (
 // every store. A store brings its own place in its own history,
 // and reads and writes one line for each consumer.
 //
-// A position says: of this history (Server), of this kind of events (Kind), the
+// A position reports: of this history (Server), of this kind of events (Kind), the
 // consumer has done everything up to this place, except what a rescan still reads.
 // It is given out with each record and stored when the record and all before it are
 // done. So it may only promise too little: then records come again, which is
@@ -29,14 +29,14 @@ import (
 // The loss. A stored position is of no use if it cannot be read, belongs to another
 // history (a restore, a failover), follows the other kind of events, or lies beyond
 // the end of the history (an older state was restored). Only the store knows its
-// end; all else is judged here.
+// end; all else is evaluated here.
 //
 // The rescan is the reading after a loss. Where everything lies that has happened
 // since is not known any more, but when it happened is: the line keeps the low
 // watermark, the store's time of the last committed record. Of what was there when
 // the rescan began are read the records stored or changed since then, less Margin,
 // and all that are not finished; without a watermark only the latter. What comes
-// after is read as ever. While the rescan lasts the watermark stands: if the rescan
+// after is read as before. While the rescan lasts the watermark stands: if the rescan
 // is lost as well, the next one has to go back as far.
 
 // Kind is which events a feed follows.
@@ -84,11 +84,11 @@ func (h Header) Common() Header { return h }
 // Position is a store's position: a struct of numbers and strings that embeds Header.
 type Position[P any] interface {
 	Common() Header
-	// Valid says whether the place is one.
+	// Valid reports whether the place is one.
 	Valid() bool
-	// Beyond says whether the place is later than another of the same reading.
+	// Beyond reports whether the place is later than another of the same reading.
 	Beyond(other P) bool
-	// Rescanning says whether a rescan is under way.
+	// Rescanning reports whether a rescan is under way.
 	Rescanning() bool
 }
 
@@ -113,7 +113,7 @@ func PositionText[P Position[P]](p P) string {
 	return string(b)
 }
 
-// Ahead says whether p is further than q, which is of the same history.
+// Ahead reports whether p is further than q, which is of the same history.
 func Ahead[P Position[P]](p, q P) bool {
 	if a, b := p.Common().Reading, q.Common().Reading; a != b {
 		return a > b
@@ -139,7 +139,7 @@ const (
 
 // Line is what a store keeps of a consumer.
 type Line struct {
-	// Stored says that there is one.
+	// Stored reports that there is one.
 	Stored bool
 	// Text is the position.
 	Text string
@@ -149,9 +149,9 @@ type Line struct {
 	Mark *time.Time
 }
 
-// Judge reads a stored line and says why it cannot be resumed, if it cannot; beyond
-// says of a position of this history whether it lies behind the history's end.
-func Judge[P Position[P]](l Line, server string, k Kind, beyond func(P) bool) (P, Loss) {
+// EvaluatePosition reads a stored line and reports why it cannot be resumed, if it cannot; beyond
+// reports about a position of this history whether it lies behind the history's end.
+func EvaluatePosition[P Position[P]](l Line, server string, k Kind, beyond func(P) bool) (P, Loss) {
 	p, err := ParsePosition[P](l.Text)
 	h := p.Common()
 	switch {

@@ -46,7 +46,7 @@ func TestAhead(t *testing.T) {
 	}
 }
 
-func TestJudge(t *testing.T) {
+func TestEvaluatePosition(t *testing.T) {
 	for name, tc := range map[string]struct {
 		text string
 		want Loss
@@ -64,7 +64,7 @@ func TestJudge(t *testing.T) {
 		"at the end":        {PositionText(at(3, 10)), NotLost},
 		"without a reading": {`{"v":1,"s":"here","k":"inserts","n":9}`, NotLost},
 	} {
-		p, got := Judge(Line{Stored: true, Text: tc.text}, "here", Inserts, func(c count) bool { return c.N > 10 })
+		p, got := EvaluatePosition(Line{Stored: true, Text: tc.text}, "here", Inserts, func(c count) bool { return c.N > 10 })
 		if got != tc.want || got == NotLost && p.N == 0 {
 			t.Errorf("%s: %q of %+v, want %q", name, got, p, tc.want)
 		}

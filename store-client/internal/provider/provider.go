@@ -31,7 +31,7 @@ var Never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 // maxID bounds an id in bytes.
 const maxID = 512
 
-// ErrUnusable marks errors of opening that waiting does not mend: a wrong
+// ErrUnusable marks errors of opening that waiting does not fix: a wrong
 // address, a server that cannot keep what it acknowledged, a newer schema.
 var ErrUnusable = errors.New("store is unusable")
 
@@ -40,7 +40,7 @@ var ErrUnusable = errors.New("store is unusable")
 var ErrForeign = fmt.Errorf("%w: it belongs to another application", ErrUnusable)
 
 // Earlier is the refusal of a database that holds where, records of the earlier
-// NVSentinel, whose names are those of ours and whose form is another.
+// NVSentinel, whose names are those of the project and whose form is another.
 func Earlier(database, where string) error {
 	return fmt.Errorf("%w: %s in database %q belongs to the earlier NVSentinel or to another application, and is not changed. "+
 		"Use a separate database (another name in the address), or rename the old one, see docs/tasks/migrate-from-nvsentinel.md",
@@ -114,7 +114,7 @@ var form = regexp.MustCompile(`^[a-z+]+://` +
 	`(?:(?:[A-Za-z0-9._-]|%[0-9A-Fa-f]{2})*|\[[0-9A-Fa-f:.%]*\])(?::\d+)?(?:,(?:[A-Za-z0-9._-]*|\[[0-9A-Fa-f:.%]*\])(?::\d+)?)*` +
 	`(?:/[^/?#@\s]*)?(?:\?([^?#@\s]*))?$`)
 
-// errForm is all that can be said of another one: any part of it may be of the password.
+// errForm is all that can be reported about another one: any part of it may be of the password.
 var errForm = errors.New("the address must have the form PROVIDER://user:password@host:port/database?option=value. " +
 	"In user and password, write %40 for @, %3A for :, %2F for /, %3F for ?, %23 for # and %25 for %")
 
@@ -160,7 +160,7 @@ func spellings(part string) []string {
 // ClearText is the warning about a store that is reached without TLS.
 const ClearText = "store connection without TLS used on a network, records and the password can be read and changed in transit"
 
-// OnNetwork says whether a connection to a host leaves this machine: it is
+// OnNetwork reports whether a connection to a host leaves this machine: it is
 // neither a Unix socket nor a loopback address.
 func OnNetwork(host string) bool {
 	if strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@") || strings.EqualFold(host, "localhost") {
@@ -172,15 +172,15 @@ func OnNetwork(host string) bool {
 
 // Metrics of a store.
 type Metrics struct {
-	Appends     *prometheus.CounterVec
-	Conflicts   *prometheus.CounterVec
-	Refusals    *prometheus.CounterVec
-	Rescans     *prometheus.CounterVec
-	Undecodable *prometheus.CounterVec
-	Lag         *prometheus.GaugeVec
-	Held        *prometheus.GaugeVec
-	Expired     prometheus.Counter
-	Trimmed     prometheus.Counter
+	Appends           *prometheus.CounterVec
+	Conflicts         *prometheus.CounterVec
+	Refusals          *prometheus.CounterVec
+	Rescans           *prometheus.CounterVec
+	Undecodable       *prometheus.CounterVec
+	Lag               *prometheus.GaugeVec
+	OldestTransaction *prometheus.GaugeVec
+	Expired           prometheus.Counter
+	Trimmed           prometheus.Counter
 }
 
 // NewMetrics registers a store's metrics; a nil registerer keeps them private.
@@ -198,7 +198,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "nvsentinel_store_feed_lag_seconds",
 			Help: "Age of the newest delivered change in seconds, or 0 if all changes are delivered, by consumer.",
 		}, []string{"consumer"}),
-		Held: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		OldestTransaction: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "nvsentinel_store_oldest_transaction_seconds",
 			Help: "Time in seconds for which the oldest open transaction of any client has been seen on the database server, by consumer. Change feeds continue, but the server cannot vacuum.",
 		}, []string{"consumer"}),
@@ -208,12 +208,12 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.Appends, m.Conflicts, m.Refusals, m.Rescans, m.Undecodable, m.Lag, m.Held, m.Expired, m.Trimmed)
+		reg.MustRegister(m.Appends, m.Conflicts, m.Refusals, m.Rescans, m.Undecodable, m.Lag, m.OldestTransaction, m.Expired, m.Trimmed)
 	}
 	return m
 }
 
-// NotUpdated counts why an update failed, and says it.
+// NotUpdated counts why an update failed, and reports it.
 func (m *Metrics) NotUpdated(writer record.Writer, changes int, err error) error {
 	switch {
 	case errors.Is(err, store.ErrConflict):

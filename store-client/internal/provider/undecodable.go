@@ -21,9 +21,9 @@ const (
 	maxBody   = 1 << 20
 	// deadLettersPerPage is how many of them one page makes.
 	deadLettersPerPage = 16
-	// maxTold bounds the documents that are told by a process; further ones are left
+	// maxReported bounds the documents that are reported by a process; further ones are left
 	// out without a word of their own.
-	maxTold = 1 << 16
+	maxReported = 1 << 16
 )
 
 // lists is the consumer in the metric of what lists came across.
@@ -45,7 +45,7 @@ func (d Document) DeadLetter(source string) store.DeadLetter {
 
 func cut(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "\uFFFD") }
 
-// Undecodable is told of the documents that lists leave out because they cannot be
+// Undecodable receives the documents that lists leave out because they cannot be
 // decoded.
 type Undecodable struct {
 	// Keep stores a dead letter; nil where nothing can be written.
@@ -54,8 +54,8 @@ type Undecodable struct {
 	Log     *slog.Logger
 	Metrics *Metrics
 
-	mu   sync.Mutex
-	told map[string]bool
+	mu       sync.Mutex
+	reported map[string]bool
 }
 
 // List is store.Store's List for every provider: read runs the query for at most
@@ -72,7 +72,7 @@ func (u *Undecodable) List(ctx context.Context, q store.Query, read func(ctx con
 		if err != nil {
 			return nil, fmt.Errorf("listing %s: %w", q.Selector.Name, err)
 		}
-		if page.untold {
+		if page.moreUndecodable {
 			continue
 		}
 		if limit > 0 && page.read == limit && !page.Full() {
@@ -96,26 +96,26 @@ func (u *Undecodable) keep(ctx context.Context, documents []Document) error {
 				return fmt.Errorf("skipping record %q, %w: %w", deadLetter.ID, d.Why, err)
 			}
 		}
-		u.tell(d.ID)
+		u.report(d.ID)
 		u.Metrics.Undecodable.WithLabelValues(lists).Inc()
 		u.Log.Error("undecodable record skipped in lists", "record", deadLetter.ID, "error", deadLetter.Reason)
 	}
 	return nil
 }
 
-func (u *Undecodable) tell(id string) {
+func (u *Undecodable) report(id string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.told == nil {
-		u.told = map[string]bool{}
+	if u.reported == nil {
+		u.reported = map[string]bool{}
 	}
-	u.told[id] = true
+	u.reported[id] = true
 }
 
-func (u *Undecodable) isTold(id string) bool {
+func (u *Undecodable) isReported(id string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.told[id] || len(u.told) >= maxTold
+	return u.reported[id] || len(u.reported) >= maxReported
 }
 
 // Page is what one query of a list has read.
@@ -125,11 +125,11 @@ type Page struct {
 	records     []record.Record
 	read, bytes int
 	broken      []Document
-	// untold says that there are broken documents besides.
-	untold bool
+	// moreUndecodable reports that there are broken documents besides.
+	moreUndecodable bool
 }
 
-// Full says that the page takes nothing more.
+// Full reports that the page takes nothing more.
 func (p *Page) Full() bool {
 	return p.query.More != nil && p.bytes >= store.PageBytes || p.query.Limit > 0 && len(p.records) == p.query.Limit
 }
@@ -140,9 +140,9 @@ func (p *Page) Add(r record.Record, d Document) {
 	switch {
 	case d.Why == nil:
 		p.records, p.bytes = append(p.records, r), p.bytes+len(d.Body)
-	case p.of.isTold(d.ID):
+	case p.of.isReported(d.ID):
 	case len(p.broken) == deadLettersPerPage:
-		p.untold = true
+		p.moreUndecodable = true
 	default:
 		d.Body = slices.Clone(d.Body[:min(len(d.Body), maxBody)])
 		p.broken = append(p.broken, d)

@@ -32,7 +32,7 @@ func (s *Store) AppendTo(ctx context.Context, server string, records []record.Re
 	return results, now, err
 }
 
-// appendFresh inserts records of different ids and says what is stored under
+// appendFresh inserts records of different ids and reports what is stored under
 // them now, and in which server. Rows are inserted in id order, as updates lock
 // them, so that transactions wait for each other but never deadlock.
 func (s *Store) appendFresh(ctx context.Context, server string, records []record.Record) (stored map[string]provider.Content, now string, err error) {

@@ -34,7 +34,7 @@ type Reservation struct {
 // so no row below it can appear any more.
 type Head struct {
 	// Server names the history that positions belong to; positions of another
-	// server say nothing here.
+	// server report nothing here.
 	Server string
 	Tx     int64
 	At     time.Time
@@ -56,14 +56,14 @@ func (h Head) next() int64 {
 	return h.Shot.Next
 }
 
-// Snapshot says which transactions have ended: those numbered below Next that
+// Snapshot reports which transactions have ended: those numbered below Next that
 // are not among the Running.
 type Snapshot struct {
 	Next    int64   `json:"n"`
 	Running []int64 `json:"r,omitempty"`
 }
 
-// after says whether s was taken later than t on the same server; none is the
+// after reports whether s was taken later than t on the same server; none is the
 // earliest of all that have the same horizon.
 func (s *Snapshot) after(t *Snapshot) bool {
 	if s == nil || t == nil {
@@ -89,7 +89,7 @@ type Dialect struct {
 	SkipLocked string
 	// InsertRows bounds the rows of one INSERT.
 	InsertRows int
-	// Arrays says that the rows of an INSERT are handed over as one array per
+	// Arrays reports that the rows of an INSERT are handed over as one array per
 	// column.
 	Arrays bool
 	// Joint has updates of many callers written in one statement, for databases that
@@ -98,15 +98,15 @@ type Dialect struct {
 	// Serial keeps the process's write transactions one after the other, for
 	// databases with a single writer.
 	Serial bool
-	// Busy says whether beginning a transaction failed, after a wait, because of
+	// Busy reports whether beginning a transaction failed, after a wait, because of
 	// another process's transaction; nil if that never is an error.
 	Busy func(err error) bool
 	// Time converts an instant to a column value; NULL for nil.
 	Time func(t *time.Time) any
 	// Reserve reserves n rows' places in the transaction and arranges that the
-	// feeds of all processes are woken when it commits, and told why.
+	// feeds of all processes are woken when it commits, and informed of why.
 	Reserve func(ctx context.Context, tx *sql.Tx, n int, causes []Cause) (Reservation, error)
-	// HeadSQL is a query of one row that says how far feeds may read, as its
+	// HeadSQL is a query of one row that states how far feeds may read, as its
 	// snapshot shows it; its column next is Head's next. ReadHead scans the row.
 	HeadSQL  string
 	ReadHead func(scan func(...any) error) (Head, error)
@@ -127,7 +127,7 @@ type Joint struct {
 	// Effects is an expression that wakes the feeds of all processes for a row of rows
 	// when the statement commits, which it makes durable.
 	Effects string
-	// Refused says of an error that the server answered with it: nothing was applied.
+	// Refused reports about an error that the server answered with it: nothing was applied.
 	Refused func(err error) bool
 }
 

@@ -15,10 +15,10 @@ import (
 const (
 	// pollEvery bounds the delay after a lost wake-up.
 	pollEvery = time.Second
-	// lookEvery is the least time between two looks that wake-ups ask for: a write
+	// minPollInterval is the least time between two looks that wake-ups ask for: a write
 	// of another service may be of nothing that the feed selects. A wake-up after a
 	// calm is followed at once.
-	lookEvery = 10 * time.Millisecond
+	minPollInterval = 10 * time.Millisecond
 	// pageRows and store.PageBytes bound what one read of a feed holds in memory.
 	pageRows = 500
 )
@@ -47,10 +47,10 @@ type feed struct {
 	read   rowKey
 	// parts numbers the rows delivered above a target's Tx.
 	parts int
-	// looked is when the store was looked at last.
-	looked time.Time
-	// held is the transaction under way that has kept the server's horizon back.
-	held hold
+	// polledAt is when the store was looked at last.
+	polledAt time.Time
+	// horizon is the transaction under way that has kept the server's horizon back.
+	horizon horizonHold
 }
 
 type item struct {
@@ -135,10 +135,10 @@ func (f *feed) Next(ctx context.Context) (record.Record, string, error) {
 			f.buffer = f.buffer[1:]
 			return it.rec, f.Deliver(it.pos, it.at), nil
 		}
-		f.looked = f.s.Clock.Now()
+		f.polledAt = f.s.Clock.Now()
 		full, err := f.fill(ctx)
 		if err == nil && len(f.buffer) == 0 && !full {
-			err = f.rest(ctx)
+			err = f.waitForChange(ctx)
 		}
 		if err != nil {
 			return record.Record{}, "", fmt.Errorf("reading the change feed of %s: %w", f.Name, err)
@@ -147,11 +147,11 @@ func (f *feed) Next(ctx context.Context) (record.Record, string, error) {
 }
 
 // fill reads how far the store may be read, and the next page of the rows up to
-// there that were not delivered. full says that more may follow.
+// there that were not delivered. full reports that more may follow.
 func (f *feed) fill(ctx context.Context) (full bool, err error) {
 	bounded, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
-	head, page, err := f.look(bounded)
+	head, page, err := f.poll(bounded)
 	if err != nil {
 		return false, err
 	}
@@ -185,9 +185,9 @@ func (f *feed) conclude() {
 	}
 }
 
-// rest waits for the wake-up or the poll. When everything delivered is committed
+// waitForChange waits for the wake-up or the poll. When everything delivered is committed
 // it stores, now and then, how far the feed has looked.
-func (f *feed) rest(ctx context.Context) error {
+func (f *feed) waitForChange(ctx context.Context) error {
 	if f.Idle() {
 		if err := f.Store(ctx, f.cursor); err != nil {
 			return err
@@ -197,8 +197,8 @@ func (f *feed) rest(ctx context.Context) error {
 	if !woken || err != nil {
 		return err
 	}
-	if early := lookEvery - f.s.Clock.Since(f.looked); early > 0 {
-		_, err = f.await(ctx, min(early, lookEvery), nil)
+	if early := minPollInterval - f.s.Clock.Since(f.polledAt); early > 0 {
+		_, err = f.await(ctx, min(early, minPollInterval), nil)
 	}
 	return err
 }

@@ -30,10 +30,10 @@ const (
 	groupTime = 10 * time.Second
 )
 
-// errAlone says that an update was not written with others: it is tried alone.
+// errAlone reports that an update was not written with others: it is tried alone.
 var errAlone = errors.New("not written together with others")
 
-// errUnknown says that nobody knows whether an update was applied.
+// errUnknown reports that nobody knows whether an update was applied.
 var errUnknown = errors.New("the result of the update is unknown")
 
 // fate is how far an update has come, as its caller and its group agree.
@@ -41,14 +41,14 @@ type fate = int32
 
 const (
 	waits fate = iota
-	// left: its caller has been told that it was not applied.
+	// left: its caller has been informed that it was not applied.
 	left
 	// bound: it is in the statement, and its caller waits for the outcome.
 	bound
 )
 
-// stamp is one Update that joins others.
-type stamp struct {
+// jointUpdate is one Update that joins others.
+type jointUpdate struct {
 	ctx     context.Context // the caller's own: a fence's Err reads the clock
 	writer  record.Writer
 	changes []store.Change
@@ -64,13 +64,13 @@ type stamp struct {
 // joint has updates wait for each other. The zero value is ready.
 type joint struct {
 	mu      sync.Mutex
-	waiting []*stamp
+	waiting []*jointUpdate
 	busy    bool
 }
 
 // join writes an update together with those that come while others are written.
 // The error of ctx means that it was not applied and will not be.
-func (s *Store) join(ctx context.Context, u *stamp) error {
+func (s *Store) join(ctx context.Context, u *jointUpdate) error {
 	if err := u.ctx.Err(); err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (s *Store) writeGroups() {
 
 // protected is writeGroup; a panic is an error: a record that makes one does so again
 // in its caller's hands alone.
-func (s *Store) protected(group []*stamp) (err error) {
+func (s *Store) protected(group []*jointUpdate) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v", p)
@@ -119,7 +119,7 @@ func (s *Store) protected(group []*stamp) (err error) {
 }
 
 // next takes the updates of the next group; none when nobody waits.
-func (j *joint) next() (group []*stamp) {
+func (j *joint) next() (group []*jointUpdate) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	n := 0
@@ -127,7 +127,7 @@ func (j *joint) next() (group []*stamp) {
 		u := j.waiting[0]
 		j.waiting = j.waiting[1:]
 		if u.fate.Load() == waits {
-			u.err = errAlone // unless somebody says otherwise
+			u.err = errAlone // unless somebody states otherwise
 			group, n = append(group, u), n+len(u.changes)
 		}
 	}
@@ -141,7 +141,7 @@ func (j *joint) next() (group []*stamp) {
 // writes them in one statement, which is a transaction: each update whole or not at
 // all. It waits for no row that somebody else has locked, so that no record holds
 // the others up and nothing deadlocks.
-func (s *Store) writeGroup(group []*stamp) error {
+func (s *Store) writeGroup(group []*jointUpdate) error {
 	ctx, cancel := context.WithTimeout(context.Background(), groupTime)
 	defer cancel()
 	// One connection, held before anything is bound: nothing waits for one then.
@@ -179,8 +179,8 @@ func (s *Store) writeGroup(group []*stamp) error {
 	return err
 }
 
-// readGroup reads the documents, as far as there is room for them.
-func readGroup(ctx context.Context, conn *sql.Conn, group []*stamp) (map[string][]byte, error) {
+// readGroup reads the documents, as far as there is capacity for them.
+func readGroup(ctx context.Context, conn *sql.Conn, group []*jointUpdate) (map[string][]byte, error) {
 	var ids []string
 	for _, u := range group {
 		for _, c := range u.changes {
@@ -200,52 +200,52 @@ func readGroup(ctx context.Context, conn *sql.Conn, group []*stamp) (map[string]
 	return found, err
 }
 
-// decide says what the update writes, or what forbids it. One that is about a
+// decide reports what the update writes, or what forbids it. One that is about a
 // record that was not found, cannot be decoded, or is another's of the group stays
 // alone.
-func (s *stamp) decide(found map[string][]byte) {
+func (j *jointUpdate) decide(found map[string][]byte) {
 	before := map[string]record.Record{}
-	for _, c := range s.changes {
+	for _, c := range j.changes {
 		r, err := decode(found[c.ID])
 		if err != nil {
 			return
 		}
 		before[c.ID] = r
 	}
-	after, err := provider.Apply(s.writer, before, s.changes)
+	after, err := provider.Apply(j.writer, before, j.changes)
 	if err != nil {
-		s.err = err
+		j.err = err
 		return
 	}
 	rows := make([]row, len(after))
 	for i, r := range after {
-		rows[i] = row{rec: r, of: s}
+		rows[i] = row{rec: r, of: j}
 		if err := rows[i].encode(); err != nil {
-			s.err = fmt.Errorf("record %q: %w", r.ID, err)
+			j.err = fmt.Errorf("record %q: %w", r.ID, err)
 			return
 		}
 	}
 	for id := range before {
 		delete(found, id)
 	}
-	s.rows, s.after = rows, after
+	j.rows, j.after = rows, after
 }
 
 // bind puts the update into the statement, unless its caller has gone or may act no
 // more.
-func (s *stamp) bind() bool {
-	if err := s.ctx.Err(); err != nil {
-		s.err = err
+func (j *jointUpdate) bind() bool {
+	if err := j.ctx.Err(); err != nil {
+		j.err = err
 		return false
 	}
-	if !s.fate.CompareAndSwap(waits, bound) {
+	if !j.fate.CompareAndSwap(waits, bound) {
 		return false
 	}
-	s.err = errUnknown // until it is known
+	j.err = errUnknown // until it is known
 	return true
 }
 
-// writeRows writes the rows of those updates that are as they were read, and says
+// writeRows writes the rows of those updates that are as they were read, and reports
 // which.
 func (s *Store) writeRows(conn *sql.Conn, rows []row) (written map[int64]bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), groupTime)
@@ -268,7 +268,7 @@ func (s *Store) writeRows(conn *sql.Conn, rows []row) (written map[int64]bool, e
 	return written, nil
 }
 
-// jointColumns say to which update a row belongs, how many that has, and who is woken.
+// jointColumns report to which update a row belongs, how many that has, and who is woken.
 var jointColumns = []column{
 	{"part", "bigint", func(_ *Dialect, r *row) any { return r.of.part }},
 	{"size", "bigint", func(_ *Dialect, r *row) any { return int64(len(r.of.changes)) }},

@@ -12,12 +12,12 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
-func waiting(ctx context.Context, changes int) *stamp {
-	return &stamp{ctx: ctx, changes: make([]store.Change, changes), done: make(chan struct{})}
+func waiting(ctx context.Context, changes int) *jointUpdate {
+	return &jointUpdate{ctx: ctx, changes: make([]store.Change, changes), done: make(chan struct{})}
 }
 
 // A group has so many changes at most, in the order in which they came, and none of a
-// caller who left. When nobody waits, who comes next begins anew.
+// caller who left. When nobody waits, who comes next begins again.
 func TestGroupsAreBounded(t *testing.T) {
 	j := joint{busy: true}
 	for range 10 {
@@ -27,7 +27,7 @@ func TestGroupsAreBounded(t *testing.T) {
 	j.waiting = append(j.waiting, waiting(t.Context(), 1))
 	came := slices.Clone(j.waiting)
 	var sizes []int
-	var order []*stamp
+	var order []*jointUpdate
 	for group := j.next(); len(group) > 0; group = j.next() {
 		n := 0
 		for _, u := range group {
@@ -52,7 +52,7 @@ func TestGroupsAreBounded(t *testing.T) {
 	}
 }
 
-// TestFate: either the caller is told that nothing was applied, or the update is in
+// TestFate: either the caller is informed that nothing was applied, or the update is in
 // the statement.
 func TestFate(t *testing.T) {
 	u := waiting(t.Context(), 1)
@@ -82,8 +82,8 @@ func TestARecordIsChangedOnceInAGroup(t *testing.T) {
 		}
 		found[id] = doc
 	}
-	first := &stamp{ctx: t.Context(), writer: record.NodeDrainer, changes: []store.Change{{ID: "a"}, {ID: "b"}}, err: errAlone}
-	second := &stamp{ctx: t.Context(), writer: record.NodeDrainer, changes: []store.Change{{ID: "b"}, {ID: "c"}}, err: errAlone}
+	first := &jointUpdate{ctx: t.Context(), writer: record.NodeDrainer, changes: []store.Change{{ID: "a"}, {ID: "b"}}, err: errAlone}
+	second := &jointUpdate{ctx: t.Context(), writer: record.NodeDrainer, changes: []store.Change{{ID: "b"}, {ID: "c"}}, err: errAlone}
 	first.decide(found)
 	second.decide(found)
 	if len(first.rows) != 2 || len(second.rows) != 0 || !errors.Is(second.err, errAlone) {

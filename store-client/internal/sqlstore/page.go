@@ -23,7 +23,7 @@ type page struct {
 	broken []provider.Document
 	// last is the place of the last row read.
 	last rowKey
-	// full says that the read was cut short: more may follow.
+	// full reports that the read was cut short: more may follow.
 	full bool
 }
 
@@ -35,16 +35,16 @@ type found struct {
 	at      instant
 }
 
-// look reads the head and the next page in one statement: what its snapshot shows
+// poll reads the head and the next page in one statement: what its snapshot shows
 // is what can be seen at that head, and after a failover the head of one server is
 // never used on another. Until the page before was the last one, the page is of the
 // target that was read then.
-func (f *feed) look(ctx context.Context) (head Head, p page, err error) {
+func (f *feed) poll(ctx context.Context) (head Head, p page, err error) {
 	if f.target == nil {
 		f.read = rowKey{f.cursor.Tx, f.cursor.Seq}
 	}
 	p.last = f.read
-	query, args := f.lookSQL(f.s.Dialect.HeadSQL)
+	query, args := f.pollSQL(f.s.Dialect.HeadSQL)
 	n, size := 0, 0
 	err = each(ctx, f.s.db, query, args, func(scan func(...any) error) (err error) {
 		if size >= store.PageBytes {
@@ -86,26 +86,26 @@ func (f *feed) add(p *page, target *Head, r found) {
 	}
 }
 
-// lookSQL selects the head, beside each row of the page if there are any.
-func (f *feed) lookSQL(head string) (string, []any) {
+// pollSQL selects the head, beside each row of the page if there are any.
+func (f *feed) pollSQL(head string) (string, []any) {
 	tx, seq, at := columns(f.Kind)
-	query, args := f.news(fmt.Sprintf("id, doc, %s AS tx, %s AS seq, %s AS at", tx, seq, at), f.target, pageRows)
+	query, args := f.changesQuery(fmt.Sprintf("id, doc, %s AS tx, %s AS seq, %s AS at", tx, seq, at), f.target, pageRows)
 	return "WITH head AS MATERIALIZED (" + head + ") SELECT * FROM head LEFT JOIN (" + query + ") AS news ON 1 = 1 ORDER BY tx, seq", args
 }
 
 // countSQL counts what would be read, page by page.
 func (f *feed) countSQL(target Head, limit int) (string, []any) {
 	tx, seq, at := columns(f.Kind)
-	query, args := f.news(fmt.Sprintf("%s AS tx, %s AS seq, %s AS at", tx, seq, at), &target, limit)
+	query, args := f.changesQuery(fmt.Sprintf("%s AS tx, %s AS seq, %s AS at", tx, seq, at), &target, limit)
 	return "SELECT COUNT(*), MIN(waiting.at) FROM (" + query + ") AS waiting", args
 }
 
-// news selects the columns of the first rows, in the store's order, that can be
+// changesQuery selects the columns of the first rows, in the store's order, that can be
 // seen at the target, which is that of the statement if it is nil, and lie after
 // what was read and outside what the cursor has seen. The latter are two ranges: rows of transactions that were under way
 // when the snapshot was taken, and rows of later ones.
-func (f *feed) news(columns string, target *Head, limit int) (string, []any) {
-	q := newsQuery{feed: f, columns: columns, target: target, limit: limit}
+func (f *feed) changesQuery(columns string, target *Head, limit int) (string, []any) {
+	q := changesCompiler{feed: f, columns: columns, target: target, limit: limit}
 	seen := f.cursor.Seen
 	if seen == nil {
 		return q.rows(f.read, nil), q.args
@@ -121,8 +121,8 @@ func (f *feed) news(columns string, target *Head, limit int) (string, []any) {
 	return query, q.args
 }
 
-// newsQuery is a query of a feed in the making.
-type newsQuery struct {
+// changesCompiler is a query of a feed in the making.
+type changesCompiler struct {
 	compiler
 	feed    *feed
 	columns string
@@ -132,28 +132,28 @@ type newsQuery struct {
 
 // rows selects from one range: after a place, and of certain transactions if
 // any are named.
-func (n *newsQuery) rows(after rowKey, of []int64) string {
-	tx, seq, at := columns(n.feed.Kind)
-	where := []string{"(" + tx + ", " + seq + ") > (" + n.arg(after.tx) + ", " + n.arg(after.seq) + ")"}
-	if n.target == nil {
+func (c *changesCompiler) rows(after rowKey, of []int64) string {
+	tx, seq, at := columns(c.feed.Kind)
+	where := []string{"(" + tx + ", " + seq + ") > (" + c.arg(after.tx) + ", " + c.arg(after.seq) + ")"}
+	if c.target == nil {
 		where = append(where, tx+" < (SELECT next FROM head)")
 	} else {
-		where = append(where, tx+" < "+n.arg(n.target.next()))
+		where = append(where, tx+" < "+c.arg(c.target.next()))
 	}
 	if of != nil {
-		where = append(where, tx+" = ANY("+n.arg(of)+"::bigint[])")
+		where = append(where, tx+" = ANY("+c.arg(of)+"::bigint[])")
 	}
-	if n.target != nil && n.target.Shot != nil && len(n.target.Shot.Running) > 0 {
-		where = append(where, tx+" <> ALL("+n.arg(n.target.Shot.Running)+"::bigint[])")
+	if c.target != nil && c.target.Shot != nil && len(c.target.Shot.Running) > 0 {
+		where = append(where, tx+" <> ALL("+c.arg(c.target.Shot.Running)+"::bigint[])")
 	}
-	where = append(where, n.selector(n.feed.selector))
-	if r := n.feed.cursor.Rescan; r != nil {
-		again := tx + " >= " + n.arg(r.Until) + " OR NOT is_finished"
+	where = append(where, c.selector(c.feed.selector))
+	if r := c.feed.cursor.Rescan; r != nil {
+		again := tx + " >= " + c.arg(r.Until) + " OR NOT is_finished"
 		if since, ok := r.SinceTime(); ok {
-			again += " OR " + at + " >= " + n.arg(n.feed.s.Dialect.Time(&since))
+			again += " OR " + at + " >= " + c.arg(c.feed.s.Dialect.Time(&since))
 		}
 		where = append(where, "("+again+")")
 	}
 	return fmt.Sprintf("SELECT %s FROM health_events WHERE %s ORDER BY %s, %s LIMIT %s",
-		n.columns, strings.Join(where, " AND "), tx, seq, n.arg(n.limit))
+		c.columns, strings.Join(where, " AND "), tx, seq, c.arg(c.limit))
 }

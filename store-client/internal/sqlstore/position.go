@@ -55,7 +55,7 @@ func (p position) at(tx, seq int64, stored time.Time) position {
 	return p
 }
 
-// covers says whether nothing that can be seen at the head lies after p.
+// covers reports whether nothing that can be seen at the head lies after p.
 func (p position) covers(h Head) bool {
 	return p.Tx >= h.Tx || p.Tx == h.Tx-1 && p.Seq == math.MaxInt64 && p.Seen.equal(h.Shot)
 }
@@ -68,7 +68,7 @@ func (p position) through(h Head) position {
 }
 
 // beyond is the position after the nth row of those that can be seen at and
-// above the head's Tx: what it says is done is everything below.
+// above the head's Tx: what it reports is done is everything below.
 func (p position) beyond(h Head, n int) position {
 	seen := p.Seen
 	p = p.through(h)
@@ -76,7 +76,7 @@ func (p position) beyond(h Head, n int) position {
 	return p
 }
 
-// behind says whether a position lies behind the end of the history.
+// behind reports whether a position lies behind the end of the history.
 func (h Head) behind(p position) bool {
 	return p.Tx >= h.Tx || p.Rescan != nil && p.Rescan.Until > h.Tx || p.Seen != nil && p.Seen.Next > h.next()
 }
@@ -88,7 +88,7 @@ func standing(l provider.Line, h Head, k provider.Kind, before int64) (position,
 	if !l.Stored {
 		return position{Header: provider.BeginHeader(h.Server, k, before)}, provider.NotLost
 	}
-	p, why := provider.Judge(l, h.Server, k, h.behind)
+	p, why := provider.EvaluatePosition(l, h.Server, k, h.behind)
 	if why != provider.NotLost {
 		p = rescan(l.Mark, h, k, max(before, p.Reading))
 	}

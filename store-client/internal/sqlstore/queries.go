@@ -23,7 +23,7 @@ func NamedQueries(head string, now any, held *Snapshot) map[string]NamedQuery {
 	}
 	feed := func(sel record.Selector, seen *Snapshot) NamedQuery {
 		f := &feed{Consumer: provider.Consumer[position]{Kind: provider.KindOf(sel)}, selector: sel, cursor: position{Seen: seen}}
-		sql, args := f.lookSQL(head)
+		sql, args := f.pollSQL(head)
 		return NamedQuery{sql, args}
 	}
 	return map[string]NamedQuery{

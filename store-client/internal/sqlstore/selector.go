@@ -116,7 +116,7 @@ type row struct {
 	doc     string
 	tx, seq int64
 	at      time.Time
-	of      *stamp // of rows that are written together with others'
+	of      *jointUpdate // of rows that are written together with others'
 }
 
 // column is one plain column computed from a row, and its type in SQL.

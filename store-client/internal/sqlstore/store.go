@@ -31,7 +31,7 @@ type Config struct {
 	Metrics *provider.Metrics
 	// PollOnly turns wake-ups off; feeds notice changes by polling.
 	PollOnly bool
-	// ReadOnly says that the database's connections cannot write.
+	// ReadOnly reports that the database's connections cannot write.
 	ReadOnly bool
 	// Schema is the version of the schema that this program knows. Nothing is written to
 	// a database with a newer one, which another program has brought up to date since
@@ -49,7 +49,7 @@ type Store struct {
 	// undecodable are the documents that lists leave out.
 	undecodable provider.Undecodable
 
-	life   context.Context
+	ctx    context.Context
 	cancel context.CancelFunc
 	waking sync.Once
 	tasks  sync.WaitGroup
@@ -63,7 +63,7 @@ var (
 // New wraps an opened database whose schema is in place; Close closes it.
 func New(db *sql.DB, cfg Config) *Store {
 	life, cancel := context.WithCancel(context.Background())
-	s := &Store{Config: cfg, db: db, life: life, cancel: cancel}
+	s := &Store{Config: cfg, db: db, ctx: life, cancel: cancel}
 	s.undecodable = provider.Undecodable{Clock: cfg.Clock, Log: cfg.Log, Metrics: cfg.Metrics}
 	if !cfg.ReadOnly {
 		s.undecodable.Keep = s.Dead
@@ -289,7 +289,7 @@ func (s *Store) subscribe(heeds func(Cause) bool) (<-chan struct{}, func()) {
 		if s.PollOnly || s.Dialect.Wake == nil {
 			return
 		}
-		s.tasks.Go(func() { s.Dialect.Wake(s.life, s.wake.Notify) })
+		s.tasks.Go(func() { s.Dialect.Wake(s.ctx, s.wake.Notify) })
 	})
 	return s.wake.Subscribe(heeds)
 }

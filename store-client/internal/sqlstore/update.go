@@ -20,7 +20,7 @@ func (s *Store) Update(ctx context.Context, writer record.Writer, changes []stor
 	if len(changes) == 0 {
 		return nil, nil
 	}
-	u := &stamp{ctx: ctx, writer: writer, changes: changes, done: make(chan struct{})}
+	u := &jointUpdate{ctx: ctx, writer: writer, changes: changes, done: make(chan struct{})}
 	bounded, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
 	err := errAlone
@@ -180,17 +180,17 @@ func wrote(res sql.Result, want int) error {
 	return nil
 }
 
-// tellHeld is how long one transaction may keep the server's horizon back before
+// horizonWarnAfter is how long one transaction may keep the server's horizon back before
 // it is named.
-const tellHeld = time.Minute
+const horizonWarnAfter = time.Minute
 
-// hold is since when the oldest transaction under way has kept the server's
+// horizonHold is since when the oldest transaction under way has kept the server's
 // horizon at tx. Feeds deliver beyond it and remember which transactions they
 // have seen; the server's own cleaning stands still, though.
-type hold struct {
-	tx    int64
-	since time.Time
-	told  bool
+type horizonHold struct {
+	tx       int64
+	since    time.Time
+	reported bool
 }
 
 // watch notes how long the horizon has stood, and names once who holds it.
@@ -198,23 +198,23 @@ func (f *feed) watch(ctx context.Context, head Head) {
 	now := f.Clock.Now()
 	switch {
 	case head.Shot == nil:
-		f.held = hold{}
-	case f.held.since.IsZero() || f.held.tx != head.Tx:
-		f.held = hold{tx: head.Tx, since: now}
+		f.horizon = horizonHold{}
+	case f.horizon.since.IsZero() || f.horizon.tx != head.Tx:
+		f.horizon = horizonHold{tx: head.Tx, since: now}
 	}
 	var stood time.Duration
-	if !f.held.since.IsZero() {
-		stood = max(0, now.Sub(f.held.since))
+	if !f.horizon.since.IsZero() {
+		stood = max(0, now.Sub(f.horizon.since))
 	}
-	f.Metrics.Held.WithLabelValues(f.Name).Set(stood.Seconds())
-	if stood < tellHeld || f.held.told || f.s.Dialect.Holder == nil {
+	f.Metrics.OldestTransaction.WithLabelValues(f.Name).Set(stood.Seconds())
+	if stood < horizonWarnAfter || f.horizon.reported || f.s.Dialect.Holder == nil {
 		return
 	}
-	f.held.told = true
-	who, err := f.s.Dialect.Holder(ctx, f.s.db)
+	f.horizon.reported = true
+	holder, err := f.s.Dialect.Holder(ctx, f.s.db)
 	if err != nil {
 		f.Log.Warn("long-running transaction found, its owner is unknown", "consumer", f.Name, "error", err)
 		return
 	}
-	f.Log.Warn("long-running transaction found, change feeds continue but the server cannot clean up newer rows until it ends", "consumer", f.Name, "oldest", who)
+	f.Log.Warn("long-running transaction found, change feeds continue but the server cannot clean up newer rows until it ends", "consumer", f.Name, "oldest", holder)
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 )
 
-// Cause is what a wake-up says of what was written.
+// Cause is what a wake-up reports about what was written.
 type Cause struct {
 	// By is who changed records; nobody has, if they were appended.
 	By record.Writer
-	// Quarantined and Eviction are what some of them say now.
+	// Quarantined and Eviction are what some of them report now.
 	Quarantined record.Quarantine
 	Eviction    record.Eviction
 }
@@ -101,7 +101,7 @@ func causes(writer record.Writer, after []record.Record) (out []Cause) {
 	return out
 }
 
-// heeds says whether a write is to wake the feed: one that may have made a record
+// heeds reports whether a write is to wake the feed: one that may have made a record
 // that it selects, and is not its own consumer's. What it does not heed it delivers
 // with what it heeds next, or when it polls.
 func (f *feed) heeds(c Cause) bool {
@@ -114,7 +114,7 @@ func (f *feed) heeds(c Cause) bool {
 	return f.Kind == provider.Changes && string(c.By) != f.Name && may(f.selector, c)
 }
 
-// may says whether a selector may match a record of which a cause tells.
+// may reports whether a selector may match a record of which a cause reports.
 func may(s record.Selector, c Cause) bool {
 	known := record.Status{NodeQuarantined: c.Quarantined, UserPodsEvictionStatus: record.EvictionStatus{Status: c.Eviction}}
 	return record.Selector{Quarantined: s.Quarantined, Evictions: s.Evictions}.Matches(record.Record{Status: known}) &&

@@ -1,4 +1,4 @@
-// Command bench prints the suite's figures, each beside the floor measured in
+// Command bench prints the suite's figures, each beside the baseline measured in
 // the same run.
 //
 // Exit status: 0 every figure was measured (met or missed), 1 one could not

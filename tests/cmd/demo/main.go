@@ -29,7 +29,7 @@ func run() int {
 	strategy := flag.String("strategy", "PROCESS", "Processing strategy: PROCESS, or PERSIST_ONLY to show that such a fault changes nothing.")
 	nodes := flag.Int("nodes", 20, "Number of simulated GPU nodes, at least 4.")
 	keep := flag.Bool("keep", false, "Keep everything running until Ctrl-C.")
-	without := flag.String("break", "", "Service that is not started: "+strings.Join(fleet.Rooms(), ", "))
+	without := flag.String("break", "", "Service that is not started: "+strings.Join(fleet.Services(), ", "))
 	evidence := flag.String("evidence", "", "Directory for the record and the Node before, during and after the demo, as JSON.")
 	limit := flag.Duration("step-limit", 60*time.Second, "Timeout of one step.")
 	flag.Parse()
@@ -75,7 +75,7 @@ func show(ctx context.Context, o demo.Options) error {
 }
 
 // dcgm builds the monitor and the simulated DCGM of the second fault, and returns the
-// folder they are in. It is empty, and said, where there is no working C compiler: the
+// folder they are in. It is empty, and reported, where there is no working C compiler: the
 // one reason for which the demo may leave something out.
 func dcgm(ctx context.Context, o demo.Options) (string, error) {
 	dir := filepath.Join(o.Fleet.Bin, "dcgm")
@@ -95,8 +95,8 @@ func check(strategy, without string, nodes int) error {
 	if strategy != "PROCESS" && strategy != "PERSIST_ONLY" {
 		problems = append(problems, fmt.Errorf("STRATEGY %q is not PROCESS or PERSIST_ONLY", strategy))
 	}
-	if without != "" && !slices.Contains(fleet.Rooms(), without) {
-		problems = append(problems, fmt.Errorf("BREAK %q is not one of %s", without, strings.Join(fleet.Rooms(), ", ")))
+	if without != "" && !slices.Contains(fleet.Services(), without) {
+		problems = append(problems, fmt.Errorf("BREAK %q is not one of %s", without, strings.Join(fleet.Services(), ", ")))
 	}
 	if nodes < 4 {
 		problems = append(problems, fmt.Errorf("NODES %d is less than 4", nodes))

@@ -12,7 +12,7 @@ import (
 )
 
 // TestNothingIsLeftOutSilently: a missing C compiler leaves the fault of DCGM out, and
-// says so; every other reason for which it cannot be shown ends the demo.
+// reports it; every other reason for which it cannot be shown ends the demo.
 func TestNothingIsLeftOutSilently(t *testing.T) {
 	for name, c := range map[string]struct {
 		programs map[string]string

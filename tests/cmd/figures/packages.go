@@ -26,14 +26,14 @@ var machineryFolders = []string{
 	"health-monitors/syslog-health-monitor/sxid/gen", "health-monitors/xid/gen",
 }
 
-// isMachinery says whether a folder's packages exist for tests, the demo or generation. A
+// isMachinery reports whether a folder's packages exist for tests, the demo or generation. A
 // folder named testdata holds such packages wherever it lies.
 func isMachinery(folder string) bool {
 	return slices.ContainsFunc(machineryFolders, func(entry string) bool { return covers(entry, folder) }) ||
 		slices.Contains(strings.Split(folder, "/"), "testdata")
 }
 
-// covers says whether an entry of machineryFolders is about a folder.
+// covers reports whether an entry of machineryFolders is about a folder.
 func covers(entry, folder string) bool {
 	tree, below := strings.CutSuffix(entry, "/...")
 	return folder == tree || below && strings.HasPrefix(folder, tree+"/")

@@ -86,7 +86,7 @@ func tracked(ctx context.Context, root string) ([]string, error) {
 	return files, nil
 }
 
-// problem is what a program said about its failure.
+// problem is what a program reported about its failure.
 func problem(err error) error {
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && len(exit.Stderr) > 0 {
 		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(exit.Stderr))
@@ -101,14 +101,14 @@ func readModule(ctx context.Context, root, name string) (module, error) {
 	if err != nil {
 		return module{}, fmt.Errorf("reading %s by go mod edit: %w", name, problem(err))
 	}
-	var said struct {
+	var output struct {
 		Replace []struct{ New struct{ Version string } }
 	}
-	if err := json.Unmarshal(out, &said); err != nil {
+	if err := json.Unmarshal(out, &output); err != nil {
 		return module{}, fmt.Errorf("reading %s: %w", name, err)
 	}
-	m := module{replaces: len(said.Replace)}
-	for _, r := range said.Replace {
+	m := module{replaces: len(output.Replace)}
+	for _, r := range output.Replace {
 		if r.New.Version == "" {
 			m.local++
 		}

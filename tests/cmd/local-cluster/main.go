@@ -1,5 +1,5 @@
 // Command local-cluster runs a local Kubernetes cluster with simulated GPU nodes: one for the
-// demo, for trying things by hand and for tests that outlive one process.
+// demo, for trying things manually and for tests that outlive one process.
 package main
 
 import (

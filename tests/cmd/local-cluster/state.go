@@ -20,8 +20,8 @@ const (
 	takeLimit = 2 * time.Second
 )
 
-// state describes a cluster to other processes. Whether it runs is told by the lock, not by its
-// process id, which another process may have by now.
+// state describes a cluster to other processes. Whether it runs is reported by the lock, not by its
+// process id, which another process may have now.
 type state struct {
 	// PID is the process that owns the cluster.
 	PID int `json:"pid"`
@@ -32,8 +32,8 @@ type state struct {
 	Prefix     string `json:"prefix,omitempty"`
 }
 
-// hold is the ownership of a state folder: an exclusive lock on the file that holds the state.
-type hold struct {
+// stateLock is the ownership of a state folder: an exclusive lock on the file that holds the state.
+type stateLock struct {
 	dir  string
 	file *os.File
 }
@@ -43,11 +43,11 @@ func stateFile(dir string) string { return filepath.Join(dir, "state.json") }
 // take locks a state folder, making it when missing. It fails when a cluster runs there. It tries
 // more than once: a reader holds the lock for a moment, and the last owner may have removed the
 // file between our opening and locking it.
-func take(ctx context.Context, dir string) (*hold, error) {
+func take(ctx context.Context, dir string) (*stateLock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("creating the state directory: %w", err)
 	}
-	var taken *hold
+	var taken *stateLock
 	err := wait.PollUntilContextTimeout(ctx, takeEvery, takeLimit, true, func(context.Context) (bool, error) {
 		file, err := os.OpenFile(stateFile(dir), os.O_CREATE|os.O_RDWR, 0o600)
 		if err != nil {
@@ -57,7 +57,7 @@ func take(ctx context.Context, dir string) (*hold, error) {
 		if !locked || !current(file) {
 			return false, file.Close()
 		}
-		taken = &hold{dir: dir, file: file}
+		taken = &stateLock{dir: dir, file: file}
 		return true, nil
 	})
 	if wait.Interrupted(err) {
@@ -78,23 +78,23 @@ func current(file *os.File) bool {
 
 // write replaces the state. A reader sees the old one or the new one, or nothing, never a part
 // that parses.
-func (h *hold) write(s state) error {
+func (sl *stateLock) write(s state) error {
 	text, err := json.Marshal(s)
 	if err != nil {
 		return fmt.Errorf("encoding the state: %w", err)
 	}
-	if err := h.file.Truncate(0); err != nil {
+	if err := sl.file.Truncate(0); err != nil {
 		return fmt.Errorf("writing the state: %w", err)
 	}
-	if _, err := h.file.WriteAt(append(text, '\n'), 0); err != nil {
+	if _, err := sl.file.WriteAt(append(text, '\n'), 0); err != nil {
 		return fmt.Errorf("writing the state: %w", err)
 	}
 	return nil
 }
 
 // clusterDir is the folder of the cluster itself; what a killed owner left there is removed.
-func (h *hold) clusterDir() (string, error) {
-	dir := filepath.Join(h.dir, "cluster")
+func (sl *stateLock) clusterDir() (string, error) {
+	dir := filepath.Join(sl.dir, "cluster")
 	if err := os.RemoveAll(dir); err != nil {
 		return "", fmt.Errorf("removing files of an earlier cluster: %w", err)
 	}
@@ -102,11 +102,11 @@ func (h *hold) clusterDir() (string, error) {
 }
 
 // release gives the folder back and removes it, unless it holds other things.
-func (h *hold) release() error {
-	err := os.Remove(stateFile(h.dir))
+func (sl *stateLock) release() error {
+	err := os.Remove(stateFile(sl.dir))
 	// A folder that is not empty is not ours alone.
-	_ = os.Remove(h.dir)
-	return errors.Join(err, h.file.Close())
+	_ = os.Remove(sl.dir)
+	return errors.Join(err, sl.file.Close())
 }
 
 // running reads the state of the cluster that runs in dir; errNoCluster when none does.

@@ -22,7 +22,7 @@ import (
 const (
 	// superviseCommand is how a detached cluster's own process is called; people use up --detach.
 	superviseCommand = "supervise"
-	// reportFile is the file descriptor over which that process tells how the start goes.
+	// reportFile is the file descriptor over which that process reports how the start goes.
 	reportFile = 3
 	// readyLine ends the report of a start that went well.
 	readyLine = "ready"

@@ -1,4 +1,4 @@
-// Command prepare builds what the project's make targets run, and tells how far
+// Command prepare builds what the project's make targets run, and reports how far
 // it is. It has few imports, so that it runs soon on a machine that has compiled
 // nothing yet.
 //
@@ -60,7 +60,7 @@ func run(args []string, stderr io.Writer) int {
 	return 0
 }
 
-// forecast tells people how long it will take, and why.
+// forecast shows people how long it will take, and why.
 func forecast(batches []gobuild.Batch) string {
 	if !batches[0].Once || len(batches[0].Lacking()) == 0 {
 		return ""

@@ -1,6 +1,6 @@
 // Command run-tests runs the tests of the workspace with the race detector. A
 // package that fails runs once more, alone, after all others; what passes then is
-// named as flaky. At the end it says what was slow, and what was skipped and why.
+// named as flaky. At the end it reports what was slow, and what was skipped and why.
 //
 // Exit status: 0 passed, 1 failed, 2 bad arguments.
 package main
@@ -36,7 +36,7 @@ var longest = []string{
 	"./fault-remediation/internal/reconciler", "./tests/strategy", "./store-client/sqlite",
 }
 
-// environment is what the tests run with, where the caller does not say otherwise:
+// environment is what the tests run with, where the caller does not state otherwise:
 // memory for processor time, which is what a run is short of (a fifth less of it in
 // the linker and in tests that allocate much); and a tenth of the second that each
 // process with the race detector sleeps at its end.
@@ -111,18 +111,18 @@ func (s *session) run() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	verdict := testrun.Judge(first.Failures, again, earlier)
+	verdict := testrun.Evaluate(first.Failures, again, earlier)
 	if err := testrun.Record(s.flaky, verdict.Flaky); err != nil {
 		return false, err
 	}
-	s.tell(first, verdict)
+	s.printSummary(first, verdict)
 	return verdict.Passed(), nil
 }
 
 // again runs each failed package once more, alone, if that can let the run pass.
 func (s *session) again(failures []testrun.Failure) ([]testrun.Failure, error) {
 	var again []testrun.Failure
-	if !testrun.WorthRepeating(failures) {
+	if !testrun.ShouldRetry(failures) {
 		return nil, nil
 	}
 	for _, f := range failures {
@@ -140,7 +140,7 @@ func (s *session) again(failures []testrun.Failure) ([]testrun.Failure, error) {
 func (s *session) test(flags, packages []string) (testrun.Result, error) {
 	s.calls++
 	args := slices.Concat([]string{
-		"--format", "pkgname-and-test-fails", "--format-hide-empty-pkg", "--hide-summary", "skipped", "--jsonfile", s.said(s.calls),
+		"--format", "pkgname-and-test-fails", "--format-hide-empty-pkg", "--hide-summary", "skipped", "--jsonfile", s.outputFile(s.calls),
 		// No result is kept: go test does not see that a program or a file outside of
 		// a test's module has changed.
 		"--", "-count=1", "-timeout", "40m",
@@ -149,27 +149,27 @@ func (s *session) test(flags, packages []string) (testrun.Result, error) {
 	if _, exit := errors.AsType[*exec.ExitError](failed); failed != nil && !exit {
 		return testrun.Result{}, failed
 	}
-	said, err := os.Open(s.said(s.calls))
+	output, err := os.Open(s.outputFile(s.calls))
 	if err != nil {
 		return testrun.Result{}, err
 	}
-	defer said.Close()
-	result, err := testrun.Read(said)
+	defer output.Close()
+	result, err := testrun.Read(output)
 	if err == nil && failed != nil && len(result.Failures) == 0 {
 		err = fmt.Errorf("go test: %w", failed)
 	}
 	return result, err
 }
 
-// said is the file with what the call of go test said.
-func (s *session) said(call int) string {
+// outputFile is the file with what the call of go test reported.
+func (s *session) outputFile(call int) string {
 	return filepath.Join(s.evidence, strconv.Itoa(call)+".json")
 }
 
-// tell ends the run's output: the slowest tests, the flaky ones, the numbers.
-func (s *session) tell(first testrun.Result, v testrun.Verdict) {
+// printSummary ends the run's output: the slowest tests, the flaky ones, the numbers.
+func (s *session) printSummary(first testrun.Result, v testrun.Verdict) {
 	fmt.Println("== the ten slowest tests")
-	if err := slowest.Run("slowest", []string{"--num", "10", "--jsonfile", s.said(1)}); err != nil {
+	if err := slowest.Run("slowest", []string{"--num", "10", "--jsonfile", s.outputFile(1)}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
 	for _, f := range v.Flaky {

@@ -59,7 +59,7 @@ func run(ctx context.Context, duration time.Duration, first, seed uint64, eviden
 	}
 	round, missing := journey.Here()
 	soak := journey.NewRun(journey.RunOptions{
-		Root: root, Bin: bin, Times: times, Round: round, Evidence: evidence, Say: say, Again: "make soak SEED=%d", Until: time.Now().Add(duration),
+		Root: root, Bin: bin, Times: times, Round: round, Evidence: evidence, Log: say, Again: "make soak SEED=%d", Until: time.Now().Add(duration),
 	})
 	if seed > 0 {
 		err = soak.Seeds(ctx, seed, 1)

@@ -66,7 +66,7 @@ const (
 	steps = `{"remediationTemplate":null,"escalatingRemediations":[{` + template + `,"order":1,"timeout":"60s"},{` + template + `,%s}]}`
 )
 
-// TestRejected: each object is refused, and the message names the field and says why.
+// TestRejected: each object is refused, and the message names the field and reports why.
 func TestRejected(t *testing.T) {
 	client := checks(t)
 	ref := func(fields string) string { return `{"remediationTemplate":{` + fields + `}}` }
@@ -199,7 +199,7 @@ func TestTaken(t *testing.T) {
 	}
 }
 
-// TestLockedWhileRemediating: what says which nodes are remediated and how cannot be
+// TestLockedWhileRemediating: what reports which nodes are remediated and how cannot be
 // changed while a node has a remediation; everything else can.
 func TestLockedWhileRemediating(t *testing.T) {
 	client := checks(t)

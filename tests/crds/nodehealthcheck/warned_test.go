@@ -23,7 +23,7 @@ func (w *warnings) HandleWarningHeaderWithContext(_ context.Context, _ int, _, t
 	w.all = append(w.all, text)
 }
 
-// TestWarnedOfStepsOfOneKind: they are taken, because their templates may say that their
+// TestWarnedOfStepsOfOneKind: they are taken, because their templates may report that their
 // remediator supports several, and the API server warns of them; of others it does not.
 func TestWarnedOfStepsOfOneKind(t *testing.T) {
 	checks(t)
@@ -36,19 +36,19 @@ func TestWarnedOfStepsOfOneKind(t *testing.T) {
 	if err := cluster.Apply(t.Context(), text); err != nil {
 		t.Fatal(err)
 	}
-	said, config := &warnings{}, cluster.RESTConfig()
-	config.WarningHandlerWithContext = said
+	output, config := &warnings{}, cluster.RESTConfig()
+	config.WarningHandlerWithContext = output
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	warned := func(patch string) bool {
-		said.all = nil
+		output.all = nil
 		o := object(t, "warned", patch)
 		if _, err := client.Resource(v1alpha1.GroupVersion.WithResource("nodehealthchecks")).Create(t.Context(), o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 			t.Fatal(err)
 		}
-		return strings.Contains(strings.Join(said.all, " "), "multiple-templates-support")
+		return strings.Contains(strings.Join(output.all, " "), "multiple-templates-support")
 	}
 	same := fmt.Sprintf(steps, `"order":2,"timeout":"60s"`)
 	testkit.Until(t, 2*time.Minute, func() bool { return warned(same) }) // a policy holds a moment after it was applied
@@ -57,7 +57,7 @@ func TestWarnedOfStepsOfOneKind(t *testing.T) {
 		`{"remediationTemplate":null,"escalatingRemediations":[{` + template + `,"order":1,"timeout":"60s"}]}`,
 	} {
 		if warned(patch) {
-			t.Errorf("%s: %v", patch, said.all)
+			t.Errorf("%s: %v", patch, output.all)
 		}
 	}
 }

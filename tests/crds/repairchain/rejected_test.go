@@ -24,8 +24,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(localcluster.Main(m)) }
 
-// patience bounds the waits for a condition, on machines of any speed.
-const patience = 2 * time.Minute
+// waitTimeout bounds the waits for a condition, on machines of any speed.
+const waitTimeout = 2 * time.Minute
 
 var resources = map[string]string{v1alpha1.TemplateKind: "repairtemplates", v1alpha1.ChainKind: "repairchains", v1alpha1.RunKind: "repairruns", v1alpha1.RunTemplateKind: "repairruntemplates"}
 
@@ -171,7 +171,7 @@ func TestARunWithoutANode(t *testing.T) {
 	refused := func(err error) bool {
 		return err != nil && strings.Contains(err.Error(), "except for a run that a NodeHealthCheck owns")
 	}
-	testkit.Until(t, patience, func() bool { // a policy is in force a moment after it was applied
+	testkit.Until(t, waitTimeout, func() bool { // a policy is active a moment after it was applied
 		_, err := create(metav1.OwnerReference{}, nil)
 		return refused(err)
 	})
@@ -194,7 +194,7 @@ func TestARunWithoutANode(t *testing.T) {
 }
 
 // TestNodeOf: the node that was first seen, then spec.nodeName, then what its
-// NodeHealthCheck says, and else none.
+// NodeHealthCheck reports, and else none.
 func TestNodeOf(t *testing.T) {
 	check := metav1.OwnerReference{APIVersion: "remediation.medik8s.io/v1alpha1", Kind: "NodeHealthCheck", Name: "check"}
 	named := map[string]string{v1alpha1.NodeNameAnnotation: "annotated"}
@@ -246,10 +246,10 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// TestWhatIsAcceptedIsDecoded: one object that the API server has and a service can not
+// TestAcceptedObjectsAreDecoded: one object that the API server has and a service can not
 // decode would keep the service from all others. Times and durations are what texts are
 // decoded to; each is either refused or read.
-func TestWhatIsAcceptedIsDecoded(t *testing.T) {
+func TestAcceptedObjectsAreDecoded(t *testing.T) {
 	client := cluster(t)
 	accepted := map[string]int{}
 	try := func(kind, spec string, into any) {

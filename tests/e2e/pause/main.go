@@ -1,4 +1,4 @@
-// Command pause waits until it is told to end: the process that holds a pod's
+// Command pause waits until it is asked to end: the process that holds a pod's
 // namespaces, and the work of users' pods.
 package main
 

@@ -16,7 +16,7 @@ import (
 )
 
 // Upgrade makes a request for a forwarded port a tunnel, over WebSocket or SPDY,
-// whose connections lead where dial says.
+// whose connections lead where dial reports.
 func Upgrade(w http.ResponseWriter, r *http.Request, webSocket bool, dial func(port string) (net.Conn, error)) (httpstream.Connection, error) {
 	k := &kubelet{dial: dial, problems: map[string]httpstream.Stream{}}
 	if !webSocket {
@@ -62,7 +62,7 @@ func (k *kubelet) stream(s httpstream.Stream, replied <-chan struct{}) error {
 }
 
 // forward copies in both directions, and ends as a kubelet does: what went wrong is
-// told before the data ends. Errors of copying are ends.
+// reported before the data ends. Errors of copying are ends.
 func (k *kubelet) forward(data, problem httpstream.Stream) {
 	defer data.Close()
 	defer problem.Close()

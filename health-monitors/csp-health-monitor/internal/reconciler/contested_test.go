@@ -13,7 +13,7 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
-// claim makes a Node whose kubelet says that it is another's machine.
+// claim makes a Node whose kubelet reports that it is another's machine.
 func (w *world) claim(name, machine string) {
 	w.node(name, true)
 	w.nodes[name].Spec.ProviderID = machine
@@ -21,14 +21,14 @@ func (w *world) claim(name, machine string) {
 
 // A Node whose kubelet claims the machine of another is not taken out of service for that
 // machine's maintenance, and neither is the other, unless the provider's own name of the
-// machine says which of them it is.
+// machine reports which of them it is.
 func TestClaimsOfOneMachine(t *testing.T) {
 	w := newWorld(t, "rivals", storetest.Maintenances(t, storetest.SQLiteDSN(t)))
 	w.node("n1", true)
 	w.node("n2", true)
 	w.claim("evil", "i-n1") // before n1 by its name, and ready
 	w.claim("evil2", "i-n2")
-	w.cloud.say(planned("m1", "i-n1", announcement.Ongoing), planned("m2", "i-n2", announcement.Ongoing))
+	w.cloud.announce(planned("m1", "i-n1", announcement.Ongoing), planned("m2", "i-n2", announcement.Ongoing))
 	contested := func(want float64) {
 		t.Helper()
 		if got := testutil.ToFloat64(w.metrics.Contested); got != want {
@@ -47,8 +47,8 @@ func TestClaimsOfOneMachine(t *testing.T) {
 	w.want("the provider names one of them", "fault n1 m1")
 	contested(1)
 
-	// It is given back although it is still claimed, and the other only when it is not.
-	w.cloud.say(planned("m1", "i-n1", announcement.Completed), planned("m2", "i-n2", announcement.Ongoing))
+	// It is released although it is still claimed, and the other only when it is not.
+	w.cloud.announce(planned("m1", "i-n1", announcement.Completed), planned("m2", "i-n2", announcement.Ongoing))
 	w.pass(20 * time.Minute)
 	w.want("the first has ended", "fault n1 m1", "healthy n1 m1")
 	delete(w.nodes, "evil2")
@@ -57,9 +57,9 @@ func TestClaimsOfOneMachine(t *testing.T) {
 	contested(0)
 
 	// A claim that comes later holds back no more than the release, and that only as long
-	// as the provider does not say.
+	// as the provider does not report.
 	w.claim("evil3", "i-n2")
-	w.cloud.say(planned("m2", "i-n2", announcement.Completed))
+	w.cloud.announce(planned("m2", "i-n2", announcement.Completed))
 	w.cloud.names = nil
 	w.pass(time.Hour)
 	w.want("claimed after the quarantine", "fault n1 m1", "healthy n1 m1", "fault n2 m2")

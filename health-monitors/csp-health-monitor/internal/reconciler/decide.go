@@ -42,7 +42,7 @@ func (r *Reconciler) decide(ctx context.Context) error {
 }
 
 // verdict decides about one maintenance. The kubelet is looked at only when a node would be
-// given back: until then it counts as alive.
+// released: until then it counts as alive.
 func (r *Reconciler) verdict(ctx context.Context, e maintenance.Event, f lifecycle.Facts) lifecycle.Verdict {
 	now := r.Clock.Now()
 	f.Kubelet = kubelet.Alive
@@ -71,7 +71,7 @@ func facts(e maintenance.Event, machines Fleet) lifecycle.Facts {
 func (r *Reconciler) settle(seqs []uint64, become func(maintenance.Event, time.Time) maintenance.Event) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.load(r.life); err != nil {
+	if err := r.load(r.ctx); err != nil {
 		return err
 	}
 	now := r.Clock.Now()
@@ -79,29 +79,29 @@ func (r *Reconciler) settle(seqs []uint64, become func(maintenance.Event, time.T
 	var provider *maintenance.Provider
 	for _, x := range r.queue.entries {
 		w := r.waiting(x.id)
-		if !slices.Contains(seqs, x.seq) || w == nil || w.Event.ID != x.telling {
+		if !slices.Contains(seqs, x.seq) || w == nil || w.Event.ID != x.eventID {
 			continue
 		}
 		if x.id == ofProvider {
 			p := r.provider
-			p.Unreachable = toldOf(*p.Unreachable, now)
+			p.Unreachable = reportedOf(*p.Unreachable, now)
 			provider = &p
 			continue
 		}
 		changed = append(changed, become(r.mirror[x.id], now))
-		r.Metrics.Told.WithLabelValues(string(w.Stage)).Inc()
+		r.Metrics.Reported.WithLabelValues(string(w.Stage)).Inc()
 	}
 	if len(changed) == 0 && provider == nil {
 		return nil
 	}
 	crashpoint.Here(lifecycle.Agent + "/acknowledged")
-	err := r.save(r.life, changed, provider)
+	err := r.save(r.ctx, changed, provider)
 	crashpoint.Here(lifecycle.Agent + "/stamped")
 	return err
 }
 
-// unreachable saves the fault of a provider that has not answered for a while. It is
-// told once, and of the node of this process: it is nobody else's.
+// unreachable saves the fault of a provider that has not answered for a while. It is informed
+// once, and of the node of this process: it is nobody else's.
 func (r *Reconciler) unreachable(ctx context.Context) error {
 	if err := r.load(ctx); err != nil { // an acknowledgement may have failed meanwhile
 		return err
@@ -124,21 +124,21 @@ func (r *Reconciler) unreachable(ctx context.Context) error {
 
 // reachable is what is left of the fault when the provider answers.
 func (r *Reconciler) reachable(u *maintenance.Unreachable) *maintenance.Unreachable {
-	if u == nil || u.Told == nil || u.Waiting != nil {
-		return u // there is none, or it has to be told first
+	if u == nil || u.Reported == nil || u.Waiting != nil {
+		return u // there is none, or it has to be reported first
 	}
 	next := *u
 	next.Waiting = lifecycle.Reachable(r.Origin, *u, r.Clock.Now())
 	return &next
 }
 
-// toldOf is the fault after its event was taken, or refused; nil after its end.
-func toldOf(u maintenance.Unreachable, now time.Time) *maintenance.Unreachable {
+// reportedOf is the fault after its event was taken, or refused; nil after its end.
+func reportedOf(u maintenance.Unreachable, now time.Time) *maintenance.Unreachable {
 	if u.Waiting.Stage == maintenance.Healthy {
 		return nil
 	}
 	e := u.Waiting.Event
-	u.Told = &maintenance.Telling{ID: e.ID, Strategy: e.ProcessingStrategy, At: now.UTC().Truncate(time.Microsecond)}
+	u.Reported = &maintenance.Report{ID: e.ID, Strategy: e.ProcessingStrategy, At: now.UTC().Truncate(time.Microsecond)}
 	u.Waiting = nil
 	return &u
 }

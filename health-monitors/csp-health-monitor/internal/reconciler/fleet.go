@@ -24,7 +24,7 @@ type Node struct {
 
 // Fleet is all Nodes at one time.
 type Fleet struct {
-	// Known says that they have been read.
+	// Known reports that they have been read.
 	Known    bool
 	byName   map[string]Node
 	claims   map[string][]Node // by machine
@@ -32,7 +32,7 @@ type Fleet struct {
 	Machines []announcement.Machine
 }
 
-// Of makes a fleet of Nodes. Which machine a Node is says its spec.providerID, which its
+// Of makes a fleet of Nodes. Which machine a Node is reports its spec.providerID, which its
 // own kubelet may write.
 func Of(nodes []*corev1.Node, machine func(providerID string) (string, bool)) Fleet {
 	f := Fleet{Known: true, byName: make(map[string]Node, len(nodes)), claims: make(map[string][]Node, len(nodes))}
@@ -107,7 +107,7 @@ func (f Fleet) Named(name string) (Node, bool) {
 	return n, ok
 }
 
-// Cached reads the fleet from a cache of Nodes that says whether it is filled.
+// Cached reads the fleet from a cache of Nodes that states whether it is filled.
 func Cached(nodes listers.NodeLister, synced func() bool, machine func(string) (string, bool)) func() Fleet {
 	return func() Fleet {
 		if !synced() {
@@ -144,7 +144,7 @@ func (r *Reconciler) identify(ctx context.Context, machines Fleet) {
 	r.names = names
 }
 
-// machines is the fleet, with what the provider said of contested machines.
+// machines is the fleet, with what the provider reported about contested machines.
 func (r *Reconciler) machines() Fleet { return r.Fleet().WithNames(r.names) }
 
 // reportContested shows the machines that several Nodes claim, and logs each that is new, or

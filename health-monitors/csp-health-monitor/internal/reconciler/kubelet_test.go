@@ -11,20 +11,20 @@ import (
 )
 
 // TestAReadyConditionAloneGivesNoNodeBack: a machine is off after its maintenance, and its
-// Node says Ready as before. What a kubelet writes is looked at only when a node would be
-// given back, and not when it cannot be read.
+// Node reports Ready as before. What a kubelet writes is looked at only when a node would be
+// released, and not when it cannot be read.
 func TestAReadyConditionAloneGivesNoNodeBack(t *testing.T) {
 	w := newWorld(t, "cloud", storetest.Maintenances(t, storetest.SQLiteDSN(t)))
 	looks, away := 0, errors.New("the API server is away")
 	state, err := kubelet.Unknown, away
 	w.kubelet = func(string) (kubelet.State, error) { looks++; return state, err }
 	w.node("n1", true)
-	w.cloud.say(planned("m1", "i-n1", announcement.Ongoing))
+	w.cloud.announce(planned("m1", "i-n1", announcement.Ongoing))
 	w.pass(30 * time.Minute)
 	if looks != 0 {
 		t.Errorf("%d looks at the kubelet before the end of the maintenance", looks)
 	}
-	w.cloud.say(planned("m1", "i-n1", announcement.Completed))
+	w.cloud.announce(planned("m1", "i-n1", announcement.Completed))
 	w.pass(30 * time.Minute)
 	err = nil
 	w.pass(10 * time.Minute)
@@ -36,16 +36,16 @@ func TestAReadyConditionAloneGivesNoNodeBack(t *testing.T) {
 	w.want("when it is", "fault n1 m1", "healthy n1 m1")
 }
 
-// TestAKubeletThatStaysUnknownIsReported: nobody can say whether a kubelet is alive, round
-// after round. The node is not given back, and a person is asked when its time is over.
+// TestAKubeletThatStaysUnknownIsReported: it is unknown whether a kubelet is alive, round
+// after round. The node is not released, and a person is asked when its time is over.
 func TestAKubeletThatStaysUnknownIsReported(t *testing.T) {
 	w := newWorld(t, "cloud", storetest.Maintenances(t, storetest.SQLiteDSN(t)))
 	var away error
 	w.kubelet = func(string) (kubelet.State, error) { return kubelet.Unknown, away }
 	w.node("n1", true)
-	w.cloud.say(planned("m1", "i-n1", announcement.Ongoing))
+	w.cloud.announce(planned("m1", "i-n1", announcement.Ongoing))
 	w.pass(30 * time.Minute)
-	w.cloud.say(planned("m1", "i-n1", announcement.Completed))
+	w.cloud.announce(planned("m1", "i-n1", announcement.Completed))
 	w.pass(30 * time.Minute)
 	w.want("while its time is not over", "fault n1 m1")
 	away = errors.New("the API server rejects to say")

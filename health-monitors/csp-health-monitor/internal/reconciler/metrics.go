@@ -24,8 +24,8 @@ type Metrics struct {
 	Decisions *prometheus.CounterVec
 	// Waiting is the number of maintenances that wait, by reason.
 	Waiting *prometheus.GaugeVec
-	// Told counts acknowledged events by stage.
-	Told *prometheus.CounterVec
+	// Reported counts acknowledged events by stage.
+	Reported *prometheus.CounterVec
 	// Contested is the number of machines that several Nodes claim, none of them verified.
 	Contested prometheus.Gauge
 	// Unfinished is the number of maintenances that are not finished.
@@ -34,8 +34,8 @@ type Metrics struct {
 	Queued prometheus.Gauge
 	// Conflicts counts updates that failed because the stored revision had changed.
 	Conflicts prometheus.Counter
-	// Aside is the number of stored maintenances that cannot be decoded.
-	Aside prometheus.Gauge
+	// Undecodable is the number of stored maintenances that cannot be decoded.
+	Undecodable prometheus.Gauge
 	// Forgotten counts finished maintenances that were deleted.
 	Forgotten prometheus.Counter
 	// Publisher are the counters of the publisher.
@@ -69,12 +69,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Announcements: vector("csp_health_monitor_csp_events_received_total", "Announcements of the provider, by change of the stored maintenance.", "change"),
 		Decisions:     vector("nvsentinel_csp_monitor_decisions_total", "Decisions about maintenances, by step and reason.", "step", "reason"),
 		Waiting:       prometheus.NewGaugeVec(prometheus.GaugeOpts(opts("nvsentinel_csp_monitor_maintenances_waiting", "Maintenances that wait and have no action due, by reason.")), []string{"reason"}),
-		Told:          vector("nvsentinel_csp_monitor_events_reported_total", "Events of maintenances that the platform connector acknowledged or rejected permanently, by stage.", "stage"),
+		Reported:      vector("nvsentinel_csp_monitor_events_reported_total", "Events of maintenances that the platform connector acknowledged or rejected permanently, by stage.", "stage"),
 		Contested:     gauge("nvsentinel_csp_monitor_contested_machines", "Machines that several Nodes claim, none of them verified. Maintenances of such a machine neither quarantine nor release a Node."),
 		Unfinished:    gauge("nvsentinel_csp_monitor_maintenances_unfinished", "Maintenances that are not finished."),
 		Queued:        gauge("nvsentinel_csp_monitor_pending_events", "Events that wait for the platform connector."),
 		Conflicts:     counter("nvsentinel_csp_monitor_store_conflicts_total", "Writes to the store that failed because the stored revision had changed. The stored maintenances are read again."),
-		Aside:         gauge("nvsentinel_csp_monitor_maintenances_unreadable", "Stored maintenances that cannot be decoded and are skipped."),
+		Undecodable:   gauge("nvsentinel_csp_monitor_maintenances_unreadable", "Stored maintenances that cannot be decoded and are skipped."),
 		Forgotten:     counter("nvsentinel_csp_monitor_maintenances_expired_total", "Finished maintenances that were deleted after their retention time."),
 		Publisher: &report.Metrics{
 			Published:   report.NewPublished(Prefix),
@@ -83,8 +83,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		},
 	}
 	if r != nil {
-		r.MustRegister(m.Polls, m.PollErrors, m.Calls, m.PollTime, m.Round, m.LastPoll, m.Announcements, m.Decisions, m.Waiting, m.Told,
-			m.Contested, m.Unfinished, m.Queued, m.Conflicts, m.Aside, m.Forgotten, m.Publisher.Published, m.Publisher.Failures, m.Publisher.DeadLetters)
+		r.MustRegister(m.Polls, m.PollErrors, m.Calls, m.PollTime, m.Round, m.LastPoll, m.Announcements, m.Decisions, m.Waiting, m.Reported,
+			m.Contested, m.Unfinished, m.Queued, m.Conflicts, m.Undecodable, m.Forgotten, m.Publisher.Published, m.Publisher.Failures, m.Publisher.DeadLetters)
 	}
 	return m
 }

@@ -19,7 +19,7 @@ var _ report.Queue = (*Reconciler)(nil)
 // ofProvider stands for the provider's own document among the ids.
 const ofProvider = ""
 
-// queue orders what waits to be told.
+// queue orders what waits to be reported.
 type queue struct {
 	last    uint64
 	entries []entry
@@ -30,10 +30,10 @@ type queue struct {
 type entry struct {
 	seq     uint64
 	id      string // of the maintenance, or ofProvider
-	telling string // id of the event
+	eventID string // id of the event
 }
 
-// waiting is what the document of an id has to tell.
+// waiting is what the document of an id has to report.
 func (r *Reconciler) waiting(id string) *maintenance.Waiting {
 	if id == ofProvider {
 		if u := r.provider.Unreachable; u != nil {
@@ -50,7 +50,7 @@ func (r *Reconciler) enqueue() {
 	placed := map[string]bool{}
 	kept := r.queue.entries[:0:0]
 	for _, x := range r.queue.entries {
-		if w := r.waiting(x.id); w != nil && w.Event.ID == x.telling {
+		if w := r.waiting(x.id); w != nil && w.Event.ID == x.eventID {
 			kept = append(kept, x)
 			placed[x.id] = true
 		}
@@ -77,7 +77,7 @@ func (r *Reconciler) Peek(after uint64, count, bytes int) ([]report.Entry, error
 	if r.mirror == nil {
 		return nil, nil // nothing was read yet
 	}
-	if err := r.load(r.life); err != nil {
+	if err := r.load(r.ctx); err != nil {
 		return nil, err
 	}
 	var out []report.Entry
@@ -95,7 +95,7 @@ func (r *Reconciler) Peek(after uint64, count, bytes int) ([]report.Entry, error
 	return out, nil
 }
 
-// Remove stamps the documents whose events were acknowledged. Until that is stored the
+// Remove updates the documents whose events were acknowledged. Until that is stored the
 // same events are sent again under the same ids.
 func (r *Reconciler) Remove(seqs ...uint64) error {
 	return r.settle(seqs, lifecycle.Acknowledge)

@@ -1,10 +1,10 @@
 // Package reconciler is the loop of csp-health-monitor: it asks the provider, keeps what was
-// announced, decides what follows, and tells it.
+// announced, decides what follows, and reports it.
 //
 // The store is the truth and the reconciler's own copy a mirror of what is not finished.
 // Every write compares revisions, so that a replica that has lost the lease writes
-// nothing; after a write that failed the mirror is read again. What is to be told
-// becomes part of its document first, is sent then, and is stamped when the connector
+// nothing; after a write that failed the mirror is read again. What is to be reported
+// becomes part of its document first, is sent then, and is marked as sent when the connector
 // has acknowledged it: a death in between sends the same event again.
 package reconciler
 
@@ -35,8 +35,8 @@ type Options struct {
 	// Kubelet looks once more whether the kubelet of a Node is alive.
 	Kubelet func(ctx context.Context, node string) (kubelet.State, error)
 	Policy  lifecycle.Policy
-	// NodeName is the node of this process: the fault of an unreachable provider is
-	// told of it. Without one it is not told, but counted and shown.
+	// NodeName is the node of this process: the fault of an unreachable provider is notified
+	// of it. Without one it is not reported, but counted and shown.
 	NodeName string
 	// Poll is the time between two readings, Rounds between two rounds of decisions.
 	Poll, Rounds time.Duration
@@ -54,7 +54,7 @@ const (
 	// forgetEvery is how often what has expired is deleted.
 	forgetEvery = time.Hour
 	// MaxUnfinished bounds the maintenances that are open at once. What is announced
-	// beyond it is not taken: the checkpoint stays, and readiness says so.
+	// beyond it is not taken: the checkpoint stays, and readiness reports it.
 	MaxUnfinished = 20000
 )
 
@@ -62,29 +62,29 @@ const (
 type Reconciler struct {
 	Options
 
-	mu       sync.Mutex // held over every change of what follows, its writing included
-	loaded   bool
-	provider maintenance.Provider
-	mirror   map[string]maintenance.Event // unfinished, by id
-	aside    map[string]bool              // ids of documents that cannot be decoded
-	queue    queue
-	names    map[string][]string // the provider's, of machines that several Nodes claim
+	mu          sync.Mutex // held over every change of what follows, its writing included
+	loaded      bool
+	provider    maintenance.Provider
+	mirror      map[string]maintenance.Event // unfinished, by id
+	undecodable map[string]bool              // ids of documents that cannot be decoded
+	queue       queue
+	names       map[string][]string // the provider's, of machines that several Nodes claim
 	// contested are these machines with the Node that is verified, empty for none.
 	contested map[string]string
 
-	asked     time.Time // the last reading, successful or not
+	polledAt  time.Time // the last reading, successful or not
 	failing   time.Time // since when readings fail; zero when they do not
 	forgotten time.Time
 
-	look    sync.Mutex // over what readiness shows
-	trouble map[string]error
+	statusMu sync.Mutex // over what readiness shows
+	trouble  map[string]error
 
-	life context.Context //nolint:containedctx // of the writes that the publisher asks for, which has none to give
+	ctx context.Context //nolint:containedctx // of the writes that the publisher asks for, which has none to give
 }
 
 // New makes a reconciler; Run begins the work.
 func New(o Options) *Reconciler {
-	d := &Reconciler{Options: o, trouble: map[string]error{}, life: context.Background()}
+	d := &Reconciler{Options: o, trouble: map[string]error{}, ctx: context.Background()}
 	d.queue.changed = make(chan struct{})
 	return d
 }
@@ -92,7 +92,7 @@ func New(o Options) *Reconciler {
 // Run works until ctx ends.
 func (r *Reconciler) Run(ctx context.Context) error {
 	r.mu.Lock()
-	r.life = ctx
+	r.ctx = ctx
 	r.mu.Unlock()
 	tick := r.Clock.NewTicker(min(r.Poll, r.Rounds))
 	defer tick.Stop()
@@ -114,9 +114,9 @@ func (r *Reconciler) Round(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	err := r.load(ctx)
-	if err == nil && (r.asked.IsZero() || began.Sub(r.asked) >= r.Poll-min(r.Poll, r.Rounds)/2) {
-		r.asked = began
-		err = r.ask(ctx)
+	if err == nil && (r.polledAt.IsZero() || began.Sub(r.polledAt) >= r.Poll-min(r.Poll, r.Rounds)/2) {
+		r.polledAt = began
+		err = r.poll(ctx)
 	}
 	if err == nil {
 		err = r.load(ctx) // after a reading whose update was lost
@@ -149,7 +149,7 @@ func (r *Reconciler) load(ctx context.Context) error {
 		return fmt.Errorf("reading the state: %w", err)
 	}
 	events, err := r.Store.Unfinished(ctx, r.Origin.CSP)
-	if err := r.setAside(err); err != nil {
+	if err := r.skipUndecodable(err); err != nil {
 		return fmt.Errorf("reading the state: %w", err)
 	}
 	r.provider, r.mirror = provider, make(map[string]maintenance.Event, len(events))
@@ -161,23 +161,23 @@ func (r *Reconciler) load(ctx context.Context) error {
 	return nil
 }
 
-// setAside remembers documents that cannot be decoded: what the provider says of them
-// is passed over, because nobody knows what was told.
-func (r *Reconciler) setAside(err error) error {
+// skipUndecodable remembers documents that cannot be decoded: what the provider reports about them
+// is passed over, because nobody knows what was reported.
+func (r *Reconciler) skipUndecodable(err error) error {
 	bad, ok := errors.AsType[*store.UndecodableError](err)
 	if !ok {
 		return err
 	}
-	if r.aside == nil {
-		r.aside = map[string]bool{}
+	if r.undecodable == nil {
+		r.undecodable = map[string]bool{}
 	}
 	for _, id := range bad.IDs {
-		if !r.aside[id] {
+		if !r.undecodable[id] {
 			r.Log.Error("unreadable maintenance skipped, repair or delete it manually", "id", id)
 		}
-		r.aside[id] = true
+		r.undecodable[id] = true
 	}
-	r.Metrics.Aside.Set(float64(len(r.aside)))
+	r.Metrics.Undecodable.Set(float64(len(r.undecodable)))
 	return nil
 }
 
@@ -222,11 +222,11 @@ func (r *Reconciler) forget(ctx context.Context) error {
 	return err
 }
 
-// note keeps what readiness says of one part, and logs the first failure of a row and
+// note keeps what readiness reports about one part, and logs the first failure of a row and
 // its end.
 func (r *Reconciler) note(part string, err error) {
-	r.look.Lock()
-	defer r.look.Unlock()
+	r.statusMu.Lock()
+	defer r.statusMu.Unlock()
 	before := r.trouble[part]
 	if err != nil && before == nil {
 		r.Log.Warn("reconcile step failed, retrying", "part", part, "error", err)
@@ -237,11 +237,11 @@ func (r *Reconciler) note(part string, err error) {
 	r.trouble[part] = err
 }
 
-// Ready says whether a part works: "provider", "store" or "bound".
+// Ready reports whether a part works: "provider", "store" or "bound".
 func (r *Reconciler) Ready(part string) func() (bool, string) {
 	return func() (bool, string) {
-		r.look.Lock()
-		defer r.look.Unlock()
+		r.statusMu.Lock()
+		defer r.statusMu.Unlock()
 		if err := r.trouble[part]; err != nil {
 			return false, err.Error()
 		}

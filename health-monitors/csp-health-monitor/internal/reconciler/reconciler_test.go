@@ -26,8 +26,8 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
 // TestKilledAtEveryPoint plays one story again and again and kills the monitor at each
 // of its effects in turn: at every write and every request, once before it is carried
-// out and once behind it. The provider tells everything once. In the end every
-// maintenance was told once and healed once, and a request that was repeated was the
+// out and once behind it. The provider reports everything once. In the end every
+// maintenance was reported once and healed once, and a request that was repeated was the
 // same.
 func TestKilledAtEveryPoint(t *testing.T) {
 	for name, dsn := range map[string]func(t *testing.T) string{
@@ -45,11 +45,11 @@ func TestKilledAtEveryPoint(t *testing.T) {
 				died := false
 				for _, after := range []bool{false, true} {
 					w := newWorld(t, fmt.Sprintf("cloud-%d-%v", at, after), m)
-					d := &death{at: at, after: after}
+					d := &crash{at: at, after: after}
 					w.start(d)
 					story(w)
 					died = died || d.dead
-					again += w.books.again
+					again += w.connector.again
 					w.want(fmt.Sprintf("killed at effect %d, after=%v", at, after),
 						"fault n1 m1", "fault n2 m2", "healthy n1 m1", "healthy n2 m2")
 					if left, err := m.Unfinished(t.Context(), w.csp); len(left) != 0 || err != nil {
@@ -73,7 +73,7 @@ func TestKilledAtEveryPoint(t *testing.T) {
 func story(w *world) {
 	w.node("n1", true)
 	w.node("n2", true)
-	w.cloud.say(planned("m1", "i-n1", announcement.Scheduled, begins(10*time.Minute)), planned("m2", "i-n2", announcement.Scheduled, begins(2*time.Hour)))
+	w.cloud.announce(planned("m1", "i-n1", announcement.Scheduled, begins(10*time.Minute)), planned("m2", "i-n2", announcement.Scheduled, begins(2*time.Hour)))
 	for range 45 {
 		if !w.round() {
 			w.start(nil)
@@ -81,23 +81,23 @@ func story(w *world) {
 		}
 		switch int(w.clock.Now().Sub(noon) / time.Minute) {
 		case 100:
-			w.cloud.say(planned("m1", "i-n1", announcement.Ongoing), planned("m2", "i-n2", announcement.Ongoing))
+			w.cloud.announce(planned("m1", "i-n1", announcement.Ongoing), planned("m2", "i-n2", announcement.Ongoing))
 		case 130:
-			w.cloud.say(planned("m1", "i-n1", announcement.Completed))
+			w.cloud.announce(planned("m1", "i-n1", announcement.Completed))
 		case 160:
-			w.cloud.say(planned("m2", "i-n2", announcement.Completed))
+			w.cloud.announce(planned("m2", "i-n2", announcement.Completed))
 		}
 		w.clock.Step(5 * time.Minute)
 	}
 }
 
-// TestAReplicaThatLostItsLeaseWritesNothing: two monitors act at once; each telling is
-// stored once, whoever decided it.
+// TestAReplicaThatLostItsLeaseWritesNothing: two monitors act at once; each report is
+// stored once, regardless of who decided it.
 func TestAReplicaThatLostItsLeaseWritesNothing(t *testing.T) {
 	m := storetest.Maintenances(t, storetest.SQLiteDSN(t))
 	w := newWorld(t, "cloud", m)
 	w.node("n1", true)
-	w.cloud.say(planned("m1", "i-n1", announcement.Scheduled, begins(2*time.Hour)))
+	w.cloud.announce(planned("m1", "i-n1", announcement.Scheduled, begins(2*time.Hour)))
 	w.round()
 	frozen := w.reconciler
 	w.start(nil)
@@ -109,7 +109,7 @@ func TestAReplicaThatLostItsLeaseWritesNothing(t *testing.T) {
 	w.round()
 	w.want("the frozen one, too", "fault n1 m1")
 	w.reconciler = old
-	w.cloud.say(planned("m1", "i-n1", announcement.Cancelled))
+	w.cloud.announce(planned("m1", "i-n1", announcement.Cancelled))
 	w.pass(3 * time.Minute)
 	w.want("the new leader goes on", "fault n1 m1", "healthy n1 m1")
 }
@@ -120,7 +120,7 @@ func TestNothingIsLostBehindACheckpoint(t *testing.T) {
 	w := newWorld(t, "cloud", storetest.Maintenances(t, storetest.SQLiteDSN(t)))
 	w.node("n1", true)
 	w.round()
-	w.cloud.say(planned("m1", "i-n1", announcement.Ongoing))
+	w.cloud.announce(planned("m1", "i-n1", announcement.Ongoing))
 	w.cloud.fails = errors.New("throttled")
 	w.pass(3 * time.Minute)
 	if ok, why := w.reconciler.Ready("provider")(); ok || why != "reading cloud: throttled" {
@@ -135,7 +135,7 @@ func TestNothingIsLostBehindACheckpoint(t *testing.T) {
 	}
 }
 
-// TestAnUnreachableProviderIsAFault of its own, PERSIST_ONLY, told once and ended, over
+// TestAnUnreachableProviderIsAFault of its own, PERSIST_ONLY, reported once and ended, over
 // a restart too.
 func TestAnUnreachableProviderIsAFault(t *testing.T) {
 	w := newWorld(t, "cloud", storetest.Maintenances(t, storetest.SQLiteDSN(t)))
@@ -152,7 +152,7 @@ func TestAnUnreachableProviderIsAFault(t *testing.T) {
 	w.cloud.fails = nil
 	w.pass(2 * time.Minute)
 	w.want("when it answers", "notice monitor cloud", "healthy monitor cloud")
-	for _, e := range w.books.events {
+	for _, e := range w.connector.events {
 		if e.GetProcessingStrategy() != protos.ProcessingStrategy_PERSIST_ONLY || e.GetCheckName() != "CSPUnreachable" {
 			t.Errorf("event %v", e)
 		}
@@ -174,10 +174,10 @@ func TestARefusedEventEndsItsMaintenance(t *testing.T) {
 		}
 		return nil
 	}
-	w.cloud.say(planned("m1", "i-n1", announcement.Ongoing), planned("m2", "i-n2", announcement.Ongoing))
+	w.cloud.announce(planned("m1", "i-n1", announcement.Ongoing), planned("m2", "i-n2", announcement.Ongoing))
 	w.round()
 	w.want("of two", "fault n2 m2")
-	w.cloud.say(planned("m1", "i-n1", announcement.Ongoing))
+	w.cloud.announce(planned("m1", "i-n1", announcement.Ongoing))
 	w.pass(3 * time.Minute)
 	got, err := m.Maintenances(t.Context(), "cloud", []string{"m1"})
 	if err != nil || len(got) != 1 || got[0].Status != maintenance.Failed || !got[0].Finished {
@@ -186,14 +186,14 @@ func TestARefusedEventEndsItsMaintenance(t *testing.T) {
 	w.want("when it is announced again", "fault n2 m2")
 }
 
-// TestAWholeList: what is listed no more has ended; a reading that fails ends nothing.
-func TestAWholeList(t *testing.T) {
+// TestCompleteList: what is listed no more has ended; a reading that fails ends nothing.
+func TestCompleteList(t *testing.T) {
 	w := newWorld(t, "cloud", storetest.Maintenances(t, storetest.SQLiteDSN(t)))
-	w.cloud.whole = true
+	w.cloud.complete = true
 	w.node("n1", true)
 	w.node("n2", true)
 	both := []announcement.Announcement{planned("m1", "i-n1", announcement.Ongoing), planned("m2", "i-n2", announcement.Ongoing)}
-	w.cloud.say(both...)
+	w.cloud.announce(both...)
 	w.round()
 	w.want("both", "fault n1 m1", "fault n2 m2")
 	w.cloud.fails = errors.New("away")
@@ -205,23 +205,23 @@ func TestAWholeList(t *testing.T) {
 	w.pass(30 * time.Minute)
 	w.cloud.log = both[1:]
 	w.pass(17 * time.Minute)
-	healed := w.books.told()
+	healed := w.connector.storedEvents()
 	if !slices.Equal(healed[len(healed)-1:], []string{"healthy n1 m1"}) || slices.Contains(healed, "healthy n2 m2") {
 		t.Errorf("told are %q", healed)
 	}
-	if n := len(w.cloud.asked[len(w.cloud.asked)-1].Open); n != 1 {
+	if n := len(w.cloud.questions[len(w.cloud.questions)-1].Open); n != 1 {
 		t.Errorf("%d are asked for as open, want 1", n)
 	}
 }
 
 // TestAcknowledgedWhileTheProviderIsRead: the provider takes its time, and what waits
-// is told meanwhile.
+// is reported meanwhile.
 func TestAcknowledgedWhileTheProviderIsRead(t *testing.T) {
 	w := newWorld(t, "cloud", storetest.Maintenances(t, storetest.SQLiteDSN(t)))
 	w.node("n1", true)
-	w.cloud.say(planned("m1", "i-n1", announcement.Ongoing))
+	w.cloud.announce(planned("m1", "i-n1", announcement.Ongoing))
 	w.reconciler.Round(t.Context()) // decided, not sent
-	w.cloud.say(planned("m1", "i-n1", announcement.Completed))
+	w.cloud.announce(planned("m1", "i-n1", announcement.Completed))
 	w.cloud.during = func() {
 		batch, err := w.reconciler.Peek(0, 1, 1<<20)
 		if err != nil || len(batch) != 1 {
@@ -250,7 +250,7 @@ func TestTooManyAreNotTaken(t *testing.T) {
 	for i := range all {
 		all[i] = planned(fmt.Sprint("m", i), "i-n1", announcement.Scheduled)
 	}
-	w.cloud.say(all...)
+	w.cloud.announce(all...)
 	w.round()
 	if ok, why := w.reconciler.Ready("bound")(); ok {
 		t.Errorf("ready: %s", why)
@@ -260,17 +260,17 @@ func TestTooManyAreNotTaken(t *testing.T) {
 	}
 }
 
-// TestUnreadableDocumentsArePassedOver: the others go on, and what the provider says of
+// TestUnreadableDocumentsArePassedOver: the others go on, and what the provider reports about
 // them changes nothing.
 func TestUnreadableDocumentsArePassedOver(t *testing.T) {
 	m := unreadable{storetest.Maintenances(t, storetest.SQLiteDSN(t)), "m1"}
 	w := newWorld(t, "cloud", m)
 	w.node("n1", true)
 	w.node("n2", true)
-	w.cloud.say(planned("m1", "i-n1", announcement.Ongoing), planned("m2", "i-n2", announcement.Ongoing))
+	w.cloud.announce(planned("m1", "i-n1", announcement.Ongoing), planned("m2", "i-n2", announcement.Ongoing))
 	w.pass(2 * time.Minute)
 	w.want("of two", "fault n2 m2")
-	if n := testutil.ToFloat64(w.metrics.Aside); n != 1 {
+	if n := testutil.ToFloat64(w.metrics.Undecodable); n != 1 {
 		t.Errorf("%v documents are aside", n)
 	}
 }
@@ -280,7 +280,7 @@ func TestForgotten(t *testing.T) {
 	m := storetest.Maintenances(t, storetest.SQLiteDSN(t))
 	w := newWorld(t, "cloud", m)
 	w.node("n1", true)
-	w.cloud.say(planned("m1", "i-n1", announcement.Cancelled))
+	w.cloud.announce(planned("m1", "i-n1", announcement.Cancelled))
 	w.round()
 	w.clock.Step(record.Retention - time.Minute)
 	w.round()
@@ -298,12 +298,12 @@ func TestForgotten(t *testing.T) {
 func BenchmarkRound(b *testing.B) {
 	m := storetest.Maintenances(b, storetest.SQLiteDSN(b))
 	w := newWorld(b, "cloud", m)
-	w.cloud.whole = true
+	w.cloud.complete = true
 	for i := range 10000 {
 		name := fmt.Sprintf("n%05d", i)
 		w.node(name, true)
 		if i < 2000 {
-			w.cloud.say(planned(fmt.Sprint("m", i), "i-"+name, announcement.Scheduled, begins(1000*time.Hour)))
+			w.cloud.announce(planned(fmt.Sprint("m", i), "i-"+name, announcement.Scheduled, begins(1000*time.Hour)))
 		}
 	}
 	began := time.Now()
@@ -321,7 +321,7 @@ func BenchmarkRound(b *testing.B) {
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	b.ReportMetric(float64(stats.HeapAlloc)/(1<<20), "heap-MiB")
-	b.ReportMetric(float64(len(w.cloud.asked))/float64(b.N+1), "calls/round")
+	b.ReportMetric(float64(len(w.cloud.questions))/float64(b.N+1), "calls/round")
 	if n := testutil.ToFloat64(w.metrics.Unfinished); n != 2000 {
 		b.Fatalf("%v are open", n)
 	}

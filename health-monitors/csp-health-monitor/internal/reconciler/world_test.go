@@ -30,21 +30,21 @@ import (
 
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
-// cloud is a provider that keeps a log. It tells every announcement once: whoever
+// cloud is a provider that keeps a log. It reports every announcement once: anyone who
 // comes with a checkpoint behind it never hears of it again.
 type cloud struct {
-	mu     sync.Mutex
-	log    []announcement.Announcement
-	whole  bool // lists everything that is open, without a checkpoint
-	fails  error
-	asked  []announcement.Question
-	during func()
+	mu        sync.Mutex
+	log       []announcement.Announcement
+	complete  bool // lists everything that is open, without a checkpoint
+	fails     error
+	questions []announcement.Question
+	during    func()
 
 	names     map[string][]string
 	contested [][]string // machines whose names were asked for
 }
 
-func (c *cloud) say(all ...announcement.Announcement) {
+func (c *cloud) announce(all ...announcement.Announcement) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.log = append(c.log, all...)
@@ -53,14 +53,14 @@ func (c *cloud) say(all ...announcement.Announcement) {
 func (c *cloud) Read(_ context.Context, q announcement.Question) (announcement.Reading, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.asked = append(c.asked, q)
+	c.questions = append(c.questions, q)
 	if c.during != nil {
 		c.during()
 	}
 	if c.fails != nil {
 		return announcement.Reading{}, c.fails
 	}
-	if c.whole {
+	if c.complete {
 		return announcement.Reading{Announcements: c.log, Complete: true, Calls: 1}, nil
 	}
 	from := 0
@@ -98,33 +98,33 @@ func begins(after time.Duration) func(*announcement.Announcement) {
 	return func(a *announcement.Announcement) { a.Begin = noon.Add(after) }
 }
 
-// books is a connector that stores as the real one does: an id once, and never with
+// fakeConnector is a connector that stores as the real one does: an id once, and never with
 // other content.
-type books struct {
+type fakeConnector struct {
 	protos.PlatformConnectorClient
 	t      testing.TB
 	events []*protos.HealthEvent
 	again  int
 }
 
-func (b *books) HealthEventOccurredV1(_ context.Context, in *protos.HealthEvents, _ ...grpc.CallOption) (*emptypb.Empty, error) {
+func (f *fakeConnector) HealthEventOccurredV1(_ context.Context, in *protos.HealthEvents, _ ...grpc.CallOption) (*emptypb.Empty, error) {
 	for _, e := range in.GetEvents() {
-		i := slices.IndexFunc(b.events, func(x *protos.HealthEvent) bool { return x.GetId() == e.GetId() })
+		i := slices.IndexFunc(f.events, func(x *protos.HealthEvent) bool { return x.GetId() == e.GetId() })
 		if i >= 0 {
-			b.again++
-			if !proto.Equal(b.events[i], e) {
-				b.t.Errorf("event %s was sent again with other content:\n%v\n%v", e.GetId(), b.events[i], e)
+			f.again++
+			if !proto.Equal(f.events[i], e) {
+				f.t.Errorf("event %s was sent again with other content:\n%v\n%v", e.GetId(), f.events[i], e)
 			}
 			continue
 		}
-		b.events = append(b.events, proto.CloneOf(e))
+		f.events = append(f.events, proto.CloneOf(e))
 	}
 	return &emptypb.Empty{}, nil
 }
 
-// told lists what the connector stored, in order.
-func (b *books) told() (out []string) {
-	for _, e := range b.events {
+// storedEvents lists what the connector stored, in order.
+func (f *fakeConnector) storedEvents() (out []string) {
+	for _, e := range f.events {
 		kind := "fault"
 		if e.GetIsHealthy() {
 			kind = "healthy"
@@ -139,25 +139,25 @@ func (b *books) told() (out []string) {
 // errDead is what a dead process sees of the world.
 var errDead = errors.New("the process is dead")
 
-// death comes at the n-th effect, before it is carried out or after it.
-type death struct {
+// crash comes at the n-th effect, before it is carried out or after it.
+type crash struct {
 	at    int // effects until then; negative is never
 	after bool
 	dead  bool
 }
 
-func (d *death) effect(do func() error) error {
-	if d == nil {
+func (c *crash) effect(do func() error) error {
+	if c == nil {
 		return do()
 	}
-	if d.dead {
+	if c.dead {
 		return errDead
 	}
-	if d.at--; d.at != -1 {
+	if c.at--; c.at != -1 {
 		return do()
 	}
-	d.dead = true
-	if d.after {
+	c.dead = true
+	if c.after {
 		if err := do(); err != nil {
 			return err
 		}
@@ -168,11 +168,11 @@ func (d *death) effect(do func() error) error {
 // mortal is a store whose writer may die.
 type mortal struct {
 	keeps
-	death *death
+	crash *crash
 }
 
 func (m mortal) SaveMaintenances(ctx context.Context, b store.MaintenanceUpdate) error {
-	return m.death.effect(func() error { return m.keeps.SaveMaintenances(ctx, b) })
+	return m.crash.effect(func() error { return m.keeps.SaveMaintenances(ctx, b) })
 }
 
 // world is one cluster with one monitor.
@@ -183,11 +183,11 @@ type world struct {
 	nodes      map[string]*corev1.Node
 	store      store.Maintenances
 	clock      *testclock.FakeClock
-	books      *books
+	connector  *fakeConnector
 	policy     lifecycle.Policy
 	reconciler *reconciler.Reconciler
 	metrics    *reconciler.Metrics
-	death      *death
+	crash      *crash
 	refuse     func(*protos.HealthEvent) error
 	// kubelet is what looking at a kubelet shows.
 	kubelet func(node string) (kubelet.State, error)
@@ -197,7 +197,7 @@ func newWorld(t testing.TB, csp string, m store.Maintenances) *world {
 	policy := lifecycle.DefaultPolicy()
 	policy.Strategy = record.Process
 	w := &world{
-		t: t, csp: csp, cloud: &cloud{}, nodes: map[string]*corev1.Node{}, store: m, clock: testclock.NewFakeClock(noon), books: &books{t: t}, policy: policy,
+		t: t, csp: csp, cloud: &cloud{}, nodes: map[string]*corev1.Node{}, store: m, clock: testclock.NewFakeClock(noon), connector: &fakeConnector{t: t}, policy: policy,
 	}
 	w.kubelet = func(string) (kubelet.State, error) { return kubelet.Alive, nil }
 	w.start(nil)
@@ -205,8 +205,8 @@ func newWorld(t testing.TB, csp string, m store.Maintenances) *world {
 }
 
 // start begins a new life of the monitor.
-func (w *world) start(d *death) {
-	w.death, w.metrics = d, reconciler.NewMetrics(nil)
+func (w *world) start(d *crash) {
+	w.crash, w.metrics = d, reconciler.NewMetrics(nil)
 	w.reconciler = reconciler.New(reconciler.Options{
 		Source: w.cloud, Origin: lifecycle.Origin{CSP: w.csp, Cluster: "c", ResourceType: "machine"}, Store: mortal{w.store, d},
 		Fleet: func() reconciler.Fleet { return reconciler.Of(slices.Collect(maps.Values(w.nodes)), w.cloud.Machine) }, Policy: w.policy,
@@ -228,11 +228,11 @@ func (w *world) node(name string, ready bool) {
 }
 
 // round is a round of the monitor and what its publisher does then, one event at a
-// time. It says whether the monitor is alive.
+// time. It reports whether the monitor is alive.
 func (w *world) round() bool {
 	ctx := w.t.Context()
 	w.reconciler.Round(ctx)
-	for w.death == nil || !w.death.dead {
+	for w.crash == nil || !w.crash.dead {
 		batch, err := w.reconciler.Peek(0, 1, 1<<20)
 		if err != nil || len(batch) == 0 {
 			break
@@ -247,8 +247,8 @@ func (w *world) round() bool {
 			}
 			continue
 		}
-		err = w.death.effect(func() error {
-			_, err := w.books.HealthEventOccurredV1(ctx, &protos.HealthEvents{Events: []*protos.HealthEvent{batch[0].Event}})
+		err = w.crash.effect(func() error {
+			_, err := w.connector.HealthEventOccurredV1(ctx, &protos.HealthEvents{Events: []*protos.HealthEvent{batch[0].Event}})
 			return err
 		})
 		if err == nil {
@@ -258,7 +258,7 @@ func (w *world) round() bool {
 			w.t.Fatal(err)
 		}
 	}
-	return w.death == nil || !w.death.dead
+	return w.crash == nil || !w.crash.dead
 }
 
 // pass lets time go by, a round every minute.
@@ -271,7 +271,7 @@ func (w *world) pass(d time.Duration) {
 
 func (w *world) want(what string, want ...string) {
 	w.t.Helper()
-	if got := w.books.told(); !slices.Equal(got, want) {
+	if got := w.connector.storedEvents(); !slices.Equal(got, want) {
 		w.t.Errorf("%s: told are\n%q, want\n%q", what, got, want)
 	}
 }

@@ -17,16 +17,16 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
 )
 
-// ErrMissing says why this binary cannot talk to DCGM; nil where it can.
+// ErrMissing reports why this binary cannot talk to DCGM; nil where it can.
 var ErrMissing error
 
 const fieldXID dcgm.Short = 230
 
-// kept is how long DCGM keeps the samples of watched fields, and pace how often it
+// sampleRetention is how long DCGM keeps the samples of watched fields, and pace how often it
 // takes them: no slower than it does for health.
 const (
-	kept = time.Hour
-	pace = 30 * time.Second
+	sampleRetention = time.Hour
+	pace            = 30 * time.Second
 )
 
 // blank is where DCGM's values begin that mean "cannot be read".
@@ -52,7 +52,7 @@ type connection struct {
 // field group twice, and the ids of processes in two containers may be the same.
 func New() (worker.Library, error) { return &connection{name: "nvsentinel-" + rand.Text()}, nil }
 
-// Connect connects and watches. What Init says is not believed (it returns nil with
+// Connect connects and watches. What Init reports is not believed (it returns nil with
 // a dead connection after a hung login) before a checked call has answered.
 func (c *connection) Connect(target worker.Target, steps worker.Steps) error {
 	c.steps = steps
@@ -169,7 +169,7 @@ func (c *connection) watchHealth() error {
 }
 
 // watch watches the fields. Those that an older host engine does not know are left
-// out, so that it still tells the others.
+// out, so that it still reports the others.
 func (c *connection) watch() error {
 	if c.members == 0 {
 		return nil
@@ -215,7 +215,7 @@ func (c *connection) field(id dcgm.Short, group dcgm.GroupHandle) (dcgm.FieldHan
 	if err != nil {
 		return fields, err
 	}
-	return fields, dcgm.WatchFieldsWithGroupEx(fields, group, pace.Microseconds(), kept.Seconds(), 0)
+	return fields, dcgm.WatchFieldsWithGroupEx(fields, group, pace.Microseconds(), sampleRetention.Seconds(), 0)
 }
 
 // errUnwatched: a group without health watches passes whatever its GPUs have.

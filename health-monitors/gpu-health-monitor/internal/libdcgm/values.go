@@ -64,7 +64,7 @@ func take(d *reading.Device, v *dcgm.FieldValue_v2) {
 	}
 }
 
-// readable tells a value from one that says that it cannot be read.
+// readable distinguishes a value from one that reports that it cannot be read.
 func readable(v *dcgm.FieldValue_v2) bool {
 	switch v.FieldType {
 	case dcgm.DCGM_FT_INT64:

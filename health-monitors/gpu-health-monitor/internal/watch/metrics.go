@@ -20,13 +20,13 @@ type Metrics struct {
 	Failures *prometheus.CounterVec
 	// Replaced counts client processes that were abandoned and replaced, by reason.
 	Replaced *prometheus.CounterVec
-	// Told counts reported events, by check and reason.
-	Told *prometheus.CounterVec
+	// Reported counts reported events, by check and reason.
+	Reported *prometheus.CounterVec
 	// Suppressed counts suppressed incidents, by error code.
 	Suppressed     *prometheus.CounterVec
 	Unknown        prometheus.Counter
 	XIDs           prometheus.Counter
-	Looks          prometheus.Counter
+	Polls          prometheus.Counter
 	MetadataErrors prometheus.Counter
 	// Open is the number of open faults, by check. Latched is the number of faults of a
 	// previous boot that DCGM still shows. Lost is the number of lost GPUs, Unwatched that of
@@ -52,11 +52,11 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}, []string{"operation_name"}),
 		Failures:       vector("nvsentinel_gpu_monitor_poll_failures_total", "Polls of DCGM that failed and returned no data of any GPU, by reason.", "reason"),
 		Replaced:       vector("nvsentinel_gpu_monitor_dcgm_client_restarts_total", "DCGM client processes that were abandoned and replaced, by reason.", "reason"),
-		Told:           vector("nvsentinel_gpu_monitor_events_total", "Events reported, by check and reason.", "check", "reason"),
+		Reported:       vector("nvsentinel_gpu_monitor_events_total", "Events reported, by check and reason.", "check", "reason"),
 		Suppressed:     vector("dcgm_health_check_suppressed_incidents", "Health incidents of DCGM that were suppressed, by error code.", "error_code"),
 		Unknown:        counter("dcgm_health_check_unknown_system_skipped", "Health incidents of unknown DCGM health systems, which are reported under the check GpuUnknownWatch."),
 		XIDs:           counter("nvsentinel_gpu_monitor_xids_total", "XIDs that DCGM reported."),
-		Looks:          counter("nvsentinel_gpu_monitor_polls_total", "Polls of DCGM that succeeded."),
+		Polls:          counter("nvsentinel_gpu_monitor_polls_total", "Polls of DCGM that succeeded."),
 		MetadataErrors: counter("nvsentinel_gpu_monitor_metadata_errors_total", "Times that the GPU metadata file became missing or invalid."),
 		Open: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "nvsentinel_gpu_monitor_open_faults", Help: "Faults that were reported and are still open, by check."},
 			[]string{"check"}),
@@ -73,7 +73,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		m.Replaced.WithLabelValues(string(t))
 	}
 	m.Failures.WithLabelValues(string(reading.Unreadable))
-	r.MustRegister(m.Latency, m.Failures, m.Replaced, m.Told, m.Suppressed, m.Unknown, m.XIDs, m.Looks, m.MetadataErrors, m.Open, m.Latched, m.Lost, m.Unwatched, m.Refused)
+	r.MustRegister(m.Latency, m.Failures, m.Replaced, m.Reported, m.Suppressed, m.Unknown, m.XIDs, m.Polls, m.MetadataErrors, m.Open, m.Latched, m.Lost, m.Unwatched, m.Refused)
 	m.refused(nil)
 	return m
 }
@@ -83,13 +83,13 @@ func (m *Metrics) Called(operation string, took time.Duration) {
 	m.Latency.WithLabelValues(operation).Observe(took.Seconds())
 }
 
-// Gone counts a process that was abandoned.
-func (m *Metrics) Gone(t reading.Trouble) { m.Replaced.WithLabelValues(string(t)).Inc() }
+// WorkerAbandoned counts a process that was abandoned.
+func (m *Metrics) WorkerAbandoned(t reading.Trouble) { m.Replaced.WithLabelValues(string(t)).Inc() }
 
 // count counts the outcome of a poll.
 func (m *Metrics) count(out check.Outcome, v check.View) {
-	for _, told := range out.Told {
-		m.Told.WithLabelValues(told.Event.CheckName, string(told.Reason)).Inc()
+	for _, reported := range out.Reports {
+		m.Reported.WithLabelValues(reported.Event.CheckName, string(reported.Reason)).Inc()
 	}
 	for code, n := range out.Suppressed {
 		m.Suppressed.WithLabelValues(code).Add(float64(n))
@@ -105,7 +105,7 @@ func (m *Metrics) count(out check.Outcome, v check.View) {
 		m.Failures.WithLabelValues(string(reading.Unreadable)).Inc()
 		return
 	}
-	m.Looks.Inc()
+	m.Polls.Inc()
 	m.Latched.Set(float64(out.Latched))
 	lost, unwatched := 0, 0
 	for _, d := range v.Reading.Devices {

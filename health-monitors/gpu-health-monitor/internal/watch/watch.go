@@ -17,7 +17,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/connector"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/nodefile"
-	"github.com/nvidia/nvsentinel/health-monitors/internal/rounds"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/polling"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/report"
 )
@@ -34,7 +34,7 @@ const (
 	// one, and again to LookBack as time passes.
 	most    = 1024
 	overlap = 10 * time.Second
-	// Remember is how long an XID is remembered as told.
+	// Remember is how long an XID is remembered as reported.
 	Remember = 2 * LookBack
 )
 
@@ -51,32 +51,32 @@ type Monitor struct {
 	DCGM     DCGM
 	Outbox   *report.Outbox
 	BootID   func() (string, error)
-	// Cleared tells which records people cleared.
+	// Cleared reports which records people cleared.
 	Cleared *connector.Clearances
 	Devices *nodefile.GPUFile
 	Clock   clock.WithTicker
 	Log     *slog.Logger
 	Metrics *Metrics
 
-	state  check.State
-	memory check.Memory
-	next   time.Time // the end of the last look for XIDs, by the host engine's clock
-	floor  time.Time // none before this are asked for
+	state     check.State
+	memory    check.Memory
+	next      time.Time // the end of the last look for XIDs, by the host engine's clock
+	notBefore time.Time // none before this are asked for
 	// refused are the watches that DCGM refused, as they were logged last.
 	refused []reading.Refusal
 }
 
-// Rounds are the looks of the monitor, with which Run watches. Faults are told by
+// Rounds are the looks of the monitor, with which Run watches. Faults are reported by
 // their level: nothing is lost by a look that is.
-func (m *Monitor) Rounds() *rounds.Rounds {
-	return &rounds.Rounds{
-		Look: m.look, Interval: m.Interval, Clock: m.Clock, Log: m.Log, NotYet: "DCGM has not responded yet",
+func (m *Monitor) Rounds() *polling.Rounds {
+	return &polling.Rounds{
+		Poll: m.poll, Interval: m.Interval, Clock: m.Clock, Log: m.Log, NotYet: "DCGM has not responded yet",
 		Fails: "DCGM poll failed, no fault is reported as recovered", Works: "DCGM poll recovered",
 	}
 }
 
 // Run watches until the context ends.
-func (m *Monitor) Run(ctx context.Context, looks *rounds.Rounds) error {
+func (m *Monitor) Run(ctx context.Context, looks *polling.Rounds) error {
 	defer m.DCGM.Close()
 	if err := m.remember(); err != nil {
 		return err
@@ -92,8 +92,8 @@ func (m *Monitor) remember() error {
 		return err
 	}
 	if m.state, err = check.DecodeState(data); err != nil {
-		// Open faults are not known any more: those that still are there are told
-		// again, and the end of the others is not told.
+		// Open faults are not known any more: those that still are there are reported
+		// again, and the end of the others is not reported.
 		m.Log.Error("unreadable state discarded, monitoring starts with an empty state", "error", err)
 		m.state, err = check.DecodeState(nil)
 	}
@@ -101,8 +101,8 @@ func (m *Monitor) remember() error {
 	return err
 }
 
-// look takes one look, decides and writes.
-func (m *Monitor) look(ctx context.Context) error {
+// poll takes one look, decides and writes.
+func (m *Monitor) poll(ctx context.Context) error {
 	m.checkDevices()
 	if err := m.Cleared.Take(m.Log, m.forget); err != nil {
 		return err
@@ -133,9 +133,9 @@ func (m *Monitor) look(ctx context.Context) error {
 		m.next = time.UnixMicro(r.Next)
 	}
 	if len(r.XIDs) > most {
-		m.floor = m.next.Add(-overlap)
+		m.notBefore = m.next.Add(-overlap)
 	}
-	m.tell(out, v)
+	m.record(out, v)
 	if out.Unreadable {
 		return &reading.Failure{Trouble: reading.Unreadable, Operation: "EntitiesGetLatestValues", Text: check.TextUnreadable}
 	}
@@ -144,10 +144,10 @@ func (m *Monitor) look(ctx context.Context) error {
 
 // since is when the XIDs begin that a look asks for.
 func (m *Monitor) since() time.Time {
-	if since := m.next.Add(-LookBack); since.After(m.floor) {
+	if since := m.next.Add(-LookBack); since.After(m.notBefore) {
 		return since
 	}
-	return m.floor
+	return m.notBefore
 }
 
 // write puts the events and the state on the disk; when it fails, the look was not
@@ -157,11 +157,11 @@ func (m *Monitor) write(out check.Outcome) error {
 		return nil
 	}
 	err := m.Outbox.Write(func(tx *report.Tx) error {
-		for _, told := range out.Told {
-			if err := tx.Append(told.Event); err != nil {
-				return fmt.Errorf("reporting %s %v: %w", told.Event.CheckName, told.Event.ErrorCode, err)
+		for _, reported := range out.Reports {
+			if err := tx.Append(reported.Event); err != nil {
+				return fmt.Errorf("reporting %s %v: %w", reported.Event.CheckName, reported.Event.ErrorCode, err)
 			}
-			out.State.Name(told.Key, told.Event.GetId())
+			out.State.Name(reported.Key, reported.Event.GetId())
 		}
 		data, err := out.State.Encode()
 		if err != nil {
@@ -190,11 +190,11 @@ func (m *Monitor) forget(ids connector.ClearedIDs) error {
 	return nil
 }
 
-// tell logs and counts what a look came to.
-func (m *Monitor) tell(out check.Outcome, v check.View) {
-	for _, told := range out.Told {
-		m.Log.Info("fault reported", "check", told.Event.CheckName, "code", told.Event.ErrorCode, "healthy", told.Event.IsHealthy,
-			"fatal", told.Event.IsFatal, "reason", told.Reason, "strategy", told.Event.ProcessingStrategy, "message", told.Event.Message)
+// record logs and counts what a look came to.
+func (m *Monitor) record(out check.Outcome, v check.View) {
+	for _, reported := range out.Reports {
+		m.Log.Info("fault reported", "check", reported.Event.CheckName, "code", reported.Event.ErrorCode, "healthy", reported.Event.IsHealthy,
+			"fatal", reported.Event.IsFatal, "reason", reported.Reason, "strategy", reported.Event.ProcessingStrategy, "message", reported.Event.Message)
 	}
 	m.Metrics.count(out, v)
 	if v.Reading != nil && !slices.Equal(m.refused, v.Reading.Refusals) {

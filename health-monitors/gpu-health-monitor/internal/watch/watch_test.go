@@ -23,7 +23,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
-// scripted is a DCGM that says what it is told, and remembers what it was asked.
+// scripted is a DCGM that states what it is reported, and remembers what it was asked.
 type scripted struct {
 	reading reading.Reading
 	err     error
@@ -74,19 +74,19 @@ func newMonitor(t *testing.T, path string, entries int) (*Monitor, *scripted) {
 	return m, dcgm
 }
 
-// TestAFullOutboxTakesNoLook: what could not be written was not seen, and is told
-// when there is room; and the look for XIDs goes back as far.
-func TestAFullOutboxTakesNoLook(t *testing.T) {
+// TestFullOutboxSkipsPoll: what could not be written was not seen, and is reported
+// when there is capacity; and the look for XIDs goes back as far.
+func TestFullOutboxSkipsPoll(t *testing.T) {
 	m, dcgm := newMonitor(t, filepath.Join(t.TempDir(), "outbox.db"), 1)
 	dcgm.reading.Incidents = []reading.Incident{broken(4)}
 	dcgm.reading.Next = m.Clock.Now().UnixMicro()
-	if err := m.look(t.Context()); err != nil {
+	if err := m.poll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	dcgm.reading.Incidents = append(dcgm.reading.Incidents, broken(80))
 	dcgm.reading.Next += 1e6
 	for range 2 {
-		if err := m.look(t.Context()); !errors.Is(err, report.ErrFull) {
+		if err := m.poll(t.Context()); !errors.Is(err, report.ErrFull) {
 			t.Fatalf("a full outbox: %v", err)
 		}
 	}
@@ -96,7 +96,7 @@ func TestAFullOutboxTakesNoLook(t *testing.T) {
 	if err := m.Outbox.Remove(1); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.look(t.Context()); err != nil {
+	if err := m.poll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	entries, err := m.Outbox.Peek(0, 10, 1<<20)
@@ -105,9 +105,9 @@ func TestAFullOutboxTakesNoLook(t *testing.T) {
 	}
 }
 
-// TestHowFarLooksForXIDsGoBack: an hour, after a look with too many XIDs to a little before
+// TestXIDLookback: an hour, after a look with too many XIDs to a little before
 // it, and again to an hour as time passes.
-func TestHowFarLooksForXIDsGoBack(t *testing.T) {
+func TestXIDLookback(t *testing.T) {
 	m, dcgm := newMonitor(t, filepath.Join(t.TempDir(), "outbox.db"), 100)
 	start := m.Clock.Now()
 	xids := func(n int) (out []reading.XID) {
@@ -130,7 +130,7 @@ func TestHowFarLooksForXIDsGoBack(t *testing.T) {
 	} {
 		dcgm.reading.XIDs, dcgm.reading.Next = xids(c.xids), start.Add(c.at).UnixMicro()
 		before := m.next
-		if err := m.look(t.Context()); err != nil {
+		if err := m.poll(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := before.Sub(dcgm.since[i]); got != c.want {
@@ -139,12 +139,12 @@ func TestHowFarLooksForXIDsGoBack(t *testing.T) {
 	}
 }
 
-// TestAnotherProcessKnowsWhatIsOpen: it tells the end of what the one before told.
-func TestAnotherProcessKnowsWhatIsOpen(t *testing.T) {
+// TestOpenFaultsSurviveRestart: it reports the end of what the one before reported.
+func TestOpenFaultsSurviveRestart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "outbox.db")
 	m, dcgm := newMonitor(t, path, 100)
 	dcgm.reading.Incidents = []reading.Incident{broken(4)}
-	if err := m.look(t.Context()); err != nil {
+	if err := m.poll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.Outbox.Close(); err != nil {
@@ -152,7 +152,7 @@ func TestAnotherProcessKnowsWhatIsOpen(t *testing.T) {
 	}
 	m, _ = newMonitor(t, path, 100)
 	for range 3 {
-		if err := m.look(t.Context()); err != nil {
+		if err := m.poll(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -162,12 +162,12 @@ func TestAnotherProcessKnowsWhatIsOpen(t *testing.T) {
 	}
 }
 
-// TestWhatAPersonClearedIsToldWhenItComesAgain: an XID at its next; what DCGM shows in
+// TestClearedFaultIsReportedOnRecurrence: an XID at its next; what DCGM shows in
 // each look stays, also over a crash between the forgetting and its note.
-func TestWhatAPersonClearedIsToldWhenItComesAgain(t *testing.T) {
+func TestClearedFaultIsReportedOnRecurrence(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "outbox.db")
 	m, dcgm := newMonitor(t, path, 100)
-	told := func(want int) (ids []string) {
+	reported := func(want int) (ids []string) {
 		t.Helper()
 		entries, err := m.Outbox.Peek(0, 10, 1<<20)
 		if err != nil || len(entries) != want {
@@ -181,14 +181,14 @@ func TestWhatAPersonClearedIsToldWhenItComesAgain(t *testing.T) {
 	look := func(at int64) {
 		t.Helper()
 		dcgm.reading.XIDs = append(dcgm.reading.XIDs, reading.XID{Entity: reading.Entity{Kind: reading.GPU}, Number: 79, At: m.Clock.Now().UnixMicro() + at*1e6})
-		if err := m.look(t.Context()); err != nil {
+		if err := m.poll(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	dcgm.reading.Incidents = []reading.Incident{broken(4)}
 	look(1)
 	look(2)
-	ids := told(2)
+	ids := reported(2)
 	content, err := json.Marshal(record.ClearedList{Records: ids})
 	if err != nil {
 		t.Fatal(err)
@@ -197,7 +197,7 @@ func TestWhatAPersonClearedIsToldWhenItComesAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	look(3)
-	told(3)
+	reported(3)
 	for range 2 { // what is dealt with is not forgotten again
 		if err := m.Outbox.Close(); err != nil {
 			t.Fatal(err)
@@ -205,12 +205,12 @@ func TestWhatAPersonClearedIsToldWhenItComesAgain(t *testing.T) {
 		m, _ = newMonitor(t, path, 100)
 		m.DCGM = dcgm
 		look(4)
-		told(3)
+		reported(3)
 	}
 }
 
-// TestReadinessSaysWhatFails, and why.
-func TestReadinessSaysWhatFails(t *testing.T) {
+// TestReadinessNamesFailure: readiness names the failed part and the reason.
+func TestReadinessNamesFailure(t *testing.T) {
 	m, dcgm := newMonitor(t, filepath.Join(t.TempDir(), "outbox.db"), 100)
 	looks := m.Rounds()
 	if ok, _ := looks.Ready(); ok {

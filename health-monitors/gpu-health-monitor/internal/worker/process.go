@@ -18,12 +18,12 @@ import (
 
 // Bounds of a child's life.
 const (
-	// maxStuck is how many killed children may be left that the kernel does not let
-	// go, as in a call of a driver that hangs; no other is started meanwhile.
+	// maxStuck is how many killed children may be left that the kernel does not
+	// release, as in a call of a driver that hangs; no other is started meanwhile.
 	maxStuck = 4
 	// maxPause bounds the pause before another connection.
 	maxPause = 2 * time.Minute
-	// steady is how long a connection lasts that lets the pauses begin anew.
+	// steady is how long a connection lasts that lets the pauses begin again.
 	steady = 10 * time.Minute
 )
 
@@ -39,7 +39,7 @@ type Process struct {
 	// host engine never forgets the health watches of a connection.
 	Pause time.Duration
 	Clock clock.WithTicker
-	// Called is told each call that came back; Replaced each child that was given
+	// Called is reported each call that came back; Replaced each child that was given
 	// up. Both may be nil.
 	Called   func(operation string, took time.Duration)
 	Replaced func(trouble reading.Trouble)
@@ -55,7 +55,7 @@ type Process struct {
 type child struct {
 	cmd      *exec.Cmd
 	in       io.WriteCloser
-	messages chan message // closed when the child says no more
+	messages chan message // closed when the child reports no more
 	since    time.Time
 }
 
@@ -70,7 +70,7 @@ func (p *Process) Poll(ctx context.Context, since time.Time) (r reading.Reading,
 			return reading.Reading{}, time.Time{}, p.fail(failure)
 		}
 	}
-	look, failure := p.ask(ctx, request{Since: since.UnixMicro()})
+	look, failure := p.call(ctx, request{Since: since.UnixMicro()})
 	if failure == nil && look == nil {
 		failure = &reading.Failure{Trouble: reading.Unreachable, Operation: "poll", Text: "response without a reading"}
 	}
@@ -97,7 +97,7 @@ func (p *Process) connect(ctx context.Context) *reading.Failure {
 		return &reading.Failure{Trouble: reading.Unreachable, Operation: "start", Text: err.Error()}
 	}
 	p.child = child
-	if _, failure := p.ask(ctx, request{Target: &p.Target}); failure != nil {
+	if _, failure := p.call(ctx, request{Target: &p.Target}); failure != nil {
 		return failure
 	}
 	child.since = p.Clock.Now()
@@ -126,7 +126,7 @@ func start(cmd *exec.Cmd) (*child, error) {
 	return c, nil
 }
 
-// listen reads what the child says until it says no more.
+// listen reads what the child reports until it reports no more.
 func (c *child) listen(out io.ReadCloser) {
 	defer close(c.messages)
 	defer out.Close()
@@ -140,9 +140,9 @@ func (c *child) listen(out io.ReadCloser) {
 	}
 }
 
-// ask asks the child and waits for its answer; each call that begins has its own
+// call asks the child and waits for its answer; each call that begins has its own
 // deadline.
-func (p *Process) ask(ctx context.Context, r request) (*reading.Reading, *reading.Failure) {
+func (p *Process) call(ctx context.Context, r request) (*reading.Reading, *reading.Failure) {
 	at := "start"
 	if err := json.NewEncoder(p.child.in).Encode(r); err != nil {
 		return nil, &reading.Failure{Trouble: reading.Unreachable, Operation: at, Text: err.Error()}
@@ -174,7 +174,7 @@ func (p *Process) ask(ctx context.Context, r request) (*reading.Reading, *readin
 	}
 }
 
-// fail gives the child up and says when there is another.
+// fail gives the child up and reports when there is another.
 func (p *Process) fail(f *reading.Failure) error {
 	now := p.Clock.Now()
 	if p.child != nil {

@@ -4,7 +4,7 @@
 // back or fails, and the monitor goes on.
 //
 // The parent writes requests to the child's standard input and reads what it
-// answers from a pipe, both as lines of JSON. The child tells each call as it
+// answers from a pipe, both as lines of JSON. The child reports each call as it
 // begins and ends, so that the parent knows which one hangs. It exits when its
 // standard input ends: a child outlives no parent.
 package worker
@@ -26,7 +26,7 @@ type Target struct {
 	Embedded bool `json:"embedded,omitempty"`
 }
 
-// Steps tells calls as they begin and end.
+// Steps reports calls as they begin and end.
 type Steps interface {
 	// Do runs a call; its error is that of the call.
 	Do(name string, call func() error) error
@@ -48,14 +48,14 @@ type request struct {
 	Since int64 `json:"since,omitempty"`
 }
 
-// message is what the child says: that a call began or ended, or the answer.
+// message is what the child reports: that a call began or ended, or the answer.
 type message struct {
 	Began   string           `json:"began,omitempty"`
 	Ended   string           `json:"ended,omitempty"`
 	Seconds float64          `json:"seconds,omitempty"`
 	Answer  bool             `json:"answer,omitempty"`
 	Reading *reading.Reading `json:"reading,omitempty"`
-	// Operation is the call that failed, Error what it said.
+	// Operation is the call that failed, Error what it reported.
 	Operation string `json:"operation,omitempty"`
 	Error     string `json:"error,omitempty"`
 }
@@ -86,26 +86,26 @@ func Serve(in io.Reader, out io.Writer, lib Library, exit func()) {
 	}
 }
 
-// server tells what it does.
+// server reports what it does.
 type server struct {
 	out  *json.Encoder
 	exit func()
 	at   string // the call that was begun last
 }
 
-func (s *server) say(m message) {
+func (s *server) send(m message) {
 	if err := s.out.Encode(m); err != nil {
 		s.exit() // nobody listens
 	}
 }
 
-// Do runs a call and tells of it.
+// Do runs a call and reports it.
 func (s *server) Do(name string, call func() error) error {
 	s.at = name
-	s.say(message{Began: name})
+	s.send(message{Began: name})
 	began := time.Now() //nolint:forbidigo // what is measured is the real time of a foreign call
 	err := call()
-	s.say(message{Ended: name, Seconds: time.Since(began).Seconds()}) //nolint:forbidigo // see above
+	s.send(message{Ended: name, Seconds: time.Since(began).Seconds()}) //nolint:forbidigo // see above
 	return err
 }
 
@@ -123,5 +123,5 @@ func (s *server) answer(lib Library, r request) {
 	if err != nil {
 		m.Operation, m.Error = s.at, fmt.Sprint(err)
 	}
-	s.say(m)
+	s.send(m)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
-// asChild is set where the test binary is the child, and says how it behaves.
+// asChild is set where the test binary is the child, and reports how it behaves.
 const asChild = "WORKER_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// pretended is a library that does what its name says.
+// pretended is a library that does what its name reports.
 type pretended struct {
 	how   string
 	steps Steps
@@ -72,7 +72,7 @@ func process(t *testing.T, how string) *Process {
 	return p
 }
 
-func TestALook(t *testing.T) {
+func TestPoll(t *testing.T) {
 	p := process(t, "answers")
 	var called []string
 	p.Called = func(operation string, _ time.Duration) { called = append(called, operation) }
@@ -87,7 +87,7 @@ func TestALook(t *testing.T) {
 	}
 }
 
-func TestAChildIsGivenUp(t *testing.T) {
+func TestChildIsAbandoned(t *testing.T) {
 	for _, c := range []struct {
 		how, operation, text string
 	}{
@@ -114,7 +114,7 @@ func TestAChildIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestACallThatHangs is given up after its deadline, and told by its name. A slow
+// TestACallThatHangs is given up after its deadline, and reported by its name. A slow
 // machine may take a child's start for a hang too.
 func TestACallThatHangs(t *testing.T) {
 	p := process(t, "hangs")
@@ -169,7 +169,7 @@ func TestTheEndOfTheMonitorEndsTheChild(t *testing.T) {
 	}
 }
 
-// TestChildrenThatCannotBeEndedAreBounded: what the kernel does not let go is not
+// TestChildrenThatCannotBeEndedAreBounded: what the kernel does not release is not
 // followed by more and more.
 func TestChildrenThatCannotBeEndedAreBounded(t *testing.T) {
 	p := process(t, "answers")

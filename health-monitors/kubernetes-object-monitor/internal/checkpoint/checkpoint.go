@@ -43,7 +43,7 @@ const (
 // writeTime bounds one request.
 const writeTime = 15 * time.Second
 
-// sum tells one written state from another.
+// sum reports one written state from another.
 type sum = [sha256.Size]byte
 
 // maxSent bounds the requests without an answer that are remembered. No request
@@ -103,8 +103,8 @@ func stateIn(data map[string][]byte) []byte {
 	return data[formerCheckpointKey]
 }
 
-// open decodes the state; one that is damaged is set aside, and the monitor
-// begins anew. One of a newer version is left as it is.
+// open decodes the state; one that is damaged is renamed, and the monitor
+// begins again. One of a newer version is left as it is.
 func (c *Checkpoint) open(data []byte) error {
 	tracker, err := machine.Decode(data)
 	if errors.Is(err, machine.ErrNewer) {
@@ -135,10 +135,10 @@ func last(t *machine.Tracker) uint64 {
 }
 
 // Observe decides about one evaluation and keeps what follows.
-func (c *Checkpoint) Observe(s machine.Seen) (machine.Decision, error) {
+func (c *Checkpoint) Observe(s machine.EvaluationResult) (machine.Decision, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.Held = c.rejected.held(machine.Rejection{Key: s.Key, IsHealthy: s.Observation != machine.Matched}, c.Clock.Now())
+	s.Delayed = c.rejected.delayed(machine.Rejection{Key: s.Key, IsHealthy: s.Observation != machine.Matched}, c.Clock.Now())
 	d, err := c.tracker.Observe(s, newID)
 	if d.Recover || d.Report {
 		c.touch()
@@ -163,7 +163,7 @@ func (c *Checkpoint) Size() (open, waiting int) {
 	return len(c.tracker.Open()), len(c.tracker.Waiting())
 }
 
-// Ready says whether the last write went well.
+// Ready reports whether the last write went well.
 func (c *Checkpoint) Ready() (bool, string) { return c.outage.Ready() }
 
 // touch notes a change of the state; the lock is held.
@@ -224,7 +224,7 @@ func (c *Checkpoint) write(ctx context.Context) error {
 	crashpoint.Here(machine.Agent + "/decided")
 	c.sent = append(c.sent, sha256.Sum256(data))
 	c.sent = c.sent[max(0, len(c.sent)-maxSent):]
-	if err := c.put(ctx, data, dead); err != nil {
+	if err := c.writeData(ctx, data, dead); err != nil {
 		return fmt.Errorf("writing the state: %w", err)
 	}
 	c.sent = nil
@@ -237,7 +237,7 @@ func (c *Checkpoint) write(ctx context.Context) error {
 	return nil
 }
 
-func (c *Checkpoint) put(ctx context.Context, data []byte, dead deadLetters) (err error) {
+func (c *Checkpoint) writeData(ctx context.Context, data []byte, dead deadLetters) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
 	maps := c.Client.CoreV1().ConfigMaps(c.Namespace)
@@ -248,7 +248,7 @@ func (c *Checkpoint) put(ctx context.Context, data []byte, dead deadLetters) (er
 		}
 		next.BinaryData[checkpointKey] = data
 		delete(next.BinaryData, formerCheckpointKey)
-		if next.Data, err = dead.put(next.Data); err != nil {
+		if next.Data, err = dead.store(next.Data); err != nil {
 			return err
 		}
 		written, err := maps.Update(ctx, next, metav1.UpdateOptions{})
@@ -257,7 +257,7 @@ func (c *Checkpoint) put(ctx context.Context, data []byte, dead deadLetters) (er
 			c.object = written
 			return nil
 		case apierrors.IsConflict(err):
-			return c.ours(ctx, err)
+			return c.ownWrite(ctx, err)
 		case !apierrors.IsNotFound(err):
 			return err
 		}
@@ -265,12 +265,12 @@ func (c *Checkpoint) put(ctx context.Context, data []byte, dead deadLetters) (er
 		c.object = nil
 	}
 	next := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}, BinaryData: map[string][]byte{checkpointKey: data}}
-	if next.Data, err = dead.put(nil); err != nil {
+	if next.Data, err = dead.store(nil); err != nil {
 		return err
 	}
 	written, err := maps.Create(ctx, next, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
-		return c.ours(ctx, err)
+		return c.ownWrite(ctx, err)
 	}
 	if err == nil {
 		c.object = written
@@ -278,9 +278,9 @@ func (c *Checkpoint) put(ctx context.Context, data []byte, dead deadLetters) (er
 	return err
 }
 
-// ours looks whether a refused write was written by this process after all, in a
+// ownWrite looks whether a refused write was written by this process after all, in a
 // request whose answer was lost; otherwise somebody else has written.
-func (c *Checkpoint) ours(ctx context.Context, refused error) error {
+func (c *Checkpoint) ownWrite(ctx context.Context, refused error) error {
 	object, err := c.Client.CoreV1().ConfigMaps(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("reading the state after %w: %w", refused, err)

@@ -56,8 +56,8 @@ func readDeadLetters(data map[string]string) deadLetters {
 	return out
 }
 
-// put writes them into the ConfigMap's data.
-func (l deadLetters) put(data map[string]string) (map[string]string, error) {
+// store writes them into the ConfigMap's data.
+func (l deadLetters) store(data map[string]string) (map[string]string, error) {
 	if len(l) == 0 {
 		return data, nil
 	}
@@ -72,9 +72,9 @@ func (l deadLetters) put(data map[string]string) (map[string]string, error) {
 	return data, nil
 }
 
-// rejectedHold is how long a report, or a recovery, of a match is not sent again after one
+// rejectedRetryDelay is how long a report, or a recovery, of a match is not sent again after one
 // was rejected.
-const rejectedHold = 10 * time.Minute
+const rejectedRetryDelay = 10 * time.Minute
 
 // rejections are when events of a match were rejected last.
 type rejections map[machine.Rejection]time.Time
@@ -86,7 +86,7 @@ func (r *rejections) add(k machine.Rejection, now time.Time) {
 	}
 	if len(*r) >= machine.MaxEntries {
 		for k := range *r {
-			if !r.held(k, now) {
+			if !r.delayed(k, now) {
 				delete(*r, k)
 			}
 		}
@@ -96,8 +96,8 @@ func (r *rejections) add(k machine.Rejection, now time.Time) {
 	}
 }
 
-// held says whether such an event is not sent again yet.
-func (r *rejections) held(k machine.Rejection, now time.Time) bool {
+// delayed reports whether such an event is not sent again yet.
+func (r *rejections) delayed(k machine.Rejection, now time.Time) bool {
 	at, known := (*r)[k]
-	return known && now.Sub(at) < rejectedHold
+	return known && now.Sub(at) < rejectedRetryDelay
 }

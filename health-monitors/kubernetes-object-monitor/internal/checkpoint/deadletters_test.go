@@ -26,7 +26,7 @@ func TestDeadLettersAreBounded(t *testing.T) {
 		if want == 0 {
 			continue
 		}
-		data, err := l.put(nil)
+		data, err := l.store(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,10 +49,10 @@ func TestRejectionsAreBounded(t *testing.T) {
 	for i := range machine.MaxEntries + 10 {
 		r.add(key(i), noon)
 	}
-	if len(r) != machine.MaxEntries || !r.held(key(0), noon.Add(rejectedHold-time.Second)) || r.held(key(0), noon.Add(rejectedHold)) {
-		t.Errorf("%d rejections; the first one is held for another time than %s", len(r), rejectedHold)
+	if len(r) != machine.MaxEntries || !r.delayed(key(0), noon.Add(rejectedRetryDelay-time.Second)) || r.delayed(key(0), noon.Add(rejectedRetryDelay)) {
+		t.Errorf("%d rejections; the first one is held for another time than %s", len(r), rejectedRetryDelay)
 	}
-	if r.add(key(-1), noon.Add(rejectedHold)); len(r) != 1 || !r.held(key(-1), noon.Add(rejectedHold)) {
+	if r.add(key(-1), noon.Add(rejectedRetryDelay)); len(r) != 1 || !r.delayed(key(-1), noon.Add(rejectedRetryDelay)) {
 		t.Errorf("%d rejections after their time", len(r))
 	}
 }

@@ -76,7 +76,7 @@ func (c *cluster) run(ctx context.Context) {
 // ends.
 func (c *cluster) open(ctx context.Context, kind schema.GroupVersionKind) {
 	missing := c.metrics.Missing.WithLabelValues(kind.Kind)
-	for said := false; ; said = true {
+	for output := false; ; output = true {
 		mapping, err := c.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 		c.isMissing(kind, meta.IsNoMatchError(err))
 		if err == nil {
@@ -85,7 +85,7 @@ func (c *cluster) open(ctx context.Context, kind schema.GroupVersionKind) {
 			return
 		}
 		missing.Set(1)
-		if !said && ctx.Err() == nil {
+		if !output && ctx.Err() == nil {
 			c.log.Warn("kind not watched yet, its policies are pending", "kind", kind.String(), "served", !meta.IsNoMatchError(err), "error", err)
 		}
 		if !retry.Sleep(ctx, c.clock, missingEvery) {
@@ -94,7 +94,7 @@ func (c *cluster) open(ctx context.Context, kind schema.GroupVersionKind) {
 	}
 }
 
-// follow runs the informer of a kind until ctx ends, and tells when it is filled.
+// follow runs the informer of a kind until ctx ends, and reports when it is filled.
 func (c *cluster) follow(ctx context.Context, kind schema.GroupVersionKind, mapping *meta.RESTMapping) {
 	kept := kindStore{kind: kind}
 	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
@@ -121,7 +121,7 @@ func (c *cluster) follow(ctx context.Context, kind schema.GroupVersionKind, mapp
 	c.filled(kind)
 }
 
-// prepare says what an informer that does not run yet keeps and whom it tells.
+// prepare reports what an informer that does not run yet keeps and whom it reports.
 func (c *cluster) prepare(kind schema.GroupVersionKind, informer toolscache.SharedIndexInformer) (toolscache.ResourceEventHandlerRegistration, error) {
 	if err := informer.SetTransform(pack(c.set, kind)); err != nil {
 		return nil, fmt.Errorf("setting the cached fields: %w", err)
@@ -142,7 +142,7 @@ func (c *cluster) prepare(kind schema.GroupVersionKind, informer toolscache.Shar
 	return registration, nil
 }
 
-// changed hands an object over that the informer tells of. All are looked at once
+// changed hands an object over that the informer reports. All are looked at once
 // their cache is filled, so that none need be before.
 func (c *cluster) changed(kind schema.GroupVersionKind, x any) {
 	if !c.isSynced(kind) {

@@ -26,15 +26,15 @@ func (g *generation) work(ctx context.Context) {
 			return
 		}
 		if ctx.Err() == nil {
-			g.look(ctx, i)
+			g.evaluateAll(ctx, i)
 		}
 		g.queue.Done(i)
 		g.later.feed()
 	}
 }
 
-// look evaluates every policy about an object and plans the next look.
-func (g *generation) look(ctx context.Context, i item) {
+// evaluateAll evaluates every policy about an object and plans the next look.
+func (g *generation) evaluateAll(ctx context.Context, i item) {
 	kind := i.kind.Value()
 	if !g.objects.isSynced(kind) {
 		return // it is looked at when its cache is filled
@@ -49,7 +49,7 @@ func (g *generation) look(ctx context.Context, i item) {
 	var flip time.Time
 	well := true
 	for _, p := range g.objects.set.Of(kind) {
-		next, ok := g.judge(ctx, p, i, object, now)
+		next, ok := g.evaluate(ctx, p, i, object, now)
 		well = well && ok
 		if !next.IsZero() && (flip.IsZero() || next.Before(flip)) {
 			flip = next
@@ -68,20 +68,20 @@ func (g *generation) look(ctx context.Context, i item) {
 	g.queue.Forget(i)
 }
 
-// gone is what a policy reports about an object that is not there.
-func (g *generation) gone(p *policy.Policy, i item, now time.Time) machine.Seen {
+// evaluateDeleted is what a policy reports about an object that is not there.
+func (g *generation) evaluateDeleted(p *policy.Policy, i item, now time.Time) machine.EvaluationResult {
 	r := p.Report
-	return machine.Seen{
+	return machine.EvaluationResult{
 		Key: machine.Key{Policy: p.Name, Type: typeOf(p.Kind), Object: join(i.namespace, i.name)}, Observation: machine.Gone, At: now,
 		Fault:   machine.Fault{ComponentClass: r.ComponentClass, Codes: r.Codes, Strategy: r.StrategyOr(g.Strategy)},
 		Wording: machine.Wording{IsFatal: r.IsFatal, Message: r.Message, Action: r.Action, CustomAction: r.CustomAction, Quarantine: r.Quarantine, Drain: r.Drain},
 	}
 }
 
-// judge evaluates one policy on one object (nil: gone) and keeps the result. It
+// evaluate evaluates one policy on one object (nil: gone) and keeps the result. It
 // returns when time alone may change it; ok is false when a new look may help.
-func (g *generation) judge(ctx context.Context, p *policy.Policy, i item, object map[string]any, now time.Time) (flip time.Time, ok bool) {
-	seen := g.gone(p, i, now)
+func (g *generation) evaluate(ctx context.Context, p *policy.Policy, i item, object map[string]any, now time.Time) (flip time.Time, ok bool) {
+	seen := g.evaluateDeleted(p, i, now)
 	if object != nil {
 		flip = g.see(ctx, p, object, &seen)
 	}
@@ -101,11 +101,11 @@ func (g *generation) judge(ctx context.Context, p *policy.Policy, i item, object
 	if decision.Report || decision.Recover {
 		g.Log.Info("policy result changed", "policy", p.Name, "object", seen.Key.Object, "node", seen.Fault.Node, "reason", decision.Reason)
 	}
-	return flip, decision.Reason != machine.NodeNotKnown
+	return flip, decision.Reason != machine.NodeUnknown
 }
 
 // see evaluates the policy on an object that exists.
-func (g *generation) see(ctx context.Context, p *policy.Policy, object map[string]any, seen *machine.Seen) (flip time.Time) {
+func (g *generation) see(ctx context.Context, p *policy.Policy, object map[string]any, seen *machine.EvaluationResult) (flip time.Time) {
 	namespace, _ := split(seen.Key.Object)
 	if p.Namespace != "" && p.Namespace != namespace {
 		seen.Observation = machine.Unmatched
@@ -150,7 +150,7 @@ func (g *generation) failed(name string, err error) {
 }
 
 func (g *generation) warn(name, what string, err error) {
-	if _, said := g.warned.LoadOrStore([2]string{name, what}, true); !said {
+	if _, output := g.warned.LoadOrStore([2]string{name, what}, true); !output {
 		g.Log.Warn("policy evaluation failed, further failures for this kind are only counted", "policy", name, "error_type", what, "error", err)
 	}
 }

@@ -36,7 +36,7 @@ type Monitor struct {
 	Policies   *Policies
 	Checkpoint *checkpoint.Checkpoint
 	Publisher  *report.Publisher
-	// Strategy holds for policies that say none.
+	// Strategy holds for policies that report none.
 	Strategy record.Strategy
 	// Resync is how long an answer stands at most.
 	Resync time.Duration
@@ -49,7 +49,7 @@ type Monitor struct {
 	current atomic.Pointer[cluster]
 }
 
-// Ready says how far the caches are.
+// Ready reports how far the caches are.
 func (m *Monitor) Ready() (bool, string) {
 	if c := m.current.Load(); c != nil {
 		return c.ready()
@@ -158,7 +158,7 @@ func (g *generation) dropped(set *policy.Set) {
 		if p := policies[key.Policy]; p != nil && covers(p, key) {
 			continue
 		}
-		if _, err := g.Checkpoint.Observe(machine.Seen{Key: key, Observation: machine.Dropped, At: g.Clock.Now()}); err != nil {
+		if _, err := g.Checkpoint.Observe(machine.EvaluationResult{Key: key, Observation: machine.Dropped, At: g.Clock.Now()}); err != nil {
 			g.Log.Error("recovery for a removed policy failed", "policy", key.Policy, "object", key.Object, "error", err)
 			continue
 		}
@@ -166,7 +166,7 @@ func (g *generation) dropped(set *policy.Set) {
 	}
 }
 
-// covers says whether a policy is about the object of an open fault.
+// covers reports whether a policy is about the object of an open fault.
 func covers(p *policy.Policy, key machine.Key) bool {
 	namespace, _ := split(key.Object)
 	return typeOf(p.Kind) == key.Type && (p.Namespace == "" || p.Namespace == namespace)

@@ -29,7 +29,7 @@ func newItem(kind schema.GroupVersionKind, namespace, name string) item {
 var (
 	// errNotFilled means that nothing is known about objects of a kind yet.
 	errNotFilled = errors.New("the cache of this kind is not synced yet")
-	errNotKept   = errors.New("objects of this kind are cached only from the namespace")
+	errNotCached = errors.New("objects of this kind are cached only from the namespace")
 )
 
 // pack makes the transform of a kind's informer: of an object it keeps what the
@@ -76,7 +76,7 @@ func (s kindStore) find(namespace, name string) (map[string]any, error) {
 	case !s.namespaced:
 		namespace = ""
 	case s.namespace != "" && namespace != s.namespace:
-		return nil, fmt.Errorf("%w %s", errNotKept, s.namespace)
+		return nil, fmt.Errorf("%w %s", errNotCached, s.namespace)
 	}
 	x, ok, err := s.store.GetByKey(toolscache.NewObjectName(namespace, name).String())
 	if err != nil {

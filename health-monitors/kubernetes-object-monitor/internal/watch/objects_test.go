@@ -18,8 +18,8 @@ import (
 	"github.com/nvidia/nvsentinel/internal/kube"
 )
 
-// whole is a policy that reads all of a Node.
-const whole = `
+// wholeNodePolicy is a policy that reads all of a Node.
+const wholeNodePolicy = `
 [[policies]]
 name = "Whole"
 enabled = true
@@ -46,10 +46,10 @@ func parse(tb testing.TB, text string) *policy.Set {
 	return set
 }
 
-// TestWhatIsPackedIsDecodedToTheSame: every value of JSON, with the type that a client
+// TestPackedObjectsRoundTrip: every value of JSON, with the type that a client
 // gives it: a whole number is an int64, and one with a point or an exponent a float64.
-func TestWhatIsPackedIsDecodedToTheSame(t *testing.T) {
-	set := parse(t, strings.Replace(whole, "resource == null", "resource.all(k, k != '')", 1))
+func TestPackedObjectsRoundTrip(t *testing.T) {
+	set := parse(t, strings.Replace(wholeNodePolicy, "resource == null", "resource.all(k, k != '')", 1))
 	for _, text := range []string{
 		`null`, `true`, `false`, `0`, `-1`, `9223372036854775807`, `-9223372036854775808`, `9223372036854775808`, `1.0`, `-1.0`, `0.0`, `-0.0`,
 		`1.5`, `1e2`, `1e18`, `1e20`, `1e21`, `1.7976931348623157e308`, `5e-324`, `123456789012345680000.0`,
@@ -72,9 +72,9 @@ func TestWhatIsPackedIsDecodedToTheSame(t *testing.T) {
 	}
 }
 
-// TestWhatAStoreSees of a packed object: its key and its version. What is packed, and
-// what stands for an object that is gone, is not packed again.
-func TestWhatAStoreSees(t *testing.T) {
+// TestStoreContents: of a packed object the store has the key and the version. A packed object, and
+// the placeholder of a deleted one, are not packed again.
+func TestStoreContents(t *testing.T) {
 	set := chartAnd(t, nil, containers)
 	for kind, c := range map[schema.GroupVersionKind]struct{ object, key string }{
 		podKind:  {`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"n","resourceVersion":"7"},"spec":{"nodeName":"x","hostname":"y"}}`, "n/p"},
@@ -146,12 +146,12 @@ func TestAnObjectIsFoundOrCertainlyNotThere(t *testing.T) {
 	}
 }
 
-// TestWhatChangesIsHandedOverOnceAllIsKnown: before that the objects of a kind are
+// TestChangesArriveAfterInitialSync: before that the objects of a kind are
 // known, and none of them is looked at; gone ones are handed over by their key.
-func TestWhatChangesIsHandedOverOnceAllIsKnown(t *testing.T) {
+func TestChangesArriveAfterInitialSync(t *testing.T) {
 	var got []item
 	c := &cluster{
-		set: parse(t, whole), log: slog.New(slog.DiscardHandler), enqueue: func(i item) { got = append(got, i) },
+		set: parse(t, wholeNodePolicy), log: slog.New(slog.DiscardHandler), enqueue: func(i item) { got = append(got, i) },
 		metrics: NewMetrics(prometheus.NewRegistry(), func() (int, int) { return 0, 0 }), synced: map[schema.GroupVersionKind]kindStore{},
 	}
 	c.changed(nodeKind, &kube.Packed{Name: "early"})

@@ -18,18 +18,18 @@ import (
 	"github.com/nvidia/nvsentinel/internal/report"
 )
 
-// Policies is the policy file: the set in force, and the next one when the file
+// Policies is the policy file: the set active, and the next one when the file
 // changes.
 type Policies struct {
 	Path string
-	// Publishers is a connector's configuration file, which says to whom check names
+	// Publishers is a connector's configuration file, which reports to whom check names
 	// belong; empty is the connectors' built-in names.
 	Publishers string
 	Clock      clock.WithTicker
 	Log        *slog.Logger
 	// Strategy is that of policies that name none.
 	Strategy record.Strategy
-	// Refused is told what is wrong with a changed file that is not used; may be
+	// Refused is informed of what is wrong with a changed file that is not used; may be
 	// nil.
 	Refused func(ctx context.Context, problem error)
 	// Failed is 1 while the file cannot be used; may be nil.
@@ -43,7 +43,7 @@ type Policies struct {
 	changed chan struct{}
 }
 
-// Find asks the caches of the set in force.
+// Find asks the caches of the set active.
 func (p *Policies) Find(kind schema.GroupVersionKind, namespace, name string) (map[string]any, error) {
 	c := p.finder.Load()
 	if c == nil {
@@ -59,7 +59,7 @@ func (p *Policies) Load() error {
 	return p.file.Start()
 }
 
-// Current is the set in force; the channel is closed when another one is.
+// Current is the set active; the channel is closed when another one is.
 func (p *Policies) Current() (*policy.Set, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -68,7 +68,7 @@ func (p *Policies) Current() (*policy.Set, <-chan struct{}) {
 
 // Run follows the file until ctx ends.
 func (p *Policies) Run(ctx context.Context) error {
-	p.file.Told = func(err error) { p.told(ctx, err) }
+	p.file.OnReload = func(err error) { p.recordReload(ctx, err) }
 	return p.file.Run(ctx)
 }
 
@@ -101,7 +101,7 @@ func (p *Policies) take() error {
 		return err
 	}
 	for _, one := range set.Policies {
-		for _, doubt := range one.Doubts(p.Strategy) {
+		for _, doubt := range one.Warnings(p.Strategy) {
 			p.Log.Warn("policy depends on objects that others write", "policy", one.Name, "warning", doubt)
 		}
 	}
@@ -113,8 +113,8 @@ func (p *Policies) take() error {
 	return nil
 }
 
-// told says what became of a changed file.
-func (p *Policies) told(ctx context.Context, err error) {
+// recordReload reports what became of a changed file.
+func (p *Policies) recordReload(ctx context.Context, err error) {
 	if err != nil {
 		p.Log.Error("changed policies rejected, the previous ones stay active", "error", err)
 		p.fail(1)

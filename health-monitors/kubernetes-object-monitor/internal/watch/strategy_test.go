@@ -19,7 +19,7 @@ func TestTheFlagsStrategyReachesEveryReport(t *testing.T) {
 				want = monitors
 			}
 			p := &policy.Policy{Name: "P", Report: policy.Report{Strategy: own}}
-			if got := g.gone(p, item{}, time.Unix(1, 0)).Fault.Strategy; got != want {
+			if got := g.evaluateDeleted(p, item{}, time.Unix(1, 0)).Fault.Strategy; got != want {
 				t.Errorf("a monitor that says %s and a policy that says %q report %q, want %s", monitors, own, got, want)
 			}
 		}

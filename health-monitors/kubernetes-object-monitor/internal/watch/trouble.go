@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// troubleLife is how long a failed list or watch counts: an informer tries again
-// within 30 seconds, and tells of failures only.
-const troubleLife = time.Minute
+// troubleTimeout is how long a failed list or watch counts: an informer tries again
+// within 30 seconds, and reports failures only.
+const troubleTimeout = time.Minute
 
 // trouble is why a kind could not be listed or watched.
 type trouble struct {
@@ -49,7 +49,7 @@ func (c *cluster) isMissing(kind schema.GroupVersionKind, missing bool) {
 	c.missing[kind] = missing
 }
 
-// ready says what is not watched, and why. A kind that the API server does not
+// ready reports what is not watched, and why. A kind that the API server does not
 // serve holds up its own policies only, and readiness not at all.
 func (c *cluster) ready() (ok bool, detail string) {
 	c.mu.Lock()
@@ -59,7 +59,7 @@ func (c *cluster) ready() (ok bool, detail string) {
 	for _, kind := range c.set.Kinds() {
 		_, synced := c.synced[kind]
 		switch t := c.trouble[kind]; {
-		case t.err != nil && c.clock.Since(t.at) < troubleLife && (t.denied || !synced):
+		case t.err != nil && c.clock.Since(t.at) < troubleTimeout && (t.denied || !synced):
 			ok = false
 			details = append(details, "kind "+kind.String()+" cannot be watched: "+t.err.Error())
 		case synced:

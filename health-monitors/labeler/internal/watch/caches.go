@@ -19,21 +19,21 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
-// Sources is how the pods are found that say what is on a Node.
+// Sources is how the pods are found that report what is on a Node.
 type Sources struct {
 	// Namespaces are those of the operators. Anybody may give a pod of his any label and
 	// any node: pods of other namespaces are not read.
 	Namespaces []string
 	// DCGM and Driver are values of the label app, GKE of k8s-app; GKE may be empty.
 	DCGM, Driver, GKE string
-	// Slices says that an expression reads ResourceSlices.
+	// Slices reports that an expression reads ResourceSlices.
 	Slices bool
 }
 
 // byNode is the index of pods and ResourceSlices.
 const byNode = "node"
 
-// Caches are the objects that say what is on Nodes, as far as they are read.
+// Caches are the objects that report what is on Nodes, as far as they are read.
 type Caches struct {
 	nodes        cache.SharedIndexInformer
 	dcgm, driver []cache.SharedIndexInformer
@@ -77,7 +77,7 @@ func (c *Caches) pods(client kubernetes.Interface, namespace string, selector la
 	return informer
 }
 
-// index finds objects by the Node of which they say something. It is an error only of an
+// index finds objects by the Node of which they report something. It is an error only of an
 // informer that runs.
 func index(informer cache.SharedIndexInformer) {
 	_ = informer.AddIndexers(cache.Indexers{byNode: func(x any) ([]string, error) {
@@ -131,7 +131,7 @@ func (c *Caches) keep(ctx context.Context) {
 	}
 }
 
-// Ready says which caches are not filled yet.
+// Ready reports which caches are not filled yet.
 func (c *Caches) Ready() (bool, string) {
 	switch {
 	case !c.leads.Load():
@@ -146,7 +146,7 @@ func (c *Caches) Ready() (bool, string) {
 	return true, "filled"
 }
 
-// filled says whether Nodes and pods are known; ResourceSlices hold up their own
+// filled reports whether Nodes and pods are known; ResourceSlices hold up their own
 // classes alone.
 func (c *Caches) filled() bool {
 	for _, informer := range append(append([]cache.SharedIndexInformer{c.nodes}, c.dcgm...), c.driver...) {
@@ -200,7 +200,7 @@ func (l *Labeler) slicesFilled(ctx context.Context, enqueue func(string)) error 
 	return nil
 }
 
-// same says whether nothing has changed that is read: the caches keep no more.
+// same reports whether nothing has changed that is read: the caches keep no more.
 func same(before, after any) bool {
 	switch o := before.(type) {
 	case *kube.Packed:
@@ -213,11 +213,11 @@ func same(before, after any) bool {
 	return false
 }
 
-// nodeChanged enqueues the Node, and those of its groups if its labels say something
+// nodeChanged enqueues the Node, and those of its groups if its labels state something
 // to them.
 func (l *Labeler) nodeChanged(x any, enqueue func(string)) {
 	name := nodeOf(x)
-	if node, err := l.Caches.node(name); err == nil { // what is wrong is told when it is handled
+	if node, err := l.Caches.node(name); err == nil { // what is wrong is reported when it is handled
 		for _, peer := range l.take(name, node) {
 			enqueue(peer)
 		}
@@ -225,14 +225,14 @@ func (l *Labeler) nodeChanged(x any, enqueue func(string)) {
 	enqueue(name)
 }
 
-// take takes in what the labels of a Node (nil: gone) say, and returns the Nodes to
+// take takes in what the labels of a Node (nil: gone) report, and returns the Nodes to
 // whom that matters.
 func (l *Labeler) take(name string, node *corev1.Node) []string {
 	var says []labeling.Labelled
 	below := map[string]bool{}
 	if node != nil && !nodemark.OptedOut(node.Labels) {
 		for _, c := range l.Policy.Classes {
-			if one, ok := c.Says(node.Labels); ok {
+			if one, ok := c.LabeledAs(node.Labels); ok {
 				says = append(says, one)
 			}
 			below[c.Name] = c.Below(node.Labels)

@@ -41,9 +41,9 @@ func slimmed(t testing.TB, p *corev1.Pod) any {
 	return x
 }
 
-// TestWhatIsKeptOfAPod: what is read, and what a cache asks for; and an update matters if
+// TestCachedPodFields: what is read, and what a cache asks for; and an update matters if
 // that changes.
-func TestWhatIsKeptOfAPod(t *testing.T) {
+func TestCachedPodFields(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*corev1.Pod)
 		want   func(*pod)

@@ -48,7 +48,7 @@ func (l *Labeler) Loop(metrics *consume.Metrics) *consume.Loop[struct{}] {
 }
 
 // Run acts as the leader until ctx ends, and keeps the caches meanwhile. Nothing is decided
-// before they are filled, and all Nodes have said what they have.
+// before they are filled, and all Nodes have reported what they have.
 func (l *Labeler) Run(ctx context.Context, loop *consume.Loop[struct{}]) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var caches sync.WaitGroup
@@ -90,7 +90,7 @@ func (l *Labeler) handle(ctx context.Context, name string) error {
 	return nil
 }
 
-// decide judges a Node and keeps what the next decision needs.
+// decide evaluates a Node and keeps what the next decision needs.
 func (l *Labeler) decide(node *corev1.Node) labeling.Verdict {
 	view := l.view(node)
 	l.mu.Lock()
@@ -105,7 +105,7 @@ func (l *Labeler) decide(node *corev1.Node) labeling.Verdict {
 	return verdict
 }
 
-// write sends what is to change, under the version of the Node that was judged.
+// write sends what is to change, under the version of the Node that was evaluated.
 func (l *Labeler) write(ctx context.Context, node *corev1.Node, verdict labeling.Verdict) error {
 	changes := verdict.Changes(node.Labels)
 	if len(changes) == 0 {
@@ -113,7 +113,7 @@ func (l *Labeler) write(ctx context.Context, node *corev1.Node, verdict labeling
 	}
 	_, err := kube.PatchNode(ctx, l.Client, node, func(n *corev1.Node) { n.Labels = verdict.Apply(n.Labels) })
 	switch {
-	case errors.Is(err, kube.ErrGone):
+	case errors.Is(err, kube.ErrNodeDeleted):
 		return nil
 	case errors.Is(err, kube.ErrConflict):
 		return retry.Race(err.Error())
@@ -199,7 +199,7 @@ func podsOn(informers []cache.SharedIndexInformer, node string) (out []labeling.
 	return out
 }
 
-// anywhere says whether there are such pods on any Node.
+// anywhere reports whether there are such pods on any Node.
 func anywhere(informers []cache.SharedIndexInformer) bool {
 	return slices.ContainsFunc(informers, func(i cache.SharedIndexInformer) bool { return len(i.GetIndexer().ListIndexFuncValues(byNode)) > 0 })
 }

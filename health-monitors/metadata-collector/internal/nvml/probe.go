@@ -19,7 +19,7 @@ import (
 // empty, is the path of the library.
 const Argument = "nvml-read"
 
-// Bounds of what the process says.
+// Bounds of what the process reports.
 const (
 	outputBytes = 4 << 20
 	errorBytes  = 4 << 10
@@ -58,7 +58,7 @@ func New(library string, deadline time.Duration) (*Driver, error) {
 	return &Driver{Program: program, Library: library, Deadline: deadline, busy: make(chan struct{}, 1)}, nil
 }
 
-// answer is what a process told.
+// answer is what a process reported.
 type answer struct {
 	facts inventory.Facts
 	err   error
@@ -75,7 +75,7 @@ func (d *Driver) Facts(ctx context.Context) (inventory.Facts, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.Deadline)
 	answers := make(chan answer, 1)
 	go func() {
-		facts, err := d.ask(ctx)
+		facts, err := d.query(ctx)
 		<-d.busy
 		answers <- answer{facts, err}
 	}()
@@ -88,19 +88,19 @@ func (d *Driver) Facts(ctx context.Context) (inventory.Facts, error) {
 	}
 }
 
-func (d *Driver) ask(ctx context.Context) (inventory.Facts, error) {
+func (d *Driver) query(ctx context.Context) (inventory.Facts, error) {
 	cmd := exec.CommandContext(ctx, d.Program, Argument, d.Library)
-	out, said := &bounded{most: outputBytes}, &bounded{most: errorBytes}
-	cmd.Stdout, cmd.Stderr = out, said
+	out, output := &bounded{most: outputBytes}, &bounded{most: errorBytes}
+	cmd.Stdout, cmd.Stderr = out, output
 	cmd.WaitDelay = time.Second
 	var facts inventory.Facts
 	if err := cmd.Run(); err != nil {
-		if text := strings.TrimSpace(said.kept.String()); text != "" {
+		if text := strings.TrimSpace(output.buffer.String()); text != "" {
 			return facts, errors.New(text)
 		}
 		return facts, fmt.Errorf("querying the driver: %w", err)
 	}
-	if err := json.Unmarshal(out.kept.Bytes(), &facts); err != nil {
+	if err := json.Unmarshal(out.buffer.Bytes(), &facts); err != nil {
 		return facts, fmt.Errorf("decoding the response of the driver: %w", err)
 	}
 	return facts, nil
@@ -108,14 +108,14 @@ func (d *Driver) ask(ctx context.Context) (inventory.Facts, error) {
 
 // bounded keeps the beginning of what is written.
 type bounded struct {
-	kept bytes.Buffer
-	most int
+	buffer bytes.Buffer
+	most   int
 }
 
 // Write keeps what fits and takes the rest too.
 func (b *bounded) Write(p []byte) (int, error) {
-	if room := b.most - b.kept.Len(); room > 0 {
-		b.kept.Write(p[:min(room, len(p))])
+	if room := b.most - b.buffer.Len(); room > 0 {
+		b.buffer.Write(p[:min(room, len(p))])
 	}
 	return len(p), nil
 }

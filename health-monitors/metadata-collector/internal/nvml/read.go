@@ -19,13 +19,13 @@ func Missing() error { return nil }
 
 // session is one look through an initialised library.
 type session struct {
-	lib  nvml.Interface
-	has  map[string]bool
-	seen inventory.Facts
+	lib   nvml.Interface
+	has   map[string]bool
+	facts inventory.Facts
 }
 
 // Read asks the driver for every GPU. path is that of the library, empty for
-// libnvidia-ml.so.1. What a GPU does not tell is left out and makes the facts
+// libnvidia-ml.so.1. What a GPU does not report is left out and makes the facts
 // partial; that GPUs cannot be counted is an error.
 func Read(path string) (inventory.Facts, error) {
 	var options []nvml.LibraryOption
@@ -34,18 +34,18 @@ func Read(path string) (inventory.Facts, error) {
 	}
 	s := &session{lib: nvml.New(options...), has: map[string]bool{}}
 	if ret := s.lib.Init(); ret == nvml.ERROR_LIBRARY_NOT_FOUND {
-		return s.seen, fmt.Errorf("loading the driver library: %s cannot be loaded", or(path, "libnvidia-ml.so.1"))
+		return s.facts, fmt.Errorf("loading the driver library: %s cannot be loaded", or(path, "libnvidia-ml.so.1"))
 	} else if ret != nvml.SUCCESS {
-		return s.seen, fmt.Errorf("initializing the driver library: error %d", ret)
+		return s.facts, fmt.Errorf("initializing the driver library: error %d", ret)
 	}
 	err := s.read()
 	if s.can("nvmlShutdown") {
 		_ = s.lib.Shutdown() // the process ends
 	}
-	return s.seen, err
+	return s.facts, err
 }
 
-// can says whether the library has a function: to call one that it has not ends
+// can reports whether the library has a function: to call one that it has not ends
 // the process.
 func (s *session) can(names ...string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {
@@ -66,13 +66,13 @@ func (s *session) read() error {
 	}
 	if s.can("nvmlSystemGetDriverVersion") {
 		if version, ret := s.lib.SystemGetDriverVersion(); ret == nvml.SUCCESS {
-			s.seen.Driver = version
+			s.facts.Driver = version
 		}
 	}
 	for i := range count {
 		device, ret := s.lib.DeviceGetHandleByIndex(i)
 		if ret != nvml.SUCCESS {
-			s.seen.Partial = true // lost; the file keeps what it knows of it
+			s.facts.Partial = true // lost; the file keeps what it knows of it
 			continue
 		}
 		s.gpu(i, device)
@@ -84,34 +84,34 @@ func (s *session) read() error {
 func (s *session) gpu(index int, device nvml.Device) {
 	g := inventory.GPU{ID: index, NVLinks: []inventory.NVLink{}, NUMANode: -1}
 	if s.can("nvmlDeviceGetUUID") {
-		g.UUID, _ = told(device.GetUUID)
+		g.UUID, _ = optional(device.GetUUID)
 	}
 	if s.can("nvmlDeviceGetPciInfo", "nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo_v3") {
-		if pci, ok := told(device.GetPciInfo); ok {
+		if pci, ok := optional(device.GetPciInfo); ok {
 			g.PCIAddress = address(pci)
 		}
 	}
 	if s.can("nvmlDeviceGetSerial") {
-		g.SerialNumber, _ = told(device.GetSerial)
+		g.SerialNumber, _ = optional(device.GetSerial)
 	}
 	if s.can("nvmlDeviceGetName") {
-		g.DeviceName, _ = told(device.GetName)
+		g.DeviceName, _ = optional(device.GetName)
 	}
-	if s.can("nvmlDeviceGetPlatformInfo") && s.seen.Chassis == "" {
-		if p, ok := told(device.GetPlatformInfo); ok {
-			s.seen.Chassis = text(p.ChassisSerialNumber[:])
+	if s.can("nvmlDeviceGetPlatformInfo") && s.facts.Chassis == "" {
+		if p, ok := optional(device.GetPlatformInfo); ok {
+			s.facts.Chassis = text(p.ChassisSerialNumber[:])
 		}
 	}
 	if v, ok := s.field(device, nvml.FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT, 0); ok {
 		g.SlowdownTLimit = &v
 	}
 	s.links(&g, device)
-	s.seen.Partial = s.seen.Partial || g.UUID == "" || g.PCIAddress == ""
-	s.seen.GPUs = append(s.seen.GPUs, g)
+	s.facts.Partial = s.facts.Partial || g.UUID == "" || g.PCIAddress == ""
+	s.facts.GPUs = append(s.facts.GPUs, g)
 }
 
 // links counts the links of a GPU and finds their other ends. A GPU without NVLink
-// has none, which is told; one whose links cannot be asked for has no counts.
+// has none, which is reported; one whose links cannot be asked for has no counts.
 func (s *session) links(g *inventory.GPU, device nvml.Device) {
 	if !s.can("nvmlDeviceGetNvLinkState") {
 		return
@@ -123,7 +123,7 @@ func (s *session) links(g *inventory.GPU, device nvml.Device) {
 		case ret == nvml.ERROR_NOT_SUPPORTED || ret == nvml.ERROR_INVALID_ARGUMENT:
 			continue // this GPU has no such link
 		case ret != nvml.SUCCESS:
-			s.seen.Partial = true
+			s.facts.Partial = true
 			return
 		}
 		all++
@@ -154,8 +154,8 @@ func (s *session) remote(device nvml.Device, link int) (inventory.NVLink, bool) 
 	end := inventory.NVLink{ID: link, RemotePCIAddress: address(pci), RemoteID: number}
 	if s.can("nvmlDeviceGetNvLinkRemoteDeviceType") {
 		kind, ret := device.GetNvLinkRemoteDeviceType(link)
-		if ret == nvml.SUCCESS && kind == nvml.NVLINK_DEVICE_TYPE_SWITCH && !slices.Contains(s.seen.Switches, end.RemotePCIAddress) {
-			s.seen.Switches = append(s.seen.Switches, end.RemotePCIAddress)
+		if ret == nvml.SUCCESS && kind == nvml.NVLINK_DEVICE_TYPE_SWITCH && !slices.Contains(s.facts.Switches, end.RemotePCIAddress) {
+			s.facts.Switches = append(s.facts.Switches, end.RemotePCIAddress)
 		}
 	}
 	return end, true
@@ -182,8 +182,8 @@ func (s *session) field(device nvml.Device, id uint32, scope int) (int, bool) {
 	return 0, false
 }
 
-// told is a value that the driver gave.
-func told[T any](ask func() (T, nvml.Return)) (T, bool) {
+// optional is a value that the driver gave.
+func optional[T any](ask func() (T, nvml.Return)) (T, bool) {
 	value, ret := ask()
 	if ret != nvml.SUCCESS {
 		var none T

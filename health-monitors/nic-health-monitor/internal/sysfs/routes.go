@@ -17,7 +17,7 @@ const routesBytes = 4 << 20
 // bond in a bridge are three.
 const maxUppers = 8
 
-// routed are the interfaces that have a default route. That they cannot be told
+// routed are the interfaces that have a default route. That they cannot be reported
 // is an error: a card of the node's own would be watched.
 func (t *Tree) routed() (map[string]bool, error) {
 	out := map[string]bool{}
@@ -67,7 +67,7 @@ func (t *Tree) netdevs(card string) []string {
 	return names
 }
 
-// carries says whether an interface, or one that stands on it, is one of those
+// carries reports whether an interface, or one that stands on it, is one of those
 // given.
 func (t *Tree) carries(netdev string, own map[string]bool, depth int) bool {
 	if own[netdev] {

@@ -1,4 +1,4 @@
-// Package sysfs reads what the kernel tells of the node's network cards.
+// Package sysfs reads what the kernel reports the node's network cards.
 package sysfs
 
 import (
@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/judge"
+	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/evaluation"
 )
 
 // Bounds of one look. A node has some ten cards with one or two ports each.
@@ -47,12 +47,12 @@ type Stats struct{ Unreadable int }
 // errMoving: what was read of a card that goes meanwhile is no whole card.
 var errMoving = errors.New("listing cards: a card was added or removed during the read, retrying")
 
-// Look reads every watched card. A file that cannot be read makes a port or a
+// Read reads every watched card. A file that cannot be read makes a port or a
 // counter unknown; a folder that cannot be listed is an error, for a card that
 // is missing in a list would be taken for gone, and so is an address that cannot
 // be read, for the card would be taken for another one.
-func (t *Tree) Look(boot string, now time.Time) (judge.Reading, Stats, error) {
-	r, stats := judge.Reading{At: now, Boot: boot, Drivers: map[string]bool{}}, Stats{}
+func (t *Tree) Read(boot string, now time.Time) (evaluation.Reading, Stats, error) {
+	r, stats := evaluation.Reading{At: now, Boot: boot, Drivers: map[string]bool{}}, Stats{}
 	if _, err := os.Stat(filepath.Join(t.Root, "class")); err != nil {
 		return r, stats, fmt.Errorf("reading sysfs: %w", err)
 	}
@@ -81,7 +81,7 @@ func (t *Tree) Look(boot string, now time.Time) (judge.Reading, Stats, error) {
 }
 
 // take reads one card into the reading.
-func (t *Tree) take(r *judge.Reading, stats *Stats, name string, own map[string]bool) error {
+func (t *Tree) take(r *evaluation.Reading, stats *Stats, name string, own map[string]bool) error {
 	location, driver, err := t.location(name)
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ func (t *Tree) take(r *judge.Reading, stats *Stats, name string, own map[string]
 // names lists the cards.
 func (t *Tree) names() ([]string, error) { return list(filepath.Join(t.Root, "class/infiniband")) }
 
-// watched says whether a card is one of ours.
+// watched reports whether a card is one of the project.
 func (t *Tree) watched(name string, own map[string]bool) bool {
 	if strings.ContainsAny(name, "|\n") {
 		return false
@@ -132,9 +132,9 @@ func (t *Tree) watched(name string, own map[string]bool) bool {
 
 func (t *Tree) device(name string) string { return filepath.Join(t.Root, "class/infiniband", name) }
 
-func (t *Tree) card(name string, stats *Stats) judge.Device {
+func (t *Tree) card(name string, stats *Stats) evaluation.Device {
 	dir := t.device(name)
-	d := judge.Device{
+	d := evaluation.Device{
 		Name: name, GUID: text(filepath.Join(dir, "node_guid")),
 		Model: text(filepath.Join(dir, "hca_type")) + " " + text(filepath.Join(dir, "board_id")),
 	}
@@ -170,14 +170,14 @@ func (t *Tree) location(name string) (location, driver string, err error) {
 	return location, driver, nil
 }
 
-func (t *Tree) port(card, n string, stats *Stats) judge.Port {
+func (t *Tree) port(card, n string, stats *Stats) evaluation.Port {
 	dir := filepath.Join(t.device(card), "ports", n)
-	p := judge.Port{Number: n, Layer: judge.InfiniBand, Counters: map[string]uint64{}}
-	if text(filepath.Join(dir, "link_layer")) == string(judge.Ethernet) {
-		p.Layer = judge.Ethernet
+	p := evaluation.Port{Number: n, Layer: evaluation.InfiniBand, Counters: map[string]uint64{}}
+	if text(filepath.Join(dir, "link_layer")) == string(evaluation.Ethernet) {
+		p.Layer = evaluation.Ethernet
 	}
 	p.State = state(text(filepath.Join(dir, "state")), text(filepath.Join(dir, "phys_state")))
-	if p.State == judge.Unreadable {
+	if p.State == evaluation.Unreadable {
 		stats.Unreadable++
 	}
 	for _, name := range t.Counters {
@@ -213,28 +213,28 @@ func (t *Tree) counter(card, port, name string) (uint64, bool) {
 }
 
 // state reads "4: ACTIVE" and "3: Disabled".
-func state(logical, physical string) judge.State {
+func state(logical, physical string) evaluation.State {
 	if number, _, ok := strings.Cut(logical, ":"); ok {
 		switch number {
 		case "1", "0":
 			if strings.HasPrefix(physical, "3:") {
-				return judge.Disabled
+				return evaluation.Disabled
 			}
-			return judge.Down
+			return evaluation.Down
 		case "2", "3", "5":
-			return judge.Between
+			return evaluation.Between
 		case "4":
-			return judge.Active
+			return evaluation.Active
 		}
 	}
-	return judge.Unreadable
+	return evaluation.Unreadable
 }
 
 // charDevices are the cards that programs can open.
 func (t *Tree) charDevices() (map[string]bool, error) {
 	dir := filepath.Join(t.Root, "class/infiniband_verbs")
 	if _, err := os.Stat(dir); err != nil {
-		return nil, err // without the module, nothing can be said of a card
+		return nil, err // without the module, nothing can be reported about a card
 	}
 	names, err := list(dir)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/evaluation"
 	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/internal/sysfs"
-	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/judge"
 )
 
 // grow writes a tree of files, each line "path: content".
@@ -95,40 +95,40 @@ func TestANode(t *testing.T) {
 		Counters: []string{"link_downed", "symbol_error", "rnr_nak_retry_err", "carrier_changes"},
 	}
 	now := time.Unix(1000, 0)
-	want := judge.Reading{At: now, Boot: "b", CharDevices: true, Unwatched: []string{"mlx5_2", "0000:86:00.0"}, Drivers: map[string]bool{"mlx5_core": true, "ice": true}, Devices: []judge.Device{
+	want := evaluation.Reading{At: now, Boot: "b", CharDevices: true, Unwatched: []string{"mlx5_2", "0000:86:00.0"}, Drivers: map[string]bool{"mlx5_core": true, "ice": true}, Devices: []evaluation.Device{
 		{
 			Name: "mlx5_0", Location: "0000:3b:00.0", Driver: "mlx5_core", GUID: "b83f:d203:0001:0000", Model: "MT4129 MT_0000000838", CharDevice: true,
-			Ports: []judge.Port{
-				{Number: "1", Layer: judge.InfiniBand, State: judge.Active, Counters: map[string]uint64{"link_downed": 3, "rnr_nak_retry_err": 7}},
-				{Number: "2", Layer: judge.InfiniBand, State: judge.Disabled, Counters: map[string]uint64{}},
+			Ports: []evaluation.Port{
+				{Number: "1", Layer: evaluation.InfiniBand, State: evaluation.Active, Counters: map[string]uint64{"link_downed": 3, "rnr_nak_retry_err": 7}},
+				{Number: "2", Layer: evaluation.InfiniBand, State: evaluation.Disabled, Counters: map[string]uint64{}},
 			},
 		},
 		{
 			Name: "mlx5_1", Location: "0000:5e:00.0", Model: " ",
-			Ports: []judge.Port{{Number: "1", Layer: judge.Ethernet, State: judge.Down, Counters: map[string]uint64{"carrier_changes": 12}}},
+			Ports: []evaluation.Port{{Number: "1", Layer: evaluation.Ethernet, State: evaluation.Down, Counters: map[string]uint64{"carrier_changes": 12}}},
 		},
 	}}
-	got, stats, err := tree.Look("b", now)
+	got, stats, err := tree.Read("b", now)
 	if diff := cmp.Diff(want, got); diff != "" || err != nil || stats.Unreadable != 0 {
 		t.Errorf("error %v, stats %+v (-want +got):\n%s", err, stats, diff)
 	}
 
 	// The node's own card stays its own when its link, and with it the route, goes.
 	grow(t, dir, "net/route= Iface")
-	if got, _, err = tree.Look("b", now); err != nil || len(got.Devices) != 2 {
+	if got, _, err = tree.Read("b", now); err != nil || len(got.Devices) != 2 {
 		t.Errorf("error %v, cards %v", err, names(got))
 	}
 	tree.Include = regexp.MustCompile("^mlx5_[03]$")
-	if got, _, err = tree.Look("b", now); err != nil || strings.Join(names(got), " ") != "mlx5_0 mlx5_3" {
+	if got, _, err = tree.Read("b", now); err != nil || strings.Join(names(got), " ") != "mlx5_0 mlx5_3" {
 		t.Errorf("error %v, cards %v", err, names(got))
 	}
 	tree.Include, tree.Exclude = nil, regexp.MustCompile("_0$")
-	if got, _, err = tree.Look("b", now); err != nil || strings.Join(names(got), " ") != "mlx5_1" {
+	if got, _, err = tree.Read("b", now); err != nil || strings.Join(names(got), " ") != "mlx5_1" {
 		t.Errorf("error %v, cards %v", err, names(got))
 	}
 }
 
-func names(r judge.Reading) (out []string) {
+func names(r evaluation.Reading) (out []string) {
 	for _, d := range r.Devices {
 		out = append(out, d.Name)
 	}
@@ -136,26 +136,26 @@ func names(r judge.Reading) (out []string) {
 }
 
 func TestStates(t *testing.T) {
-	for line, want := range map[string]judge.State{
-		"4: ACTIVE|5: LinkUp": judge.Active, "1: DOWN|2: Polling": judge.Down, "1: DOWN|3: Disabled": judge.Disabled,
-		"2: INIT|5: LinkUp": judge.Between, "3: ARMED|5: LinkUp": judge.Between, "5: ACTIVE_DEFER|5: LinkUp": judge.Between,
-		"|5: LinkUp": judge.Unreadable, "ACTIVE|": judge.Unreadable, "9: new|5: LinkUp": judge.Unreadable,
+	for line, want := range map[string]evaluation.State{
+		"4: ACTIVE|5: LinkUp": evaluation.Active, "1: DOWN|2: Polling": evaluation.Down, "1: DOWN|3: Disabled": evaluation.Disabled,
+		"2: INIT|5: LinkUp": evaluation.Between, "3: ARMED|5: LinkUp": evaluation.Between, "5: ACTIVE_DEFER|5: LinkUp": evaluation.Between,
+		"|5: LinkUp": evaluation.Unreadable, "ACTIVE|": evaluation.Unreadable, "9: new|5: LinkUp": evaluation.Unreadable,
 	} {
 		dir := t.TempDir()
 		logical, physical, _ := strings.Cut(line, "|")
 		grow(t, dir, "class/infiniband/mlx5_0/ports/1/state= "+logical+"\nclass/infiniband/mlx5_0/ports/1/phys_state= "+physical)
-		r, stats, err := (&sysfs.Tree{Root: dir}).Look("b", time.Unix(1, 0))
-		if err != nil || len(r.Devices) != 1 || r.Devices[0].Ports[0].State != want || (stats.Unreadable == 1) != (want == judge.Unreadable) {
+		r, stats, err := (&sysfs.Tree{Root: dir}).Read("b", time.Unix(1, 0))
+		if err != nil || len(r.Devices) != 1 || r.Devices[0].Ports[0].State != want || (stats.Unreadable == 1) != (want == evaluation.Unreadable) {
 			t.Errorf("%s: %v, %+v, error %v", line, r, stats, err)
 		}
 	}
 }
 
-// TestWhatCannotBeListedIsAnError: a list that is not whole would take cards for
+// TestUnlistableFolderIsAnError: a list that is not whole would take cards for
 // gone.
-func TestWhatCannotBeListedIsAnError(t *testing.T) {
+func TestUnlistableFolderIsAnError(t *testing.T) {
 	dir := t.TempDir()
-	look := func(tree sysfs.Tree) error { _, _, err := tree.Look("b", time.Unix(1, 0)); return err }
+	look := func(tree sysfs.Tree) error { _, _, err := tree.Read("b", time.Unix(1, 0)); return err }
 	if look(sysfs.Tree{Root: dir}) == nil {
 		t.Error("a folder that is no sysfs has no cards")
 	}
@@ -174,9 +174,9 @@ func TestWhatCannotBeListedIsAnError(t *testing.T) {
 	}
 }
 
-// TestACardThatGoesMeanwhileFailsTheLook: without its address it would be taken
+// TestCardRemovedDuringReadFails: without its address it would be taken
 // for another card, which is gone a moment later.
-func TestACardThatGoesMeanwhileFailsTheLook(t *testing.T) {
+func TestCardRemovedDuringReadFails(t *testing.T) {
 	dir := t.TempDir()
 	grow(t, dir, node)
 	card := filepath.Join(dir, "sys/class/infiniband/mlx5_0")
@@ -187,7 +187,7 @@ func TestACardThatGoesMeanwhileFailsTheLook(t *testing.T) {
 	tree := &sysfs.Tree{Root: filepath.Join(dir, "sys"), Counters: []string{"link_downed"}}
 	looked := make(chan error, 1)
 	go func() {
-		r, _, err := tree.Look("b", time.Unix(1, 0))
+		r, _, err := tree.Read("b", time.Unix(1, 0))
 		if err == nil {
 			t.Errorf("the look went well and saw %v", r.Devices)
 		}
@@ -204,12 +204,12 @@ func TestACardThatGoesMeanwhileFailsTheLook(t *testing.T) {
 	if err := os.Remove(counter); err != nil {
 		t.Fatal(err)
 	}
-	if r, _, err := tree.Look("b", time.Unix(2, 0)); err != nil || strings.Join(names(r), " ") != "mlx5_0 mlx5_3" {
+	if r, _, err := tree.Read("b", time.Unix(2, 0)); err != nil || strings.Join(names(r), " ") != "mlx5_0 mlx5_3" {
 		t.Errorf("error %v, cards %v", err, names(r))
 	}
 }
 
-func TestAnAddressThatCannotBeReadFailsTheLook(t *testing.T) {
+func TestUnreadableAddressFailsTheRead(t *testing.T) {
 	for _, card := range []string{"mlx5_0", "mlx5_2"} { // the second one is not watched
 		dir := t.TempDir()
 		grow(t, dir, node)
@@ -220,31 +220,31 @@ func TestAnAddressThatCannotBeReadFailsTheLook(t *testing.T) {
 		if err := os.MkdirAll(uevent, 0o755); err != nil { // opens, and cannot be read
 			t.Fatal(err)
 		}
-		if r, _, err := (&sysfs.Tree{Root: filepath.Join(dir, "sys")}).Look("b", time.Unix(1, 0)); err == nil {
+		if r, _, err := (&sysfs.Tree{Root: filepath.Join(dir, "sys")}).Read("b", time.Unix(1, 0)); err == nil {
 			t.Errorf("%s: the look went well and saw %+v", card, r)
 		}
 	}
 }
 
-// TestACharDeviceThatCannotBeReadSaysNothing of the cards without one.
-func TestACharDeviceThatCannotBeReadSaysNothing(t *testing.T) {
+// TestUnreadableCharDeviceIsUnknown: cards without a readable character device are unknown.
+func TestUnreadableCharDeviceIsUnknown(t *testing.T) {
 	dir := t.TempDir()
 	grow(t, dir, node)
 	tree := &sysfs.Tree{Root: filepath.Join(dir, "sys")}
 	ibdev := filepath.Join(dir, "sys/class/infiniband_verbs/uverbs0/ibdev")
-	if r, _, err := tree.Look("b", time.Unix(1, 0)); err != nil || !r.CharDevices || !r.Devices[0].CharDevice {
+	if r, _, err := tree.Read("b", time.Unix(1, 0)); err != nil || !r.CharDevices || !r.Devices[0].CharDevice {
 		t.Errorf("error %v, %+v", err, r)
 	}
 	if err := errors.Join(os.Remove(ibdev), os.Mkdir(ibdev, 0o755)); err != nil { // opens, and cannot be read
 		t.Fatal(err)
 	}
-	if r, _, err := tree.Look("b", time.Unix(2, 0)); err != nil || r.CharDevices {
+	if r, _, err := tree.Read("b", time.Unix(2, 0)); err != nil || r.CharDevices {
 		t.Errorf("error %v, %+v", err, r)
 	}
 	if err := os.RemoveAll(filepath.Dir(ibdev)); err != nil {
 		t.Fatal(err)
 	}
-	if r, _, err := tree.Look("b", time.Unix(3, 0)); err != nil || !r.CharDevices || r.Devices[0].CharDevice {
+	if r, _, err := tree.Read("b", time.Unix(3, 0)); err != nil || !r.CharDevices || r.Devices[0].CharDevice {
 		t.Errorf("error %v, %+v", err, r)
 	}
 }
@@ -254,7 +254,7 @@ func TestCardsAndPortsAreBounded(t *testing.T) {
 	for i := range 17 {
 		grow(t, dir, fmt.Sprintf("class/infiniband/mlx5_0/ports/%d/state= 4: ACTIVE", i+1))
 	}
-	r, _, err := (&sysfs.Tree{Root: dir}).Look("b", time.Unix(1, 0))
+	r, _, err := (&sysfs.Tree{Root: dir}).Read("b", time.Unix(1, 0))
 	if err != nil || len(r.Devices) != 1 || len(r.Devices[0].Ports) != 16 || r.Devices[0].Ports[15].Number != "16" {
 		t.Errorf("%v, error %v", r.Devices, err)
 	}
@@ -263,7 +263,7 @@ func TestCardsAndPortsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := (&sysfs.Tree{Root: dir}).Look("b", time.Unix(1, 0)); err == nil {
+	if _, _, err := (&sysfs.Tree{Root: dir}).Read("b", time.Unix(1, 0)); err == nil {
 		t.Error("257 cards were looked at")
 	}
 }

@@ -1,5 +1,5 @@
 // Package watch is the loop of the NIC health monitor: it looks at the cards,
-// has the reading judged, and puts what is to be told into the outbox together
+// has the reading evaluated, and puts what is to be reported into the outbox together
 // with the memory of it.
 package watch
 
@@ -14,9 +14,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/health-monitors/internal/connector"
-	"github.com/nvidia/nvsentinel/health-monitors/internal/rounds"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/polling"
+	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/evaluation"
 	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/internal/sysfs"
-	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/judge"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/report"
 )
@@ -24,55 +24,55 @@ import (
 // memoryNote is the name of the memory beside the outbox.
 const memoryNote = "memory"
 
-// notePace is how often counters are written down while nothing is told. What a
+// notePace is how often counters are written down while nothing is reported. What a
 // crash loses of them is looked at again from the value before.
 const notePace = time.Minute
 
-// longestLook is how long a look may take: a card whose firmware hangs holds whoever
+// pollTimeout is how long a look may take: a card whose firmware hangs holds anyone who
 // reads its state or counters.
-const longestLook = time.Minute
+const pollTimeout = time.Minute
 
 // Cards is where the facts come from: sysfs.Tree.
 type Cards interface {
-	Look(boot string, now time.Time) (judge.Reading, sysfs.Stats, error)
+	Read(boot string, now time.Time) (evaluation.Reading, sysfs.Stats, error)
 }
 
 // Monitor watches the cards of one node. Its fields are set before Rounds.
 type Monitor struct {
 	// Node is the name under which events are reported.
 	Node   string
-	Policy judge.Policy
+	Policy evaluation.Policy
 	// Interval is the time from look to look.
 	Interval time.Duration
 	Cards    Cards
 	Outbox   *report.Outbox
 	BootID   func() (string, error)
-	// Cleared tells which records people cleared.
+	// Cleared reports which records people cleared.
 	Cleared *connector.Clearances
 	Clock   clock.WithTicker
 	Log     *slog.Logger
 	Metrics *Metrics
 
-	memory judge.Memory
+	memory evaluation.Memory
 	noted  time.Time
 }
 
 // Rounds are the looks of the monitor, with which Run watches. A failing look begins
 // nothing and ends nothing.
-func (m *Monitor) Rounds() *rounds.Rounds {
-	return &rounds.Rounds{
-		Look: m.look, Interval: m.Interval, Longest: longestLook, Clock: m.Clock, Log: m.Log, NotYet: "the cards have not been polled yet",
+func (m *Monitor) Rounds() *polling.Rounds {
+	return &polling.Rounds{
+		Poll: m.poll, Interval: m.Interval, Longest: pollTimeout, Clock: m.Clock, Log: m.Log, NotYet: "the cards have not been polled yet",
 		Fails: "poll of the cards failed, no changes are reported", Works: "poll of the cards recovered",
 		Failed: func(another bool) {
 			if another {
-				m.Metrics.LookErrors.Inc()
+				m.Metrics.PollErrors.Inc()
 			}
 		},
 	}
 }
 
 // Run looks until the context ends.
-func (m *Monitor) Run(ctx context.Context, looks *rounds.Rounds) error {
+func (m *Monitor) Run(ctx context.Context, looks *polling.Rounds) error {
 	if err := m.remember(); err != nil {
 		return err
 	}
@@ -85,16 +85,16 @@ func (m *Monitor) remember() error {
 	if err != nil {
 		return err
 	}
-	if m.memory, err = judge.Decode(data); err != nil {
+	if m.memory, err = evaluation.Decode(data); err != nil {
 		// Unreadable is no proof of anything: begin as on a first day.
 		m.Log.Error("unreadable state discarded, monitoring starts with an empty state", "error", err)
-		m.memory, err = judge.Decode(nil)
+		m.memory, err = evaluation.Decode(nil)
 	}
 	return err
 }
 
-// look does one round.
-func (m *Monitor) look(context.Context) error {
+// poll does one round.
+func (m *Monitor) poll(context.Context) error {
 	begun := m.Clock.Now()
 	boot, err := m.BootID()
 	if err != nil {
@@ -103,31 +103,31 @@ func (m *Monitor) look(context.Context) error {
 	if err := m.Cleared.Take(m.Log, m.forget); err != nil {
 		return err
 	}
-	reading, stats, err := m.Cards.Look(boot, begun)
+	reading, stats, err := m.Cards.Read(boot, begun)
 	if err != nil {
 		return err
 	}
-	m.Metrics.look(reading, stats, m.Clock.Since(begun))
-	next, told := judge.Judge(m.memory, reading, m.Policy)
-	if len(told) == 0 && !next.News(m.memory) && begun.Sub(m.noted) < notePace {
+	m.Metrics.observePoll(reading, stats, m.Clock.Since(begun))
+	next, reported := evaluation.Evaluate(m.memory, reading, m.Policy)
+	if len(reported) == 0 && !next.ChangedSince(m.memory) && begun.Sub(m.noted) < notePace {
 		m.memory = next
 		return nil
 	}
-	err = m.commit(next, told)
+	err = m.commit(next, reported)
 	if errors.Is(err, report.ErrFull) {
-		return fmt.Errorf("reporting %d changes: %w", len(told), err) // the memory stands: judged again at the next look
+		return fmt.Errorf("reporting %d changes: %w", len(reported), err) // the memory stands: evaluated again at the next look
 	}
 	return err
 }
 
-// commit makes the memory and what it tells durable in one step.
-func (m *Monitor) commit(next judge.Memory, told []judge.Told) error {
+// commit makes the memory and what it reports durable in one step.
+func (m *Monitor) commit(next evaluation.Memory, reported []evaluation.Report) error {
 	now := m.Clock.Now()
-	if len(told) > 0 {
-		crashpoint.Here(judge.Agent + "/judged")
+	if len(reported) > 0 {
+		crashpoint.Here(evaluation.Agent + "/judged")
 	}
 	err := m.Outbox.Write(func(tx *report.Tx) error {
-		for _, t := range told {
+		for _, t := range reported {
 			e := t.Event(m.Node, next.Boot, now)
 			if err := tx.Append(e); err != nil {
 				return err
@@ -143,12 +143,12 @@ func (m *Monitor) commit(next judge.Memory, told []judge.Told) error {
 	if err != nil {
 		return err
 	}
-	if len(told) > 0 {
-		crashpoint.Here(judge.Agent + "/outboxed")
+	if len(reported) > 0 {
+		crashpoint.Here(evaluation.Agent + "/outboxed")
 	}
 	m.memory, m.noted = next, now
-	for _, t := range told {
-		m.Metrics.Told.WithLabelValues(t.Key.Check, string(t.Reason)).Inc()
+	for _, t := range reported {
+		m.Metrics.Reported.WithLabelValues(t.Key.Check, string(t.Reason)).Inc()
 		m.Log.Info("event reported", "reason", t.Reason, "check", t.Key.Check, "nic", t.Key.Device, "port", t.Key.Port, "code", t.Key.Code,
 			"fatal", t.Fatal, "message", t.Message)
 	}
@@ -172,21 +172,21 @@ const Prefix = "nvsentinel_nic_monitor"
 
 // Metrics of the watch.
 type Metrics struct {
-	// Told counts reported events, by check and reason.
-	Told *prometheus.CounterVec
+	// Reported counts reported events, by check and reason.
+	Reported *prometheus.CounterVec
 	// Devices is the number of watched cards, Open that of open faults.
 	Devices, Open prometheus.Gauge
-	// LookErrors counts different failures of consecutive polls, Unreadable polls of ports
+	// PollErrors counts different failures of consecutive polls, Unreadable polls of ports
 	// whose state could not be read.
-	LookErrors, Unreadable prometheus.Counter
-	// Looks measures the duration of a poll, in seconds.
-	Looks prometheus.Histogram
+	PollErrors, Unreadable prometheus.Counter
+	// PollDuration measures the duration of a poll, in seconds.
+	PollDuration prometheus.Histogram
 }
 
 // NewMetrics registers the metrics.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
-		Told: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Reported: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "nvsentinel_nic_monitor_events_total", Help: "Events added to the outbox, by check and reason.",
 		}, []string{"check", "reason"}),
 		Devices: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -195,28 +195,28 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Open: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "nvsentinel_nic_monitor_open_faults", Help: "Faults that were reported and are still open.",
 		}),
-		LookErrors: prometheus.NewCounter(prometheus.CounterOpts{
+		PollErrors: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "nic_health_monitor_state_check_errors_total", Help: "Polls of the network cards that failed.",
 		}),
 		Unreadable: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "nvsentinel_nic_monitor_unreadable_ports_total", Help: "Polls of a port or card whose state could not be read.",
 		}),
-		Looks: prometheus.NewHistogram(prometheus.HistogramOpts{
+		PollDuration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "nic_health_monitor_poll_cycle_duration_seconds", Help: "Duration of one poll of all network cards in seconds.",
 			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5},
 		}),
 	}
-	for _, check := range judge.Checks() {
-		m.Told.WithLabelValues(check, string(judge.Began))
+	for _, check := range evaluation.Checks() {
+		m.Reported.WithLabelValues(check, string(evaluation.Began))
 	}
-	r.MustRegister(m.Told, m.Devices, m.Open, m.LookErrors, m.Unreadable, m.Looks)
+	r.MustRegister(m.Reported, m.Devices, m.Open, m.PollErrors, m.Unreadable, m.PollDuration)
 	return m
 }
 
-func (m *Metrics) look(r judge.Reading, s sysfs.Stats, took time.Duration) {
+func (m *Metrics) observePoll(r evaluation.Reading, s sysfs.Stats, took time.Duration) {
 	m.Devices.Set(float64(len(r.Devices)))
 	m.Unreadable.Add(float64(s.Unreadable))
-	m.Looks.Observe(took.Seconds())
+	m.PollDuration.Observe(took.Seconds())
 }
 
-func (m *Metrics) open(memory judge.Memory) { m.Open.Set(float64(len(memory.Open))) }
+func (m *Metrics) open(memory evaluation.Memory) { m.Open.Set(float64(len(memory.Open))) }

@@ -15,36 +15,36 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/connector"
-	"github.com/nvidia/nvsentinel/health-monitors/internal/rounds"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/polling"
+	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/evaluation"
 	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/internal/sysfs"
-	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/judge"
 	"github.com/nvidia/nvsentinel/internal/report"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
 // card is a card with one port, whose state and counter the test sets.
 type card struct {
-	state   judge.State
+	state   evaluation.State
 	downed  uint64
 	missing error
 	hangs   chan struct{} // where it is set, a look sends and receives
 }
 
-func (c *card) Look(boot string, now time.Time) (judge.Reading, sysfs.Stats, error) {
+func (c *card) Read(boot string, now time.Time) (evaluation.Reading, sysfs.Stats, error) {
 	if c.hangs != nil {
 		c.hangs <- struct{}{}
 		<-c.hangs
 	}
-	port := judge.Port{Number: "1", Layer: judge.InfiniBand, State: c.state, Counters: map[string]uint64{"link_downed": c.downed}}
-	return judge.Reading{At: now, Boot: boot, Devices: []judge.Device{{
-		Name: "mlx5_0", Location: "0000:3b:00.0", GUID: "g", Model: "CX7", Ports: []judge.Port{port},
+	port := evaluation.Port{Number: "1", Layer: evaluation.InfiniBand, State: c.state, Counters: map[string]uint64{"link_downed": c.downed}}
+	return evaluation.Reading{At: now, Boot: boot, Devices: []evaluation.Device{{
+		Name: "mlx5_0", Location: "0000:3b:00.0", GUID: "g", Model: "CX7", Ports: []evaluation.Port{port},
 	}}}, sysfs.Stats{}, c.missing
 }
 
-// node is a monitor that looks when the test says so.
+// node is a monitor that looks when the test reports it.
 type node struct {
 	*Monitor
-	watch *rounds.Rounds
+	watch *polling.Rounds
 	err   error // of the last look
 	t     *testing.T
 	path  string
@@ -55,7 +55,7 @@ type node struct {
 
 func newNode(t *testing.T, o report.Options) *node {
 	t.Helper()
-	n := &node{t: t, path: filepath.Join(t.TempDir(), "outbox.db"), o: o, card: card{state: judge.Active}, clock: testkit.NewClock()}
+	n := &node{t: t, path: filepath.Join(t.TempDir(), "outbox.db"), o: o, card: card{state: evaluation.Active}, clock: testkit.NewClock()}
 	n.restart()
 	return n
 }
@@ -76,18 +76,18 @@ func (n *node) restart() {
 	n.t.Cleanup(func() { _ = outbox.Close() })
 	n.Monitor = &Monitor{
 		Node: "n1", Interval: time.Second, Cards: &n.card, Outbox: outbox, BootID: func() (string, error) { return "boot-1", nil },
-		Policy:  judge.Policy{Strategy: record.Process, Looks: 2, Persist: 10 * time.Second, Steady: 10 * time.Second, Counters: judge.Counters()},
+		Policy:  evaluation.Policy{Strategy: record.Process, ConsecutivePolls: 2, Persist: 10 * time.Second, Steady: 10 * time.Second, Counters: evaluation.Counters()},
 		Cleared: connector.FollowClearances(""), Clock: n.clock, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
 	}
 	if err := n.remember(); err != nil {
 		n.t.Fatal(err)
 	}
 	n.watch = n.Rounds()
-	n.watch.Look = func(ctx context.Context) error { n.err = n.look(ctx); return n.err }
+	n.watch.Poll = func(ctx context.Context) error { n.err = n.poll(ctx); return n.err }
 }
 
-// looks looks ten times, a second apart, and returns the last error.
-func (n *node) looks() error {
+// pollTenTimes looks ten times, a second apart, and returns the last error.
+func (n *node) pollTenTimes() error {
 	for range 12 {
 		n.clock.Step(time.Second)
 		n.watch.Once(n.t.Context())
@@ -117,26 +117,26 @@ const (
 	downed = "InfiniBandDegradationCheck link_downed healthy=false boot-1"
 )
 
-func TestAFaultAndItsEndAreToldOnce(t *testing.T) {
+func TestFaultAndRecoveryAreReportedOnce(t *testing.T) {
 	n := newNode(t, report.Options{})
 	for range 3 {
-		if err := n.looks(); err != nil {
+		if err := n.pollTenTimes(); err != nil {
 			t.Fatal(err)
 		}
 		n.restart()
 	}
 	n.expect()
-	n.card.state, n.card.downed = judge.Down, 1
+	n.card.state, n.card.downed = evaluation.Down, 1
 	for range 3 {
-		if err := n.looks(); err != nil {
+		if err := n.pollTenTimes(); err != nil {
 			t.Fatal(err)
 		}
 		n.restart()
 	}
 	n.expect(downed, down)
-	n.card.state = judge.Active
+	n.card.state = evaluation.Active
 	for range 3 {
-		if err := n.looks(); err != nil {
+		if err := n.pollTenTimes(); err != nil {
 			t.Fatal(err)
 		}
 		n.restart()
@@ -144,15 +144,15 @@ func TestAFaultAndItsEndAreToldOnce(t *testing.T) {
 	n.expect(downed, down, active)
 }
 
-// TestWhatAFullOutboxRefusesIsToldLater: the memory does not advance without the
+// TestRefusedReportIsRetried: the memory does not advance without the
 // events.
-func TestWhatAFullOutboxRefusesIsToldLater(t *testing.T) {
+func TestRefusedReportIsRetried(t *testing.T) {
 	n := newNode(t, report.Options{MaxEntries: 1})
-	if err := n.looks(); err != nil {
+	if err := n.pollTenTimes(); err != nil {
 		t.Fatal(err)
 	}
-	n.card.state, n.card.downed = judge.Down, 1
-	if err := n.looks(); !errors.Is(err, report.ErrFull) {
+	n.card.state, n.card.downed = evaluation.Down, 1
+	if err := n.pollTenTimes(); !errors.Is(err, report.ErrFull) {
 		t.Fatalf("a look that has no room for its events gave %v", err)
 	}
 	n.expect(downed)
@@ -163,7 +163,7 @@ func TestWhatAFullOutboxRefusesIsToldLater(t *testing.T) {
 	if err := n.Outbox.Remove(1); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.looks(); err != nil {
+	if err := n.pollTenTimes(); err != nil {
 		t.Fatal(err)
 	}
 	n.expect(down)
@@ -172,38 +172,38 @@ func TestWhatAFullOutboxRefusesIsToldLater(t *testing.T) {
 	}
 }
 
-func TestALookThatFailsTellsNothing(t *testing.T) {
+func TestFailedPollReportsNothing(t *testing.T) {
 	n := newNode(t, report.Options{})
 	if ok, _ := n.watch.Ready(); ok {
 		t.Error("ready before the first look")
 	}
-	if err := n.looks(); err != nil {
+	if err := n.pollTenTimes(); err != nil {
 		t.Fatal(err)
 	}
-	n.card.state, n.card.missing = judge.Down, errors.New("no sysfs")
-	if err := n.looks(); !errors.Is(err, n.card.missing) {
+	n.card.state, n.card.missing = evaluation.Down, errors.New("no sysfs")
+	if err := n.pollTenTimes(); !errors.Is(err, n.card.missing) {
 		t.Error(err)
 	}
 	n.card.missing = nil
 	n.BootID = func() (string, error) { return "", errors.New("no boot id") }
-	if err := n.looks(); err == nil {
+	if err := n.pollTenTimes(); err == nil {
 		t.Error("a look without a boot id went well")
 	}
 	n.expect()
 }
 
-// TestACardThatHangsIsNotReady: its firmware keeps whoever reads, and nothing is known
+// TestACardThatHangsIsNotReady: its firmware keeps anyone who reads, and nothing is known
 // of any card meanwhile.
 func TestACardThatHangsIsNotReady(t *testing.T) {
 	n := newNode(t, report.Options{})
-	if err := n.looks(); err != nil {
+	if err := n.pollTenTimes(); err != nil {
 		t.Fatal(err)
 	}
 	n.card.hangs = make(chan struct{})
 	done := make(chan struct{})
 	go func() { n.watch.Once(t.Context()); close(done) }()
 	<-n.card.hangs
-	n.clock.Step(longestLook)
+	n.clock.Step(pollTimeout)
 	if ok, why := n.watch.Ready(); !ok {
 		t.Errorf("not ready within the time of a look: %s", why)
 	}

@@ -28,7 +28,7 @@ func later(from, to int) []any {
 // TestKmsgOfAnotherRing: place is behind records 0 to 4 of boot a; then the ring has other
 // records under the same boot id.
 func TestKmsgOfAnotherRing(t *testing.T) {
-	place := expectKmsg(t, openKmsg(t, &ring{answers: records(0, 4)}, nil, "a"), "line 0", "line 1", "line 2", "line 3", "line 4")
+	place := expectKmsg(t, openKmsg(t, &fakeRing{answers: records(0, 4)}, nil, "a"), "line 0", "line 1", "line 2", "line 3", "line 4")
 	const before, another = "the ring buffer ends before the last read record", "another record at the last read position"
 	for name, c := range map[string]struct {
 		cursor json.RawMessage
@@ -55,7 +55,7 @@ func TestKmsgOfAnotherRing(t *testing.T) {
 		"it is the same one, and was written anew": {place, records(4, 4), nil, Counts{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := openKmsg(t, &ring{answers: c.now}, c.cursor, "a")
+			s := openKmsg(t, &fakeRing{answers: c.now}, c.cursor, "a")
 			var got []string
 			lines, gap := readAll(t, s), ""
 			for i, l := range lines {
@@ -72,8 +72,8 @@ func TestKmsgOfAnotherRing(t *testing.T) {
 			if len(lines) == 0 {
 				return
 			}
-			// It is said once: a further start goes on behind what was read now.
-			s = openKmsg(t, &ring{answers: c.now}, lines[len(lines)-1].Cursor, "a")
+			// It is reported once: a further start goes on behind what was read now.
+			s = openKmsg(t, &fakeRing{answers: c.now}, lines[len(lines)-1].Cursor, "a")
 			expectKmsg(t, s)
 			if s.Counts() != (Counts{}) {
 				t.Errorf("a further start counts %+v", s.Counts())
@@ -91,7 +91,7 @@ func floodedKmsg(t *testing.T) (*flooded, *Kmsg) {
 	s.dial, s.size = func(string) (device, error) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.at, f.gone = f.first, make(chan struct{})
+		f.at, f.closed = f.first, make(chan struct{})
 		return f, nil
 	}, nil
 	if err := s.Open(json.RawMessage(`{"boot":"a","next":5,"usec":4}`), "a"); err != nil {
@@ -105,7 +105,7 @@ func floodedKmsg(t *testing.T) (*flooded, *Kmsg) {
 func readFor(t *testing.T, s *Kmsg, seconds int) (texts []string) {
 	t.Helper()
 	for range seconds {
-		time.Sleep(lookPace)
+		time.Sleep(devicePollInterval)
 		synctest.Wait()
 		b, err := s.Read(9)
 		if err != nil {
@@ -118,7 +118,7 @@ func readFor(t *testing.T, s *Kmsg, seconds int) (texts []string) {
 	return texts
 }
 
-// TestKmsgOfAnotherRingThatIsEmptyAtFirst: an empty ring says nothing, its first records do.
+// TestKmsgOfAnotherRingThatIsEmptyAtFirst: an empty ring reports nothing, its first records do.
 func TestKmsgOfAnotherRingThatIsEmptyAtFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s := floodedKmsg(t)
@@ -156,9 +156,9 @@ func TestKmsgOfADeviceThatPausesIsTheSameRing(t *testing.T) {
 	})
 }
 
-// TestKmsgOfADeviceIsReadOnAndAnew: the ring of a device is read by one start after the
-// other, each line once, and is read whole when it has begun anew.
-func TestKmsgOfADeviceIsReadOnAndAnew(t *testing.T) {
+// TestKmsgResumesAndRestarts: the ring of a device is read by one start after the
+// other, each line once, and is read whole when it has begun again.
+func TestKmsgResumesAndRestarts(t *testing.T) {
 	d, err := kmsgtest.Open(filepath.Join(t.TempDir(), "kernel"))
 	if err != nil {
 		t.Fatal(err)
@@ -190,7 +190,7 @@ func TestKmsgOfADeviceIsReadOnAndAnew(t *testing.T) {
 	expect := func(s *Kmsg, want []string) json.RawMessage {
 		t.Helper()
 		var lines []Line
-		testkit.Until(t, time.Minute, func() bool { // an end before the first record says nothing
+		testkit.Until(t, time.Minute, func() bool { // an end before the first record reports nothing
 			lines = append(lines, readAll(t, s)...)
 			return len(lines) >= len(want)
 		})

@@ -19,9 +19,9 @@ type device interface {
 	Close() error
 }
 
-// lookPace is how often a device that wakes nobody is read all the same: a
+// devicePollInterval is how often a device that wakes nobody is read all the same: a
 // wake-up that the kernel forgets costs no more than that.
-const lookPace = time.Second
+const devicePollInterval = time.Second
 
 // kmsgDevice waits in the runtime's poller, epoll(7), so that a record is read
 // when it is written and a closed device ends the wait.
@@ -57,7 +57,7 @@ func (d *kmsgDevice) Next(buf []byte, idle func()) (int, error) {
 			}
 			// The poller's own time. An error: it cannot be polled, and then the
 			// wait fails at once.
-			_ = d.file.SetReadDeadline(clock.RealClock{}.Now().Add(lookPace))
+			_ = d.file.SetReadDeadline(clock.RealClock{}.Now().Add(devicePollInterval))
 			return false
 		})
 		switch {

@@ -17,18 +17,18 @@ import (
 // flooded is a kernel ring that holds few records and whose writer waits for
 // nobody.
 type flooded struct {
-	holds int
+	capacity int
 
 	mu      sync.Mutex
 	records []string // the oldest is number first
 	first   int
 	written chan struct{} // closed at the next record
-	gone    chan struct{}
+	closed  chan struct{}
 	at      int // the reader's place
 }
 
 func newFlooded(holds int) *flooded {
-	return &flooded{holds: holds, written: make(chan struct{}), gone: make(chan struct{})}
+	return &flooded{capacity: holds, written: make(chan struct{}), closed: make(chan struct{})}
 }
 
 func (f *flooded) write(text string) {
@@ -36,7 +36,7 @@ func (f *flooded) write(text string) {
 	defer f.mu.Unlock()
 	n := f.first + len(f.records)
 	f.records = append(f.records, fmt.Sprintf("4,%d,%d,-;%s\n", n, n, text))
-	if len(f.records) > f.holds {
+	if len(f.records) > f.capacity {
 		f.records = f.records[1:]
 		f.first++
 	}
@@ -70,14 +70,14 @@ func (f *flooded) Next(buf []byte, idle func()) (int, error) {
 		idle()
 		select {
 		case <-written:
-		case <-time.After(lookPace):
-		case <-f.gone:
+		case <-time.After(devicePollInterval):
+		case <-f.closed:
 			return 0, os.ErrClosed
 		}
 	}
 }
 
-func (f *flooded) Close() error { close(f.gone); return nil }
+func (f *flooded) Close() error { close(f.closed); return nil }
 
 // cascade writes what a driver writes that has lost a GPU: the fault, then 41,000
 // lines a second for two seconds.
@@ -92,7 +92,7 @@ func (f *flooded) cascade() {
 }
 
 // TestAFloodOverwritesNothingThatWasNotRead: the ring holds 2,400 records, as one
-// of 256 KiB does, and whoever asks for lines comes by four times a second.
+// of 256 KiB does, and regardless of who asks for lines comes by four times a second.
 func TestAFloodOverwritesNothingThatWasNotRead(t *testing.T) {
 	const holds, tick = 2400, 250 * time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
@@ -196,7 +196,7 @@ func TestALineHasTheTimeOfItsWriting(t *testing.T) {
 		}
 		synctest.Wait()
 		time.Sleep(10 * time.Minute)
-		f.mu.Lock() // ten minutes have passed, and the kernel's clock says eleven
+		f.mu.Lock() // ten minutes have passed, and the kernel's clock reports eleven
 		f.records = append(f.records, "3,2,4260000000,-;waited for\n", "3,3,4261000000,-;with it\n")
 		close(f.written)
 		f.written = make(chan struct{})
@@ -220,16 +220,16 @@ func TestALineHasTheTimeOfItsWriting(t *testing.T) {
 	})
 }
 
-func TestASmallRingIsSaid(t *testing.T) {
+func TestSmallRingIsLogged(t *testing.T) {
 	for size, want := range map[int]string{256 << 10: "256 KiB", 2 << 20: ""} {
 		s := NewKmsg("ring", clock.RealClock{})
-		s.dial, s.size = (&ring{}).open, func() (int, error) { return size, nil }
+		s.dial, s.size = (&fakeRing{}).open, func() (int, error) { return size, nil }
 		for range 2 {
 			if err := s.Open(nil, "a"); err != nil {
 				t.Fatal(err)
 			}
 		}
-		notes := strings.Join(s.said(), "\n")
+		notes := strings.Join(s.takeNotes(), "\n")
 		if !strings.Contains(notes, want) || (want == "") != (notes == "") || strings.Count(notes, "log_buf_len=2M") > 1 || s.Counts().Ring != int64(size) {
 			t.Errorf("%d bytes: %q, %+v", size, notes, s.Counts())
 		}

@@ -18,7 +18,7 @@ const MaxLine = 64 << 10
 const (
 	// restartPace is the pause before a failed journalctl is started again.
 	restartPace = 5 * time.Second
-	// hangLimit is how long a journalctl that reads to the end may say nothing.
+	// hangLimit is how long a journalctl that reads to the end may report nothing.
 	hangLimit = time.Minute
 	// lagLimit is how long entries may wait for us. After that the place is
 	// looked up again, because the journal may have dropped what we had not read.
@@ -41,16 +41,16 @@ type Journal struct {
 	// uptime is the time since boot, as entries have it.
 	uptime func() time.Duration
 
-	boot    string // the current one, as the journal writes it
-	cursor  journalCursor
-	reader  *follower
-	open    bool
-	expect  bool      // the next entry should be the one at the cursor
-	lost    bool      // it was not; entries behind the place are not new
-	broken  time.Time // when a reader failed last; zero after a good one
-	heard   time.Time // when a reader said something last
-	asked   time.Time // when Read was called last
-	trouble error     // why the last reader failed
+	boot     string // the current one, as the journal writes it
+	cursor   journalCursor
+	reader   *follower
+	open     bool
+	expect   bool      // the next entry should be the one at the cursor
+	lost     bool      // it was not; entries behind the place are not new
+	broken   time.Time // when a reader failed last; zero after a good one
+	heard    time.Time // when a reader reported something last
+	lastRead time.Time // when Read was called last
+	trouble  error     // why the last reader failed
 }
 
 type journalCursor struct {
@@ -65,7 +65,7 @@ func NewJournal(tool, dir string, c clock.PassiveClock) *Journal {
 	return &Journal{tool: tool, dir: dir, clock: c, wake: make(chan struct{}, 1), uptime: uptime}
 }
 
-// Wake tells that many entries wait, so that a flood is read at its own pace.
+// Wake reports that many entries wait, so that a flood is read at its own pace.
 func (s *Journal) Wake() <-chan struct{} { return s.wake }
 
 // Name is the kind of source and what it reads.
@@ -88,7 +88,7 @@ func (s *Journal) Open(cursor json.RawMessage, boot string) error {
 	}
 	s.shut()
 	s.cursor, s.boot, s.open = position, kernellog.JournalBoot(boot), true
-	s.asked = s.clock.Now()
+	s.lastRead = s.clock.Now()
 	return s.begin()
 }
 
@@ -173,21 +173,21 @@ func (s *Journal) Read(limit int) (Batch, error) {
 		return Batch{}, errors.New("reading a journal that is not open")
 	}
 	now := s.clock.Now()
-	if now.Sub(s.asked) > lagLimit && s.reader != nil {
+	if now.Sub(s.lastRead) > lagLimit && s.reader != nil {
 		s.shut() // what it had ready is read again from the cursor
-		s.say("journal reader stalled, position looked up again")
+		s.addNote("journal reader stalled, position looked up again")
 	}
-	s.asked = now
+	s.lastRead = now
 	if s.reader == nil {
 		if err := s.begin(); err != nil {
-			return Batch{Notes: s.said()}, err
+			return Batch{Notes: s.takeNotes()}, err
 		}
 	}
 	lines, end, err := s.take(limit)
-	return Batch{Lines: lines, End: end && err == nil, Notes: s.said()}, err
+	return Batch{Lines: lines, End: end && err == nil, Notes: s.takeNotes()}, err
 }
 
-// take gives what the reader has ready; end says that it follows and has
+// take gives what the reader has ready; end reports that it follows and has
 // nothing more.
 func (s *Journal) take(limit int) (lines []Line, end bool, err error) {
 	defer s.observe()
@@ -241,10 +241,10 @@ func (s *Journal) observe() {
 	malformed, complaint := s.reader.observed()
 	if malformed > 0 {
 		s.malformed.Add(malformed)
-		s.say(fmt.Sprintf("%d journal entries unreadable", malformed))
+		s.addNote(fmt.Sprintf("%d journal entries unreadable", malformed))
 	}
 	if complaint != "" {
-		s.say("journalctl: " + complaint)
+		s.addNote("journalctl: " + complaint)
 	}
 }
 
@@ -254,7 +254,7 @@ func (s *Journal) line(e kernellog.Entry) (Line, bool) {
 		return Line{}, false
 	}
 	s.cursor.Entry = e.Cursor
-	if !s.ours(e) {
+	if !s.sameMachine(e) {
 		return Line{}, false
 	}
 	if e.Missed > 0 {
@@ -273,9 +273,9 @@ func (s *Journal) line(e kernellog.Entry) (Line, bool) {
 	}, true
 }
 
-// written is when an entry was: what it says, but never in the future, nor before
+// written is when an entry was: what it reports, but never in the future, nor before
 // the boot that it is of; then the clock was wrong, and the time since boot is not.
-// It is zero for an entry that does not say.
+// It is zero for an entry that does not report.
 func (s *Journal) written(p kernellog.Position) time.Time {
 	if p.Wall == 0 {
 		return time.Time{}
@@ -290,10 +290,10 @@ func (s *Journal) written(p kernellog.Position) time.Time {
 	return at.UTC()
 }
 
-// ours tells the entries of this machine from those that others left in the same
-// folder. The running boot is proof, for there reading begins; what it says of
+// sameMachine distinguishes the entries of this machine from those that others left in the same
+// folder. The running boot is proof, for there reading begins; what it reports about
 // the machine holds for the others.
-func (s *Journal) ours(e kernellog.Entry) bool {
+func (s *Journal) sameMachine(e kernellog.Entry) bool {
 	if e.Machine == "" {
 		return true
 	}
@@ -303,7 +303,7 @@ func (s *Journal) ours(e kernellog.Entry) bool {
 	return s.cursor.Machine == "" || s.cursor.Machine == e.Machine
 }
 
-// isNew tells new entries from those that a reader shows again. The first entry
+// isNew distinguishes new entries from those that a reader shows again. The first entry
 // of a reader is the one at the cursor, else the journal has dropped it, and
 // maybe others with it; then journalctl begins where it thinks best, and what
 // stands behind our place there is passed.

@@ -40,7 +40,7 @@ func read(t *testing.T, dir, boot string, cursor json.RawMessage) *reading {
 	return r
 }
 
-// until reads until enough says so, and gives the lines.
+// until reads until enough reports it, and gives the lines.
 func (r *reading) until(what string, enough func(lines []Line, end bool) bool) []Line {
 	r.t.Helper()
 	var lines []Line
@@ -65,7 +65,7 @@ func (r *reading) until(what string, enough func(lines []Line, end bool) bool) [
 		select {
 		case <-poll.C:
 		case <-deadline:
-			r.t.Fatalf("waiting for %s; got %v, notes %v", what, briefly(lines), r.notes)
+			r.t.Fatalf("waiting for %s; got %v, notes %v", what, summarize(lines), r.notes)
 		}
 	}
 }
@@ -82,7 +82,7 @@ func (r *reading) lines(n int) []Line {
 	return r.until(fmt.Sprint(n, " lines"), func(lines []Line, _ bool) bool { return len(lines) >= n })
 }
 
-func briefly(lines []Line) []string {
+func summarize(lines []Line) []string {
 	var out []string
 	for _, l := range lines {
 		what := l.Text
@@ -102,7 +102,7 @@ func briefly(lines []Line) []string {
 
 func expectLines(t *testing.T, got []Line, want ...string) {
 	t.Helper()
-	if diff := cmp.Diff(want, briefly(got)); diff != "" {
+	if diff := cmp.Diff(want, summarize(got)); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
 	}
 }
@@ -179,9 +179,9 @@ func TestJournalIsReadAcrossRotationAndVacuum(t *testing.T) {
 	}
 }
 
-// TestJournalThatDroppedOurPlaceIsAGap: what stands behind the place is not
+// TestJournalWithoutCursorIsAGap: what stands behind the place is not
 // read again, whatever journalctl makes of a cursor it does not find.
-func TestJournalThatDroppedOurPlaceIsAGap(t *testing.T) {
+func TestJournalWithoutCursorIsAGap(t *testing.T) {
 	j := journaltest.New(t)
 	j.Kernel(bootA, "one")
 	j.Rotate()
@@ -218,7 +218,7 @@ func TestJournalWipedByAReboot(t *testing.T) {
 	}
 }
 
-func TestJournalTellsWhoWroteALine(t *testing.T) {
+func TestJournalNamesWriter(t *testing.T) {
 	j := journaltest.New(t)
 	j.Kernel(bootA, "kernel")
 	j.Entry(bootA, "_TRANSPORT=kernel", "SYSLOG_FACILITY=3", "SYSLOG_IDENTIFIER=echo", "MESSAGE=into kmsg")
@@ -228,7 +228,7 @@ func TestJournalTellsWhoWroteALine(t *testing.T) {
 	expectLines(t, r.end(), "kernel", "echo: into kmsg user root", "nvsentinel-gpu-reset: by root user root", "nvsentinel-gpu-reset: by a user user")
 }
 
-func TestJournalPassesWhatNobodyCanRead(t *testing.T) {
+func TestJournalSkipsUnreadableEntries(t *testing.T) {
 	j := journaltest.New(t)
 	j.Kernel(bootA, "one")
 	j.Bytes(bootA, "MESSAGE", []byte("\xff\xfe NVRM: \x00 bytes"))
@@ -238,7 +238,7 @@ func TestJournalPassesWhatNobodyCanRead(t *testing.T) {
 	j.Entry(bootA, "_TRANSPORT=driver", "_UID=0", "MESSAGE_ID=e9bf28e6e834481bb6f48f548ad13606", "MESSAGE=Missed 17 kernel messages")
 	j.Kernel(bootA, "end")
 	r := read(t, j.Dir, bootA, nil)
-	got := briefly(r.end())
+	got := summarize(r.end())
 	want := []string{"one", "\uFFFD NVRM: \x00 bytes", "", "two\nlines", "first", "Missed 17 kernel messages user root", "end"}
 	if len(got) > 4 && got[4] == "second" {
 		want[4] = "second" // the journal does not keep the order of equal fields
@@ -263,7 +263,7 @@ func TestJournalFloodIsReadWholeAndInOrder(t *testing.T) {
 	got := r.end()
 	j.Kernel(bootA, texts[total/2:]...)
 	got = append(got, r.lines(total/2)...)
-	if diff := cmp.Diff(texts, briefly(got)); diff != "" {
+	if diff := cmp.Diff(texts, summarize(got)); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
 	}
 }
@@ -304,7 +304,7 @@ func TestDeadJournalctlIsStartedAgainAfterAPause(t *testing.T) {
 	}
 }
 
-// untilError reads until the source says that its reader is gone.
+// untilError reads until the source reports that its reader is gone.
 func (r *reading) untilError() error {
 	r.t.Helper()
 	deadline := time.After(2 * time.Minute)
@@ -342,9 +342,9 @@ func TestUnreadablePlaceInAJournalIsAGap(t *testing.T) {
 	}
 }
 
-// TestJournalOfOtherMachinesIsNotOurs: collected journals and those of a cloned
+// TestJournalOfOtherMachinesIsIgnored: collected journals and those of a cloned
 // disk may lie in the same folder.
-func TestJournalOfOtherMachinesIsNotOurs(t *testing.T) {
+func TestJournalOfOtherMachinesIsIgnored(t *testing.T) {
 	j := journaltest.New(t)
 	j.Kernel(bootA, "one")
 	r := read(t, j.Dir, bootA, nil)

@@ -18,14 +18,14 @@ import (
 const (
 	entryBytes    = 1 << 20 // of one printed entry; a longer one is malformed
 	entriesAhead  = 1024    // decoded and not yet asked for
-	complaintSize = 512     // of what it says on its standard error
+	complaintSize = 512     // of what it reports on its standard error
 )
 
 // follower is one running journalctl. Its entries come through a bounded channel:
 // when nobody takes them, the pipe fills and journalctl waits.
 type follower struct {
 	entries chan kernellog.Entry // closed when there will be no more
-	wake    chan<- struct{}      // told when half of entries is taken up
+	wake    chan<- struct{}      // reported when half of entries is taken up
 	follow  bool
 	stop    context.CancelFunc
 
@@ -34,7 +34,7 @@ type follower struct {
 
 	mu        sync.Mutex
 	malformed int64
-	complaint string // not told yet
+	complaint string // not reported yet
 	last      string // the beginning of the last one
 }
 
@@ -61,7 +61,7 @@ func run(path string, args []string, follow bool, wake chan<- struct{}) (*follow
 		readErr := r.pump(ctx, out)
 		_, _ = io.Copy(io.Discard, out) // after a stop: let it come to its end
 		if err := errors.Join(readErr, cmd.Wait()); err != nil {
-			r.err = fmt.Errorf("running journalctl: %w%s", err, r.lastWords())
+			r.err = fmt.Errorf("running journalctl: %w%s", err, r.stderrTail())
 		}
 	}()
 	return r, nil
@@ -92,7 +92,7 @@ func (r *follower) pump(ctx context.Context, out io.Reader) error {
 			r.malformed++
 			r.mu.Unlock()
 		} else {
-			if !r.hand(ctx, entry) {
+			if !r.forward(ctx, entry) {
 				return nil
 			}
 		}
@@ -102,12 +102,12 @@ func (r *follower) pump(ctx context.Context, out io.Reader) error {
 	}
 }
 
-// hand passes an entry on; false says that the reader was stopped.
-func (r *follower) hand(ctx context.Context, entry kernellog.Entry) bool {
+// forward passes an entry on; false reports that the reader was stopped.
+func (r *follower) forward(ctx context.Context, entry kernellog.Entry) bool {
 	if len(r.entries) >= cap(r.entries)/2 {
 		select {
 		case r.wake <- struct{}{}:
-		default: // told already
+		default: // reported already
 		}
 	}
 	select {
@@ -118,7 +118,7 @@ func (r *follower) hand(ctx context.Context, entry kernellog.Entry) bool {
 	}
 }
 
-// Write takes what journalctl says on its standard error.
+// Write takes what journalctl reports on its standard error.
 func (r *follower) Write(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,7 +138,7 @@ func (r *follower) observed() (malformed int64, complaint string) {
 	return malformed, complaint
 }
 
-func (r *follower) lastWords() string {
+func (r *follower) stderrTail() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if text := strings.TrimSpace(r.last); text != "" {

@@ -22,18 +22,18 @@ import (
 // takes records out as they come; Read hands them on.
 type Kmsg struct {
 	tally
-	path   string
-	clock  clock.PassiveClock
-	dial   func(path string) (device, error)
-	uptime func() time.Duration
-	size   func() (int, error) // of the ring; nil when it was looked at
-	wake   chan struct{}
-	reader *ringReader
-	booted time.Time // when the boot's clock stood at zero
-	cursor kmsgCursor
-	seen   bool   // cursor.Next follows a record
-	turned bool   // the node was watched before this boot
-	tip    uint64 // the seq after the last record of this opening; 0 before the first
+	path        string
+	clock       clock.PassiveClock
+	dial        func(path string) (device, error)
+	uptime      func() time.Duration
+	size        func() (int, error) // of the ring; nil when it was looked at
+	wake        chan struct{}
+	reader      *ringReader
+	booted      time.Time // when the boot's clock stood at zero
+	cursor      kmsgCursor
+	cursorValid bool   // cursor.Next follows a record
+	turned      bool   // the node was watched before this boot
+	tip         uint64 // the seq after the last record of this opening; 0 before the first
 }
 
 // NewKmsg prepares to read the device at path.
@@ -44,7 +44,7 @@ func NewKmsg(path string, c clock.PassiveClock) *Kmsg {
 // Name is the kind of source and what it reads.
 func (s *Kmsg) Name() string { return "kmsg " + s.path }
 
-// Wake tells that records wait.
+// Wake reports that records wait.
 func (s *Kmsg) Wake() <-chan struct{} { return s.wake }
 
 // Open goes to the place behind cursor if it is of boot, the current one, else
@@ -63,10 +63,10 @@ func (s *Kmsg) Open(cursor json.RawMessage, boot string) error {
 	if err != nil {
 		return fmt.Errorf("opening %s: %w", s.path, err)
 	}
-	s.lookAtRing()
-	s.cursor, s.seen, s.tip = position, true, 0
+	s.checkRingSize()
+	s.cursor, s.cursorValid, s.tip = position, true, 0
 	if position.Boot != boot {
-		s.cursor, s.seen, s.turned = kmsgCursor{Boot: boot}, false, position.Boot != ""
+		s.cursor, s.cursorValid, s.turned = kmsgCursor{Boot: boot}, false, position.Boot != ""
 	}
 	s.booted = s.clock.Now().Add(-s.uptime())
 	s.reader = readRing(dev, s.clock, s.wake, func() { s.malformed.Add(1) })
@@ -77,20 +77,20 @@ func (s *Kmsg) Open(cursor json.RawMessage, boot string) error {
 // writes when it has lost a GPU: as long as a busy node may keep us from a core.
 const ringEnough = 2 << 20
 
-// lookAtRing says once when the ring is small.
-func (s *Kmsg) lookAtRing() {
+// checkRingSize reports once when the ring is small.
+func (s *Kmsg) checkRingSize() {
 	if s.size == nil {
 		return
 	}
 	size, err := s.size()
 	s.size = nil
 	if err != nil {
-		s.say(fmt.Sprintf("size of the kernel ring buffer unknown: %v", err))
+		s.addNote(fmt.Sprintf("size of the kernel ring buffer unknown: %v", err))
 		return
 	}
 	s.ring.Store(int64(size))
 	if size < ringEnough {
-		s.say(fmt.Sprintf("kernel ring buffer has %d KiB, which a driver that lost a GPU overwrites within %d ms, so "+
+		s.addNote(fmt.Sprintf("kernel ring buffer has %d KiB, which a driver that lost a GPU overwrites within %d ms, so "+
 			"set log_buf_len=2M on the kernel command line", size>>10, size/ringLine*1000/floodPace))
 	}
 }
@@ -131,14 +131,14 @@ func (s *Kmsg) Read(limit int) (Batch, error) {
 	for len(out) == 0 { // past those that are known
 		records, looks, err := s.reader.take(limit)
 		if err != nil {
-			return Batch{Notes: s.said()}, fmt.Errorf("reading %s: %w", s.path, err)
+			return Batch{Notes: s.takeNotes()}, fmt.Errorf("reading %s: %w", s.path, err)
 		}
 		if len(records) == 0 {
 			beyond := s.cursor.beyond(s.tip)
-			if beyond && looks >= looksAtEnd {
-				return s.anew("the ring buffer ends before the last read record")
+			if beyond && looks >= pollsAtEnd {
+				return s.restart("the ring buffer ends before the last read record")
 			}
-			return Batch{End: looks > 0 && !beyond, Notes: s.said()}, nil
+			return Batch{End: looks > 0 && !beyond, Notes: s.takeNotes()}, nil
 		}
 		for _, given := range records {
 			r, err := kernellog.ParseRecord(given.raw)
@@ -148,38 +148,38 @@ func (s *Kmsg) Read(limit int) (Batch, error) {
 			}
 			s.tip = r.Seq + 1
 			at := s.written(given, r)
-			switch s.cursor.judge(r) {
+			switch s.cursor.compare(r) {
 			case recordNew:
 				out = append(out, s.take(r, at))
 			case recordOfAnotherRing:
-				return s.anew("the ring buffer has another record at the last read position")
-			case recordKnown:
+				return s.restart("the ring buffer has another record at the last read position")
+			case recordAlreadyRead:
 			}
 		}
 	}
-	return Batch{Lines: out, Notes: s.said()}, nil
+	return Batch{Lines: out, Notes: s.takeNotes()}, nil
 }
 
-// anew begins at the oldest record, because the place belongs to another ring.
-func (s *Kmsg) anew(why string) (Batch, error) {
+// restart begins at the oldest record, because the place belongs to another ring.
+func (s *Kmsg) restart(why string) (Batch, error) {
 	if err := s.Open(nil, s.cursor.Boot); err != nil {
-		return Batch{Notes: s.said()}, err
+		return Batch{Notes: s.takeNotes()}, err
 	}
 	s.gap(0, "kernel records may have been lost: "+why+", so the ring buffer was replaced within the same boot and is read from its oldest record")
-	return Batch{Anew: true, Notes: s.said()}, nil
+	return Batch{Restarted: true, Notes: s.takeNotes()}, nil
 }
 
 // take makes a line of a record that has not been seen.
 func (s *Kmsg) take(r kernellog.Record, at time.Time) Line {
 	switch {
-	case s.seen && r.Seq > s.cursor.Next:
+	case s.cursorValid && r.Seq > s.cursor.Next:
 		s.gap(int64(r.Seq-s.cursor.Next), "kernel records were overwritten before the monitor read them")
-	case !s.seen && s.turned && r.Seq > 0:
+	case !s.cursorValid && s.turned && r.Seq > 0:
 		// A first start ever begins where the ring does; a later boot is ours to
 		// read from its first record.
 		s.gap(int64(r.Seq), "kernel records of a new boot were overwritten before the monitor read them")
 	}
-	s.cursor.Next, s.cursor.Usec, s.seen = r.Seq+1, &r.Usec, true
+	s.cursor.Next, s.cursor.Usec, s.cursorValid = r.Seq+1, &r.Usec, true
 	// Only root may write to the device, and never as the kernel.
 	return Line{
 		Text: r.Text, Kernel: r.Facility == 0, Root: r.Facility != 0, At: at, SinceBoot: time.Duration(r.Usec) * time.Microsecond,
@@ -188,7 +188,7 @@ func (s *Kmsg) take(r kernellog.Record, at time.Time) Line {
 }
 
 // written is when a record was: it carries the time since boot, and the wall
-// clock of the boot is that time off now. A record that was waited for says how
+// clock of the boot is that time off now. A record that was waited for reports how
 // far the two clocks have come apart since.
 func (s *Kmsg) written(given readout, r kernellog.Record) time.Time {
 	since := time.Duration(r.Usec) * time.Microsecond

@@ -16,8 +16,8 @@ import (
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
-// ring is a kernel ring of recorded answers; every opening starts at the first.
-type ring struct {
+// fakeRing is a kernel ring of recorded answers; every opening starts at the first.
+type fakeRing struct {
 	answers []any // string (a record) or error
 	opened  int
 	closed  int
@@ -25,14 +25,14 @@ type ring struct {
 
 // reader is one opening of the ring.
 type reader struct {
-	ring *ring
-	next int
-	gone chan struct{}
+	ring   *fakeRing
+	next   int
+	closed chan struct{}
 }
 
-func (r *ring) open(string) (device, error) {
-	r.opened++
-	return &reader{ring: r, gone: make(chan struct{})}, nil
+func (f *fakeRing) open(string) (device, error) {
+	f.opened++
+	return &reader{ring: f, closed: make(chan struct{})}, nil
 }
 
 func (r *reader) Next(buf []byte, idle func()) (int, error) {
@@ -40,7 +40,7 @@ func (r *reader) Next(buf []byte, idle func()) (int, error) {
 		for range 3 { // as when time passes
 			idle()
 		}
-		<-r.gone
+		<-r.closed
 		return 0, os.ErrClosed
 	}
 	answer := r.ring.answers[r.next]
@@ -51,7 +51,7 @@ func (r *reader) Next(buf []byte, idle func()) (int, error) {
 	return copy(buf, answer.(string)), nil
 }
 
-func (r *reader) Close() error { r.ring.closed++; close(r.gone); return nil }
+func (r *reader) Close() error { r.ring.closed++; close(r.closed); return nil }
 
 func records(from, to int) []any {
 	var out []any
@@ -95,7 +95,7 @@ func expectKmsg(t *testing.T, s *Kmsg, want ...string) json.RawMessage {
 	return cursor
 }
 
-func openKmsg(t *testing.T, r *ring, cursor json.RawMessage, boot string) *Kmsg {
+func openKmsg(t *testing.T, r *fakeRing, cursor json.RawMessage, boot string) *Kmsg {
 	t.Helper()
 	s := NewKmsg("ring", clock.RealClock{})
 	s.dial, s.size = r.open, nil
@@ -107,7 +107,7 @@ func openKmsg(t *testing.T, r *ring, cursor json.RawMessage, boot string) *Kmsg 
 }
 
 func TestKmsgResumesBehindItsPlace(t *testing.T) {
-	r := &ring{answers: records(0, 2)}
+	r := &fakeRing{answers: records(0, 2)}
 	s := openKmsg(t, r, nil, "a")
 	cursor := expectKmsg(t, s, "line 0", "line 1", "line 2")
 	r.answers = records(0, 4)
@@ -120,7 +120,7 @@ func TestKmsgResumesBehindItsPlace(t *testing.T) {
 
 func TestKmsgCountsOverwrittenRecords(t *testing.T) {
 	t.Run("while nobody read", func(t *testing.T) {
-		r := &ring{answers: records(0, 1)}
+		r := &fakeRing{answers: records(0, 1)}
 		cursor := expectKmsg(t, openKmsg(t, r, nil, "a"), "line 0", "line 1")
 		r.answers = records(7, 8)
 		s := openKmsg(t, r, cursor, "a")
@@ -130,7 +130,7 @@ func TestKmsgCountsOverwrittenRecords(t *testing.T) {
 		}
 	})
 	t.Run("while reading", func(t *testing.T) {
-		r := &ring{answers: append(append(records(0, 1), syscall.EPIPE), records(9, 9)...)}
+		r := &fakeRing{answers: append(append(records(0, 1), syscall.EPIPE), records(9, 9)...)}
 		s := openKmsg(t, r, nil, "a")
 		expectKmsg(t, s, "line 0", "line 1", "line 9")
 		if s.Counts().Gaps != 1 {
@@ -138,7 +138,7 @@ func TestKmsgCountsOverwrittenRecords(t *testing.T) {
 		}
 	})
 	t.Run("of a new boot, before it was read", func(t *testing.T) {
-		r := &ring{answers: records(0, 1)}
+		r := &fakeRing{answers: records(0, 1)}
 		cursor := expectKmsg(t, openKmsg(t, r, nil, "a"), "line 0", "line 1")
 		r.answers = records(40, 41)
 		s := openKmsg(t, r, cursor, "b")
@@ -148,7 +148,7 @@ func TestKmsgCountsOverwrittenRecords(t *testing.T) {
 		}
 	})
 	t.Run("a ring that has turned before the first start is no gap", func(t *testing.T) {
-		s := openKmsg(t, &ring{answers: records(500, 501)}, nil, "a")
+		s := openKmsg(t, &fakeRing{answers: records(500, 501)}, nil, "a")
 		expectKmsg(t, s, "line 500", "line 501")
 		if s.Counts().Gaps != 0 {
 			t.Errorf("counts %+v", s.Counts())
@@ -156,8 +156,8 @@ func TestKmsgCountsOverwrittenRecords(t *testing.T) {
 	})
 }
 
-func TestKmsgOfAnotherBootBeginsAnew(t *testing.T) {
-	r := &ring{answers: records(0, 2)}
+func TestKmsgOfAnotherBootRestarts(t *testing.T) {
+	r := &fakeRing{answers: records(0, 2)}
 	cursor := expectKmsg(t, openKmsg(t, r, nil, "a"), "line 0", "line 1", "line 2")
 	r.answers = records(0, 0)
 	s := openKmsg(t, r, cursor, "b")
@@ -173,8 +173,8 @@ func TestKmsgOfAnotherBootBeginsAnew(t *testing.T) {
 	}
 }
 
-func TestKmsgGoesOnAfterWhatItCannotRead(t *testing.T) {
-	r := &ring{answers: []any{"no record", syscall.EINVAL, syscall.EINTR, "12,0,5,-;from a program\n", "3,1,6,-;from the kernel\n"}}
+func TestKmsgContinuesAfterUnreadableRecord(t *testing.T) {
+	r := &fakeRing{answers: []any{"no record", syscall.EINVAL, syscall.EINTR, "12,0,5,-;from a program\n", "3,1,6,-;from the kernel\n"}}
 	s := openKmsg(t, r, nil, "a")
 	lines := readAll(t, s)
 	if len(lines) != 2 || lines[0].Kernel || !lines[1].Kernel || lines[1].SinceBoot != 6*time.Microsecond || s.Counts().Malformed != 2 {
@@ -194,7 +194,7 @@ func TestKmsgGoesOnAfterWhatItCannotRead(t *testing.T) {
 }
 
 // TestRealKmsg reads the machine's own ring where that is allowed; elsewhere
-// the refusal must be told.
+// the refusal must be reported.
 func TestRealKmsg(t *testing.T) {
 	s := NewKmsg("/dev/kmsg", clock.RealClock{})
 	err := s.Open(nil, "a")
@@ -257,10 +257,10 @@ func TestRealKmsg(t *testing.T) {
 	}
 }
 
-// TestKmsgTellsWhoWroteARecord: only root may write to the device, and never as
+// TestKmsgNamesWriter: only root may write to the device, and never as
 // the kernel.
-func TestKmsgTellsWhoWroteARecord(t *testing.T) {
-	s := openKmsg(t, &ring{answers: []any{"3,0,1,-;NVRM: x\n", "27,1,2,-;nvsentinel-gpu-reset: y\n"}}, nil, "a")
+func TestKmsgNamesWriter(t *testing.T) {
+	s := openKmsg(t, &fakeRing{answers: []any{"3,0,1,-;NVRM: x\n", "27,1,2,-;nvsentinel-gpu-reset: y\n"}}, nil, "a")
 	lines := readAll(t, s)
 	if len(lines) != 2 || !lines[0].Kernel || lines[0].Root || lines[1].Kernel || !lines[1].Root {
 		t.Errorf("lines %+v", lines)

@@ -12,31 +12,31 @@ type kmsgCursor struct {
 	Usec *uint64 `json:"usec,omitempty"`
 }
 
-// recordIs is what a place says about a record.
+// recordIs is what a place reports about a record.
 type recordIs int
 
 const (
 	recordNew recordIs = iota
-	// recordKnown was read before.
-	recordKnown
+	// recordAlreadyRead was read before.
+	recordAlreadyRead
 	// recordOfAnotherRing has the number of the record that was read last, and another
 	// time. The kernel never changes the time of a record.
 	recordOfAnotherRing
 )
 
-// judge compares a record with the place.
-func (c kmsgCursor) judge(r kernellog.Record) recordIs {
+// compare compares a record with the place.
+func (c kmsgCursor) compare(r kernellog.Record) recordIs {
 	switch {
 	case r.Seq >= c.Next:
 		return recordNew
 	case r.Seq == c.Next-1 && c.Usec != nil && *c.Usec != r.Usec:
 		return recordOfAnotherRing
 	}
-	return recordKnown
+	return recordAlreadyRead
 }
 
-// beyond says whether the place is beyond the end of a ring that was read until there was
+// beyond reports whether the place is beyond the end of a ring that was read until there was
 // no further record; tip is the seq after its last record, 0 if there was none. A ring
 // overwrites its oldest records first, so it always has the newest record that was read
-// from it, or newer ones. A ring without a record says nothing.
+// from it, or newer ones. A ring without a record reports nothing.
 func (c kmsgCursor) beyond(tip uint64) bool { return tip > 0 && tip < c.Next }

@@ -7,7 +7,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/kernellog"
 )
 
-func TestAPlaceJudgesRecords(t *testing.T) {
+func TestCursorComparesRecords(t *testing.T) {
 	const place = `{"boot":"a","next":5,"usec":400}`
 	for name, c := range map[string]struct {
 		cursor    string
@@ -16,11 +16,11 @@ func TestAPlaceJudgesRecords(t *testing.T) {
 	}{
 		"the next record":                           {place, 5, 500, recordNew},
 		"a later record":                            {place, 9, 900, recordNew},
-		"the record that was read last":             {place, 4, 400, recordKnown},
+		"the record that was read last":             {place, 4, 400, recordAlreadyRead},
 		"another record with its number":            {place, 4, 401, recordOfAnotherRing},
-		"an earlier record":                         {place, 3, 999, recordKnown},
-		"another record, and no time in the state":  {`{"boot":"a","next":5}`, 4, 401, recordKnown},
-		"a record at the time zero":                 {`{"boot":"a","next":1,"usec":0}`, 0, 0, recordKnown},
+		"an earlier record":                         {place, 3, 999, recordAlreadyRead},
+		"another record, and no time in the state":  {`{"boot":"a","next":5}`, 4, 401, recordAlreadyRead},
+		"a record at the time zero":                 {`{"boot":"a","next":1,"usec":0}`, 0, 0, recordAlreadyRead},
 		"another record, and the time zero":         {`{"boot":"a","next":1,"usec":0}`, 0, 1, recordOfAnotherRing},
 		"the first record, when none has been read": {`{"boot":"a","next":0}`, 0, 0, recordNew},
 	} {
@@ -28,7 +28,7 @@ func TestAPlaceJudgesRecords(t *testing.T) {
 		if err := json.Unmarshal([]byte(c.cursor), &cursor); err != nil {
 			t.Fatal(err)
 		}
-		if got := cursor.judge(kernellog.Record{Seq: c.seq, Usec: c.usec}); got != c.want {
+		if got := cursor.compare(kernellog.Record{Seq: c.seq, Usec: c.usec}); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
 	}

@@ -24,10 +24,10 @@ const (
 	wakeGather = 10 * time.Millisecond // after the first record of fewer
 )
 
-// looksAtEnd is how often in a row, lookPace apart, a device has to have nothing more
+// pollsAtEnd is how often in a row, devicePollInterval apart, a device has to have nothing more
 // until its newest record is believed to be the ring's: what follows from that reports
 // lines a second time. The kernel shows a ring at once, and a stand-in for tests may not.
-const looksAtEnd = 3
+const pollsAtEnd = 3
 
 // recordBytes holds the largest record that Linux hands out.
 const recordBytes = 16 << 10
@@ -49,19 +49,19 @@ type ringReader struct {
 	malformed func()
 	done      chan struct{}
 
-	mu     sync.Mutex
-	room   sync.Cond // somebody has taken records, or closed
-	ahead  []readout
-	bytes  int
-	looks  int  // how often the device had nothing since the last record
-	seen   bool // the device had nothing once
-	closed bool
-	err    error // why reading ended
+	mu         sync.Mutex
+	spaceFreed sync.Cond // somebody has taken records, or closed
+	ahead      []readout
+	bytes      int
+	emptyPolls int  // how often the device had nothing since the last record
+	reachedEnd bool // the device had nothing once
+	closed     bool
+	err        error // why reading ended
 }
 
 func readRing(dev device, clk clock.PassiveClock, wake chan<- struct{}, malformed func()) *ringReader {
 	r := &ringReader{dev: dev, clock: clk, wake: wake, malformed: malformed, done: make(chan struct{})}
-	r.room.L = &r.mu
+	r.spaceFreed.L = &r.mu
 	go r.run()
 	return r
 }
@@ -74,7 +74,7 @@ func (r *ringReader) run() {
 		n, err := r.dev.Next(buf, func() { waited = true; r.idle() })
 		switch {
 		case errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.EINTR):
-			continue // overwritten: the next record's number says how many
+			continue // overwritten: the next record's number reports how many
 		case errors.Is(err, syscall.EINVAL):
 			r.malformed() // larger than any record is; the device has passed it
 			continue
@@ -84,10 +84,10 @@ func (r *ringReader) run() {
 			r.mu.Lock()
 			r.err = err
 			r.mu.Unlock()
-			r.tell()
+			r.notify()
 			return
 		}
-		if !r.put(buf[:n], waited) {
+		if !r.append(buf[:n], waited) {
 			return
 		}
 	}
@@ -96,42 +96,42 @@ func (r *ringReader) run() {
 // idle notes that the device has nothing more.
 func (r *ringReader) idle() {
 	r.mu.Lock()
-	r.looks++
-	wanted := !r.seen || r.looks == looksAtEnd
-	r.seen = true
+	r.emptyPolls++
+	wanted := !r.reachedEnd || r.emptyPolls == pollsAtEnd
+	r.reachedEnd = true
 	r.mu.Unlock()
 	if wanted {
-		r.tell()
+		r.notify()
 	}
 }
 
-// put keeps a record; false says that the reader is closed.
-func (r *ringReader) put(raw []byte, live bool) bool {
+// append keeps a record; false reports that the reader is closed.
+func (r *ringReader) append(raw []byte, live bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for (len(r.ahead) >= recordsAhead || r.bytes >= bytesAhead) && !r.closed {
-		r.room.Wait()
+		r.spaceFreed.Wait()
 	}
 	if r.closed {
 		return false
 	}
 	r.ahead = append(r.ahead, readout{append([]byte(nil), raw...), r.clock.Now(), live})
 	r.bytes += len(raw)
-	r.looks = 0
+	r.emptyPolls = 0
 	switch len(r.ahead) {
 	case 1:
-		time.AfterFunc(wakeGather, r.tell)
+		time.AfterFunc(wakeGather, r.notify)
 	case wakeAt:
-		r.tell()
+		r.notify()
 	}
 	return true
 }
 
-// tell wakes who asks for records.
-func (r *ringReader) tell() {
+// notify wakes who asks for records.
+func (r *ringReader) notify() {
 	select {
 	case r.wake <- struct{}{}:
-	default: // told already
+	default: // reported already
 	}
 }
 
@@ -149,16 +149,16 @@ func (r *ringReader) take(limit int) (out []readout, looks int, err error) {
 		r.ahead = nil // the memory of a flood goes
 	}
 	if n > 0 {
-		r.room.Signal()
+		r.spaceFreed.Signal()
 		return out, 0, nil
 	}
-	return nil, r.looks, r.err
+	return nil, r.emptyPolls, r.err
 }
 
 func (r *ringReader) close() error {
 	r.mu.Lock()
 	r.closed = true
-	r.room.Signal()
+	r.spaceFreed.Signal()
 	r.mu.Unlock()
 	err := r.dev.Close()
 	<-r.done

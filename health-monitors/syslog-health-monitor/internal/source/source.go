@@ -23,10 +23,10 @@ type Line struct {
 	Past bool
 	// Boot is the boot that the line itself names; empty where lines name none.
 	Boot string
-	// At is when the line was written; zero where the source does not say.
+	// At is when the line was written; zero where the source does not report.
 	At time.Time
 	// SinceBoot is how long after the boot the line was written; 0 where the source does
-	// not say.
+	// not report.
 	SinceBoot time.Duration
 	// Gap is what was lost just before the line; nil is nothing.
 	Gap *Gap
@@ -38,20 +38,20 @@ type Line struct {
 type Gap struct {
 	// Lost is the number of its lines, 0 when nobody knows it.
 	Lost int64
-	// Why says what happened to them.
+	// Why reports what happened to them.
 	Why string
 }
 
 // Batch is what one Read found.
 type Batch struct {
 	Lines []Line
-	// End says that the log is read to its end for now. Without lines and
+	// End reports that the log is read to its end for now. Without lines and
 	// without End more is on its way.
 	End bool
-	// Anew says that the remembered place belongs to another log: the next lines are
+	// Restarted reports that the remembered place belongs to another log: the next lines are
 	// the oldest of this one, and may have been read before.
-	Anew bool
-	// Notes say what was lost or complained about since the last Read.
+	Restarted bool
+	// Notes report what was lost or complained about since the last Read.
 	Notes []string
 }
 
@@ -73,7 +73,7 @@ type Counts struct {
 	Restarts int64
 }
 
-// maxNotes bounds what is kept to be said; the counts are exact in any case.
+// maxNotes bounds what is kept to be reported; the counts are exact in any case.
 const maxNotes = 16
 
 // tally counts for a source; a scrape reads it while the source works.
@@ -82,7 +82,7 @@ type tally struct {
 
 	mu    sync.Mutex
 	notes []string
-	ahead *Gap // of which no line has told yet
+	ahead *Gap // of which no line has reported yet
 }
 
 // Counts returns what was met so far.
@@ -93,7 +93,7 @@ func (t *tally) Counts() Counts {
 	}
 }
 
-// gap counts a place where lines were lost, which the next line tells of; lost is
+// gap counts a place where lines were lost, which the next line reports; lost is
 // their number, 0 when nobody knows it.
 func (t *tally) gap(lost int64, why string) {
 	t.gaps.Add(1)
@@ -107,10 +107,10 @@ func (t *tally) gap(lost int64, why string) {
 	if lost > 0 {
 		why = fmt.Sprintf("%s (%d lines)", why, lost)
 	}
-	t.say(why)
+	t.addNote(why)
 }
 
-// before takes the gap that the next line is to tell of.
+// before takes the gap that the next line is to report.
 func (t *tally) before() *Gap {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -119,8 +119,8 @@ func (t *tally) before() *Gap {
 	return out
 }
 
-// say keeps a note for the next Read.
-func (t *tally) say(note string) {
+// addNote keeps a note for the next Read.
+func (t *tally) addNote(note string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.notes) < maxNotes {
@@ -128,8 +128,8 @@ func (t *tally) say(note string) {
 	}
 }
 
-// said takes the notes.
-func (t *tally) said() []string {
+// takeNotes takes the notes.
+func (t *tally) takeNotes() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	out := t.notes

@@ -11,9 +11,9 @@ import (
 	"github.com/nvidia/nvsentinel/internal/kmsgtest"
 )
 
-// TestARingThatBeganAnewUnderTheSameBootIsReadFromItsBeginning: its faults are reported,
-// and one event says that lines may have been lost.
-func TestARingThatBeganAnewUnderTheSameBootIsReadFromItsBeginning(t *testing.T) {
+// TestRestartedRingIsReadFromItsBeginning: its faults are reported,
+// and one event reports that lines may have been lost.
+func TestRestartedRingIsReadFromItsBeginning(t *testing.T) {
 	n := newNode(t)
 	kernel, err := kmsgtest.Open(n.path("kernel"))
 	if err != nil {
@@ -60,37 +60,37 @@ func TestARingThatBeganAnewUnderTheSameBootIsReadFromItsBeginning(t *testing.T) 
 	reports(line("119", "0000:3b:00"), "119")
 }
 
-// anewLog begins anew at its first read after each opening.
-type anewLog struct {
+// restartedLog begins again at its first read after each opening.
+type restartedLog struct {
 	writtenLog
-	said bool
+	reported bool
 }
 
-func (s *anewLog) Read(limit int) (source.Batch, error) {
-	if !s.said {
-		s.said, s.at = true, 0
-		return source.Batch{Anew: true}, nil
+func (r *restartedLog) Read(limit int) (source.Batch, error) {
+	if !r.reported {
+		r.reported, r.at = true, 0
+		return source.Batch{Restarted: true}, nil
 	}
-	return s.writtenLog.Read(limit)
+	return r.writtenLog.Read(limit)
 }
 
-// TestALogThatBeginsAnewIsAFirstLook: its faults may have been reported before.
-func TestALogThatBeginsAnewIsAFirstLook(t *testing.T) {
+// TestRestartedLogIsAnInitialRead: its faults may have been reported before.
+func TestRestartedLogIsAnInitialRead(t *testing.T) {
 	n := newNode(t)
 	n.policy.LookBack = time.Hour
 	now := n.clock.Now()
-	n.log(n.stamped(now.Add(-2*time.Hour), "79"), n.stamped(now.Add(-time.Minute), "48"))
+	n.log(n.timestampedLine(now.Add(-2*time.Hour), "79"), n.timestampedLine(now.Add(-time.Minute), "48"))
 	n.start()
 	n.passes()
 	n.end()
-	n.source = func() logSource { return &anewLog{writtenLog: writtenLog{node: n}} }
+	n.source = func() logSource { return &restartedLog{writtenLog: writtenLog{node: n}} }
 	n.start()
 	if _, err := n.m.pass(); err != nil {
 		t.Fatal(err)
 	}
 	n.clock.Step(time.Minute)
 	n.passes()
-	n.log(n.stamped(n.clock.Now(), "95"))
+	n.log(n.timestampedLine(n.clock.Now(), "95"))
 	n.passes()
 	at := func(when time.Time) string { return when.UTC().Format(time.RFC3339) }
 	want := []string{

@@ -24,8 +24,8 @@ func resetLine(uuid string, success bool) string {
 	return fmt.Sprintf("Nov 21 05:04:01 n1 nvsentinel-gpu-reset[7]: GPU reset executed: %s, success: %t", uuid, success)
 }
 
-// whole writes events down in a line each, with check, entities and codes.
-func whole(events []record.Event) []string {
+// fullLines writes events down in a line each, with check, entities and codes.
+func fullLines(events []record.Event) []string {
 	var out []string
 	for _, e := range events {
 		var names []string
@@ -44,9 +44,9 @@ func whole(events []record.Event) []string {
 	return out
 }
 
-func (n *node) expectWhole(want ...string) {
+func (n *node) expectFull(want ...string) {
 	n.t.Helper()
-	if diff := cmp.Diff(want, whole(n.delivered())); diff != "" {
+	if diff := cmp.Diff(want, fullLines(n.delivered())); diff != "" {
 		n.t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
@@ -81,7 +81,7 @@ func TestEveryCheckReportsWithTheStrategyAndRecoversAfterAReboot(t *testing.T) {
 					want[i] = strings.Join(parts, " | ")
 				}
 			}
-			n.expectWhole(want...)
+			n.expectFull(want...)
 			for metric, value := range map[string]float64{"syslog_health_monitor_xid_errors": 1, "syslog_health_monitor_sxid_errors": 1, "syslog_health_monitor_gpu_fallen_errors": 1, "nvsentinel_syslog_monitor_gpu_resets_total": 1} {
 				if got := n.value(metric); got != value {
 					t.Errorf("%s is %v, want %v", metric, got, value)
@@ -101,7 +101,7 @@ func TestFaultOfOneCheckDoesNotWithholdTheRecoveryOfAnother(t *testing.T) {
 	n.boot("boot-2")
 	n.passes()
 	n.wait(time.Hour)
-	got := whole(n.delivered())[2:]
+	got := fullLines(n.delivered())[2:]
 	if diff := cmp.Diff([]string{"SysLogsGPUFallenOff |  | healthy | ", "SysLogsXIDError |  | healthy | "}, got); diff != "" {
 		t.Errorf("recoveries (-want +got):\n%s", diff)
 	}
@@ -131,11 +131,11 @@ func TestBeginningOfAMessageIsRememberedAcrossARestart(t *testing.T) {
 	n.wait(2 * time.Minute)
 	events := n.delivered()
 	if len(events) != 4 || events[0].ErrorCode[0] != "GPU_FALLEN_OFF_BUS" || events[0].BootID() != "boot-1" || events[0].Metadata["pciID"] != "10de:2330" {
-		t.Errorf("events %v", whole(events))
+		t.Errorf("events %v", fullLines(events))
 	}
 }
 
-func TestSuccessfulResetClearsWhatItCuresAndNothingElse(t *testing.T) {
+func TestSuccessfulResetClearsOnlyCuredFaults(t *testing.T) {
 	n := newNode(t)
 	n.policy.UserLines = true
 	n.log(line("48", "0000:3b:00"), line("31", "0000:3b:00"), line("74", "0000:3b:00"),
@@ -147,8 +147,8 @@ func TestSuccessfulResetClearsWhatItCuresAndNothingElse(t *testing.T) {
 	n.passes()
 	events := n.delivered()
 	last := events[len(events)-1]
-	if !last.IsHealthy || whole(events[5:])[0] != "SysLogsXIDError | "+strings.Join(last.ErrorCode, "+")+" | healthy | PCI=0000:3b:00 GPU_UUID="+gpu0+" GPU=0" {
-		t.Fatalf("events %v", whole(events))
+	if !last.IsHealthy || fullLines(events[5:])[0] != "SysLogsXIDError | "+strings.Join(last.ErrorCode, "+")+" | healthy | PCI=0000:3b:00 GPU_UUID="+gpu0+" GPU=0" {
+		t.Fatalf("events %v", fullLines(events))
 	}
 	for code, want := range map[string]bool{"48": true, "31": true, "154": true, "95": true, "GPU_RESET_FAILURE": true, "74": false, "79": false} {
 		if slices.Contains(last.ErrorCode, code) != want {
@@ -171,7 +171,7 @@ func TestResetOfAnUnknownGPUIsNoPoison(t *testing.T) {
 	n.start()
 	n.passes()
 	events := n.delivered()
-	got := whole(events)
+	got := fullLines(events)
 	if len(got) != 3 || !strings.HasSuffix(got[0], "| healthy | GPU_UUID="+gpu1) ||
 		got[1] != "SysLogsXIDError | GPU_RESET_FAILURE | RESTART_VM | PCI=0000:5e:00 GPU_UUID="+gpu1 || events[2].ErrorCode[0] != "79" {
 		t.Errorf("events %v", got)
@@ -184,7 +184,7 @@ func TestLinesOfProgramsAreNotBelievedByAnyCheck(t *testing.T) {
 	n.log(resetLine(gpu0, true), forged+sxidFatal[6:], forged+fellFirst[6:], fellThird, fellFirst, forged+fellThird[6:])
 	n.start()
 	n.passes()
-	n.expectWhole()
+	n.expectFull()
 	if v := n.value("nvsentinel_syslog_monitor_foreign_lines_total"); v != 4 {
 		t.Errorf("foreign lines: %v", v)
 	}
@@ -199,8 +199,8 @@ func TestCancellationClearsOnTheSameDevice(t *testing.T) {
 	events := n.delivered()
 	last := events[len(events)-1]
 	want := "SysLogsXIDError | 163+74 | healthy | PCI=0000:3b:00 GPU_UUID=" + gpu0 + " GPU=0"
-	if whole(events)[4] != want || last.Metadata["nvsentinel.nvidia.com/cancel-source-error-code"] != "162" {
-		t.Errorf("event %v, metadata %v", whole(events)[4], last.Metadata)
+	if fullLines(events)[4] != want || last.Metadata["nvsentinel.nvidia.com/cancel-source-error-code"] != "162" {
+		t.Errorf("event %v, metadata %v", fullLines(events)[4], last.Metadata)
 	}
 	if v := n.value("syslog_health_monitor_cancellations_emitted_total", "162", "74"); v != 1 {
 		t.Errorf("counted %v", v)
@@ -214,7 +214,7 @@ func TestCancellationClearsOnTheSameDevice(t *testing.T) {
 	}
 }
 
-// TestLineOfSeveralEventsIsTakenWholeOrNotAtAll: the outbox has room for the
+// TestLineOfSeveralEventsIsTakenWholeOrNotAtAll: the outbox has capacity for the
 // report of a line but not for its cancellation.
 func TestLineOfSeveralEventsIsTakenWholeOrNotAtAll(t *testing.T) {
 	n := newNode(t)
@@ -251,7 +251,7 @@ func TestActionThatTheDriverTakesBackIsCleared(t *testing.T) {
 		"NVRM: Xid (PCI:0000:3b:00"+fmt.Sprintf(changed, 9, 0))
 	n.start()
 	n.passes()
-	got := whole(n.delivered())
+	got := fullLines(n.delivered())
 	if want := "SysLogsXIDError | 154 | healthy | PCI=0000:3b:00 GPU_UUID=" + gpu0 + " GPU=0"; len(got) != 4 || got[3] != want {
 		t.Fatalf("events %v, want the last to be %s", got, want)
 	}
@@ -267,7 +267,7 @@ func TestActionThatTheDriverTakesBackIsCleared(t *testing.T) {
 	}
 }
 
-func TestRegistersAreJudgedByTheDriversVersion(t *testing.T) {
+func TestRegistersAreEvaluatedByDriverVersion(t *testing.T) {
 	n := newNode(t)
 	const text = "NVRM: Xid (PCI:0000:3b:00): 144, pid=1, SAW_MVB Fatal XC0 i0 Link 05 (0x00000021 0x00000002 0x0)"
 	for _, driver := range []string{"570.1", "580.2"} {

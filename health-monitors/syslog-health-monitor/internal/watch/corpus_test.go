@@ -67,7 +67,7 @@ func made(e *protos.HealthEvent) string {
 	return strings.Join(words, " ")
 }
 
-// TestLinesAsTheyAreWritten: each line of the table makes what it says.
+// TestLinesAsTheyAreWritten: each line of the table makes what it reports.
 func TestLinesAsTheyAreWritten(t *testing.T) {
 	n := newNode(t)
 	n.policy.GPUs = placesOfGPUs(t)
@@ -100,7 +100,7 @@ func TestLinesAsTheyAreWritten(t *testing.T) {
 	}
 }
 
-// BenchmarkWords is the cost of a line without and with something to say. The
+// BenchmarkWords is the cost of a line without and with something to report. The
 // floor is one look for one text that is not in the line.
 func BenchmarkWords(b *testing.B) {
 	m := &Monitor{Policy: Policy{Catalogue: builtin}}

@@ -10,35 +10,35 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// stamped is a line of syslog with an XID of its own.
-func (n *node) stamped(at time.Time, code string) string {
+// timestampedLine is a line of syslog with an XID of its own.
+func (n *node) timestampedLine(at time.Time, code string) string {
 	return at.UTC().Format("2006-01-02T15:04:05Z07:00") + " n1 kernel: " + line(code, "0000:3b:00")
 }
 
 // marks writes events down with their mark of a first look.
 func marks(events []record.Event) (out []string) {
 	for _, e := range events {
-		out = append(out, e.ErrorCode[0]+" "+e.Metadata[MetadataFirstLook]+" "+e.GeneratedTimestamp.Format(time.RFC3339))
+		out = append(out, e.ErrorCode[0]+" "+e.Metadata[MetadataInitialRead]+" "+e.GeneratedTimestamp.Format(time.RFC3339))
 	}
 	return out
 }
 
-func TestAFirstLookIsBoundedAndMarked(t *testing.T) {
+func TestInitialReadIsBoundedAndMarked(t *testing.T) {
 	n := newNode(t)
 	n.policy.LookBack = 24 * time.Hour
 	n.policy.UserLines = true
 	now := n.clock.Now().UTC()
 	at := func(ago time.Duration) string { return now.Add(-ago).Format(time.RFC3339) }
 	n.log("Linux version 6.1",
-		n.stamped(now.Add(-30*24*time.Hour), "79"), // a GPU that was replaced since
-		n.stamped(now.Add(-25*time.Hour), "94"),
-		n.stamped(now.Add(-25*time.Hour), "162"),
-		n.stamped(now.Add(-23*time.Hour), "95"),
-		line("63", "0000:3b:00"), // says no time
+		n.timestampedLine(now.Add(-30*24*time.Hour), "79"), // a GPU that was replaced since
+		n.timestampedLine(now.Add(-25*time.Hour), "94"),
+		n.timestampedLine(now.Add(-25*time.Hour), "162"),
+		n.timestampedLine(now.Add(-23*time.Hour), "95"),
+		line("63", "0000:3b:00"), // reports no time
 	)
 	n.start()
 	n.passes()
-	n.log(n.stamped(now, "48"))
+	n.log(n.timestampedLine(now, "48"))
 	n.passes()
 	want := []string{"95 true " + at(23*time.Hour), "63 true " + at(0), "48  " + at(0)}
 	if diff := cmp.Diff(want, marks(n.delivered())); diff != "" {
@@ -49,7 +49,7 @@ func TestAFirstLookIsBoundedAndMarked(t *testing.T) {
 	}
 	// A restart is no first look, however old what it finds.
 	n.end()
-	n.log(n.stamped(now, "119"))
+	n.log(n.timestampedLine(now, "119"))
 	n.clock.Step(100 * time.Hour)
 	n.start()
 	n.passes()
@@ -69,15 +69,15 @@ func TestAFirstLookIsBoundedAndMarked(t *testing.T) {
 	}
 }
 
-// TestAFirstLookGoesOnAfterACrash: until the end of the log was reached.
-func TestAFirstLookGoesOnAfterACrash(t *testing.T) {
+// TestInitialReadResumesAfterACrash: until the end of the log was reached.
+func TestInitialReadResumesAfterACrash(t *testing.T) {
 	n := newNode(t)
 	n.policy.LookBack = time.Hour
 	now := n.clock.Now()
 	for range linesAtOnce {
-		n.log(n.stamped(now.Add(-time.Minute), "31"))
+		n.log(n.timestampedLine(now.Add(-time.Minute), "31"))
 	}
-	n.log(n.stamped(now.Add(-2*time.Hour), "79"), n.stamped(now.Add(-time.Minute), "95"))
+	n.log(n.timestampedLine(now.Add(-2*time.Hour), "79"), n.timestampedLine(now.Add(-time.Minute), "95"))
 	n.start()
 	if _, err := n.m.pass(); err != nil {
 		t.Fatal(err)
@@ -90,9 +90,9 @@ func TestAFirstLookGoesOnAfterACrash(t *testing.T) {
 	}
 }
 
-// TestWhatIsTooOldSwallowsNothing: neither the failures that follow from a lost
+// TestOldFaultsSuppressNothing: neither the failures that follow from a lost
 // GPU, nor what a pattern reports once in a while.
-func TestWhatIsTooOldSwallowsNothing(t *testing.T) {
+func TestOldFaultsSuppressNothing(t *testing.T) {
 	n := newNode(t)
 	n.policy.LookBack, n.policy.UserLines = time.Hour, true
 	now := n.clock.Now()
@@ -100,7 +100,7 @@ func TestWhatIsTooOldSwallowsNothing(t *testing.T) {
 		return now.Add(-ago).UTC().Format(time.RFC3339) + " n1 kernel: " + text
 	}
 	failed := "NVRM: GPU 0000:3b:00.0: RmInitAdapter failed! (0x62:0xffff:2477)"
-	n.log(n.stamped(now.Add(-70*time.Minute), "79"))
+	n.log(n.timestampedLine(now.Add(-70*time.Minute), "79"))
 	for _, ago := range []time.Duration{61 * time.Minute, 30 * time.Minute} {
 		for range 10 { // reported once an hour
 			n.log(says(ago, "EDAC MC0: 1 CE memory read error on CPU_SrcID#0_MC#0_Chan#0_DIMM#0"))
@@ -118,19 +118,19 @@ func TestWhatIsTooOldSwallowsNothing(t *testing.T) {
 	}
 }
 
-// TestWhatIsTooOldIsRemembered: a fault that no reboot cures may have been
+// TestOldFaultsAreRemembered: a fault that no reboot cures may have been
 // reported before the state was lost, and is not cleared with the others.
-func TestWhatIsTooOldIsRemembered(t *testing.T) {
+func TestOldFaultsAreRemembered(t *testing.T) {
 	n := newNode(t)
 	n.policy.LookBack = time.Hour
-	n.log(n.stamped(n.clock.Now().Add(-2*time.Hour), "74"), n.stamped(n.clock.Now().Add(-2*time.Hour), "79"))
+	n.log(n.timestampedLine(n.clock.Now().Add(-2*time.Hour), "74"), n.timestampedLine(n.clock.Now().Add(-2*time.Hour), "79"))
 	n.start()
 	n.passes()
 	n.boot("boot-2")
 	n.passes()
 	n.wait(time.Hour)
 	var got []string
-	for _, e := range whole(n.delivered()) {
+	for _, e := range fullLines(n.delivered()) {
 		if strings.HasPrefix(e, "SysLogsXIDError") {
 			got = append(got, e)
 		}

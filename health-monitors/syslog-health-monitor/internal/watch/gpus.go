@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/nvidia/nvsentinel/health-monitors/sighting"
+	"github.com/nvidia/nvsentinel/health-monitors/location"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/pattern"
 )
 
@@ -59,7 +59,7 @@ func (p *GPUPlaces) Refresh() {
 	}
 }
 
-// isGPU tells whether a device is a display or 3D controller of NVIDIA's.
+// isGPU reports whether a device is a display or 3D controller of NVIDIA's.
 func isGPU(device string) bool {
 	vendor, err := os.ReadFile(filepath.Join(device, "vendor"))
 	if err != nil || strings.TrimSpace(string(vendor)) != "0x10de" {
@@ -77,9 +77,9 @@ func (p *GPUPlaces) Behind(pci string) []string {
 	return p.behind[pci]
 }
 
-// ofKnownGPUs turns the match of a rule that holds for GPUs alone into one for each GPU
-// that it is about: none where nothing says that the device is a GPU.
-func (b *batch) ofKnownGPUs(f pattern.Match) (out []pattern.Match) {
+// matchGPUs turns the match of a rule that holds for GPUs alone into one for each GPU
+// that it is about: none where nothing reports that the device is a GPU.
+func (b *batch) matchGPUs(f pattern.Match) (out []pattern.Match) {
 	for i, e := range f.Entities {
 		if e[0] != pattern.GroupPCI && e[0] != pattern.GroupPort {
 			continue
@@ -96,7 +96,7 @@ func (b *batch) ofKnownGPUs(f pattern.Match) (out []pattern.Match) {
 
 // gpusAt lists the GPUs at the address of a device or bridge.
 func (b *batch) gpusAt(e [2]string, driver string) []string {
-	address := sighting.Address(e[1])
+	address := location.Address(e[1])
 	_, listed := b.m.Devices.Inventory().ByPCI[address]
 	_, owned := b.s.Owners[address]
 	if e[0] == pattern.GroupPCI && (driver == gpuDriver || listed || owned) {

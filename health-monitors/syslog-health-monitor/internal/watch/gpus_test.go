@@ -95,7 +95,7 @@ func TestACardIsKnownByItsInterface(t *testing.T) {
 		"mlx5_core 0000:c1:00.0 ens7: NETDEV WATCHDOG: CPU: 3: transmit queue 5 timed out 5000 ms")
 	n.start()
 	n.passes()
-	n.expectWhole("SysLogsNICDriverError | netdev_watchdog | NONE | NIC=mlx5_0", "SysLogsNICDriverError | netdev_watchdog | NONE | NIC=ens9",
+	n.expectFull("SysLogsNICDriverError | netdev_watchdog | NONE | NIC=mlx5_0", "SysLogsNICDriverError | netdev_watchdog | NONE | NIC=ens9",
 		"SysLogsNICDriverError | netdev_watchdog | NONE | NIC=mlx5_7")
 	if got := InterfaceNames(root)("../net/ens1f0np0"); got != "" {
 		t.Errorf("a path names the card %s", got)
@@ -113,7 +113,7 @@ func TestAGPUIsKnownByTheMetadataOrTheDriver(t *testing.T) {
 		"pcieport 0000:3b:00.0: pciehp: Slot(22): Link Down")
 	n.start()
 	n.passes()
-	n.expectWhole("SysLogsGPUFallenOff | GPU_FALLEN_OFF_BUS | RESTART_BM | PCI=0000:3b:00 GPU_UUID="+gpu0+" GPU=0",
+	n.expectFull("SysLogsGPUFallenOff | GPU_FALLEN_OFF_BUS | RESTART_BM | PCI=0000:3b:00 GPU_UUID="+gpu0+" GPU=0",
 		"SysLogsGPUFallenOff | GPU_FALLEN_OFF_BUS | RESTART_BM | PCI=0000:5e:00 GPU_UUID="+gpu1)
 }
 

@@ -43,7 +43,7 @@ func (n *node) catchUp(lines float64) {
 	})
 }
 
-// TestJournalOfThreeBoots is a node's life on a journal: old boots are not told
+// TestJournalOfThreeBoots is a node's life on a journal: old boots are not reported
 // again, the unread end of a boot is its own, a boot that nobody watched too.
 func TestJournalOfThreeBoots(t *testing.T) {
 	n, j := newJournalNode(t)
@@ -67,7 +67,7 @@ func TestJournalOfThreeBoots(t *testing.T) {
 	n.wait(2 * time.Minute)
 	n.expect("79 RESTART_BM "+journalBoot1, "31 NONE "+journalBoot1, "119 COMPONENT_RESET "+journalBoot1,
 		"120 COMPONENT_RESET "+journalBoot3, "32 NONE "+journalBoot2, "healthy "+journalBoot2)
-	for _, e := range n.delivered()[2:4] { // of past boots; this machine's is not as old as the entries say
+	for _, e := range n.delivered()[2:4] { // of past boots; this machine's is not as old as the entries report
 		if e.GeneratedTimestamp.Year() != 2026 {
 			t.Errorf("event %s is of %s; want the time of its entry", e.ErrorCode, e.GeneratedTimestamp)
 		}
@@ -164,14 +164,14 @@ func TestJournalGapIsCountedAndHoldsNothingUp(t *testing.T) {
 	}
 }
 
-// TestJournalProvesWhoWroteAResetsOutcome: root is believed, a user is not.
-func TestJournalProvesWhoWroteAResetsOutcome(t *testing.T) {
+// TestJournalProvesWriterOfResetOutcome: root is believed, a user is not.
+func TestJournalProvesWriterOfResetOutcome(t *testing.T) {
 	n, j := newJournalNode(t)
-	said := func(success bool) string { return fmt.Sprintf("GPU reset executed: %s, success: %t", gpu0, success) }
+	output := func(success bool) string { return fmt.Sprintf("GPU reset executed: %s, success: %t", gpu0, success) }
 	j.Kernel(journalBoot1, line("48", "0000:3b:00"))
-	j.Program(journalBoot1, 1000, "nvsentinel-gpu-reset", said(true))
-	j.Program(journalBoot1, 0, "nvsentinel-gpu-reset", said(false))
-	j.Program(journalBoot1, 0, "nvsentinel-gpu-reset", said(true))
+	j.Program(journalBoot1, 1000, "nvsentinel-gpu-reset", output(true))
+	j.Program(journalBoot1, 0, "nvsentinel-gpu-reset", output(false))
+	j.Program(journalBoot1, 0, "nvsentinel-gpu-reset", output(true))
 	n.start()
 	n.catchUp(4)
 	var got []string

@@ -30,9 +30,9 @@ type Metrics struct {
 	// Counted counts events of event storms that were aggregated and not reported
 	// individually.
 	Counted prometheus.Counter
-	// FirstLook counts faults that the first read of the log has found, by
+	// InitialRead counts faults that the first read of the log has found, by
 	// outcome.
-	FirstLook *prometheus.CounterVec
+	InitialRead *prometheus.CounterVec
 	// Gaps counts reported gaps.
 	Gaps prometheus.Counter
 	// Lines counts the lines that were read.
@@ -69,7 +69,7 @@ func NewMetrics(r prometheus.Registerer, counts func() source.Counts) *Metrics {
 		Resets:         vector("nvsentinel_syslog_monitor_gpu_resets_total", "GPU resets that the reset tool reported, by outcome.", "outcome"),
 		Cancellations:  vector("syslog_health_monitor_cancellations_emitted_total", "Error codes that were cleared by another error code, by source and target code.", "source_error_code", "target_error_code"),
 		Counted:        counter("nvsentinel_syslog_monitor_events_aggregated_total", "Events of event storms that were aggregated and not reported individually."),
-		FirstLook:      vector("nvsentinel_syslog_monitor_initial_read_faults_total", "Faults in the log from before the first read, by outcome: reported, or too-old for --look-back.", "outcome"),
+		InitialRead:    vector("nvsentinel_syslog_monitor_initial_read_faults_total", "Faults in the log from before the first read, by outcome: reported, or too-old for --look-back.", "outcome"),
 		Gaps:           counter("nvsentinel_syslog_monitor_gap_events_total", "Gaps in the kernel log that were reported."),
 		Lines:          counter("nvsentinel_syslog_monitor_lines_total", "Lines of the kernel log that were read."),
 		ForeignLines:   counter("nvsentinel_syslog_monitor_foreign_lines_total", "Relevant lines that were ignored because a program wrote them or made the kernel quote them."),
@@ -83,9 +83,9 @@ func NewMetrics(r prometheus.Registerer, counts func() source.Counts) *Metrics {
 		m.XIDs.WithLabelValues(strconv.Itoa(code))
 	}
 	for _, outcome := range []string{"reported", "too-old"} {
-		m.FirstLook.WithLabelValues(outcome)
+		m.InitialRead.WithLabelValues(outcome)
 	}
-	r.MustRegister(m.XIDs, m.SXIDs, m.FallenOff, m.Patterns, m.Repeats, m.Resets, m.Cancellations, m.Counted, m.FirstLook, m.Gaps, m.Lines, m.ForeignLines, m.Unsendable, m.Reboots, m.Recoveries, m.MetadataErrors, m.PassErrors)
+	r.MustRegister(m.XIDs, m.SXIDs, m.FallenOff, m.Patterns, m.Repeats, m.Resets, m.Cancellations, m.Counted, m.InitialRead, m.Gaps, m.Lines, m.ForeignLines, m.Unsendable, m.Reboots, m.Recoveries, m.MetadataErrors, m.PassErrors)
 	countSource(r, counts)
 	return m
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/connector"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/nodefile"
-	"github.com/nvidia/nvsentinel/health-monitors/sighting"
+	"github.com/nvidia/nvsentinel/health-monitors/location"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/catalogue"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/source"
 	"github.com/nvidia/nvsentinel/health-monitors/xid"
@@ -123,12 +123,12 @@ func (n *node) start() {
 	quiet := slog.New(slog.DiscardHandler)
 	n.outbox, n.metrics = outbox, prometheus.NewRegistry()
 	publisher := &report.Publisher{
-		Name: sighting.Agent, Outbox: outbox, Connector: protos.NewPlatformConnectorClient(conn), Clock: clock.RealClock{}, Log: quiet,
+		Name: location.Agent, Outbox: outbox, Connector: protos.NewPlatformConnectorClient(conn), Clock: clock.RealClock{}, Log: quiet,
 		Metrics: report.NewMetrics(n.metrics, Prefix, outbox, n.clock),
 	}
 	n.m = &Monitor{
 		Policy: n.policy, Outbox: outbox, Source: log, Cleared: connector.FollowClearances(n.cleared), BootID: nodefile.BootID(n.path("boot_id")),
-		Devices: nodefile.FollowGPUs(n.path("gpu_metadata.json"), sighting.Address), Clock: n.clock, Log: quiet,
+		Devices: nodefile.FollowGPUs(n.path("gpu_metadata.json"), location.Address), Clock: n.clock, Log: quiet,
 		Metrics: NewMetrics(n.metrics, log.Counts),
 	}
 	if j, ok := log.(interface{ Wake() <-chan struct{} }); ok {
@@ -208,8 +208,8 @@ func (n *node) delivered() []record.Event {
 	return out
 }
 
-// brief writes events down in a line each: code or "healthy", action, boot.
-func brief(events []record.Event) []string {
+// summarize writes events down in a line each: code or "healthy", action, boot.
+func summarize(events []record.Event) []string {
 	var out []string
 	for _, e := range events {
 		what := strings.Join(e.ErrorCode, "+") + " " + string(e.RecommendedAction)
@@ -231,7 +231,7 @@ func (n *node) expect(want ...string) {
 	events := slices.DeleteFunc(n.delivered(), func(e record.Event) bool {
 		return e.IsHealthy && len(e.EntitiesImpacted) == 0 && e.CheckName != xid.Check
 	})
-	if diff := cmp.Diff(want, brief(events)); diff != "" {
+	if diff := cmp.Diff(want, summarize(events)); diff != "" {
 		n.t.Errorf("events (-want +got):\n%s", diff)
 	}
 }

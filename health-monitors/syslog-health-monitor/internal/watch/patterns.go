@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/health-monitors/sighting"
+	"github.com/nvidia/nvsentinel/health-monitors/location"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/source"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/kernellog"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/pattern"
@@ -35,7 +35,7 @@ func (b *batch) ofPatterns(line source.Line, text string) error {
 			b.repeated = append(b.repeated, f.Rule.Name)
 			continue
 		case f.Rule.KnownGPU:
-			about = b.ofKnownGPUs(f)
+			about = b.matchGPUs(f)
 		}
 		for _, f := range about {
 			if err := b.pattern(line, f); err != nil {
@@ -87,12 +87,12 @@ func (b *batch) pattern(line source.Line, f pattern.Match) error {
 
 // named looks up what a match is about: the GPU at its address, or the name of
 // its network card. key is the same for all matches about that thing.
-func (b *batch) named(f *pattern.Match) (d sighting.Device, key string) {
+func (b *batch) named(f *pattern.Match) (d location.Device, key string) {
 	var rest [][2]string
 	for _, e := range f.Entities {
 		switch {
 		case e[0] == entityPCI && f.Rule.Class == classGPU:
-			d = b.device(sighting.Address(e[1]))
+			d = b.device(location.Address(e[1]))
 			continue
 		case e[0] == entityNIC && b.m.Policy.NIC != nil:
 			if name := b.m.Policy.NIC(e[1]); name != "" {
@@ -126,7 +126,7 @@ func (b *batch) ofInterface(name string) string {
 }
 
 // clearPatterns ends what the reset of a GPU ends of the checks of patterns.
-func (b *batch) clearPatterns(line source.Line, d sighting.Device) error {
+func (b *batch) clearPatterns(line source.Line, d location.Device) error {
 	for _, check := range slices.Sorted(maps.Keys(b.s.Memory)) {
 		codes := b.s.Memory[check].AfterReset(d.PCI, nil)
 		if check == xid.Check || d.PCI == "" || len(codes) == 0 {
@@ -171,7 +171,7 @@ func NICNames(sysfs string) func(pci string) string {
 	}
 }
 
-// gspLines is how many lines behind an XID 119 or 120 the driver says more about the
+// gspLines is how many lines behind an XID 119 or 120 the driver reports more about the
 // same failure: it writes the history of the calls to the GSP between them.
 const gspLines = 128
 

@@ -45,7 +45,7 @@ func TestWordsOfProgramsAreNotTheKernels(t *testing.T) {
 	n := newNode(t)
 	n.start()
 	n.passes()
-	faults := words(t)
+	faults := quotedMessages(t)
 	if len(faults) < 60 {
 		t.Fatalf("the table has %d faults", len(faults))
 	}
@@ -77,9 +77,9 @@ func forged(t *testing.T, n *node, text string) {
 	}
 }
 
-// words are the messages of the table that make events, and lines of those that make
+// quotedMessages are the messages of the table that make events, and lines of those that make
 // one together.
-func words(t *testing.T) (out []string) {
+func quotedMessages(t *testing.T) (out []string) {
 	t.Helper()
 	for _, s := range stories(t) {
 		for _, line := range s.lines {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/health-monitors/sighting"
+	"github.com/nvidia/nvsentinel/health-monitors/location"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/fallenoff"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/source"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/pattern"
@@ -26,12 +26,12 @@ import (
 // driver begins every message of the GPU driver.
 const driver = "NVRM: "
 
-// speaks tells whether a line may say something to us.
+// speaks reports whether a line may report something to us.
 func (m *Monitor) speaks(l source.Line) bool {
 	return l.Gap != nil || m.Policy.Catalogue.Patterns.Speaks(l.Text) || strings.Contains(l.Text, driver) || strings.Contains(l.Text, sxid.Marker) || strings.Contains(l.Text, recovery.ResetMarker)
 }
 
-// readOn takes the next lines into the outbox; more says that there may be
+// readOn takes the next lines into the outbox; more reports that there may be
 // further ones.
 func (m *Monitor) readOn() (more bool, err error) {
 	if len(m.pending) == 0 {
@@ -43,19 +43,19 @@ func (m *Monitor) readOn() (more bool, err error) {
 			m.opened = false
 			return false, fmt.Errorf("reading the kernel log: %w", err)
 		}
-		if batch.Anew {
-			return true, m.beginFirstLook()
+		if batch.Restarted {
+			return true, m.beginInitialRead()
 		}
 		if batch.End {
 			m.reachedEnd()
-			m.endFirstLook()
+			m.endInitialRead()
 		}
 		if len(batch.Lines) == 0 {
 			return false, nil
 		}
 		m.pending = batch.Lines
 		m.Metrics.Lines.Add(float64(len(batch.Lines)))
-		crashpoint.Here(sighting.Agent + "/read")
+		crashpoint.Here(location.Agent + "/read")
 	}
 	return m.take()
 }
@@ -68,14 +68,14 @@ func (m *Monitor) reachedEnd() {
 	m.caught = true
 	now := m.Clock.Now()
 	for check := range m.state.Owed {
-		m.quiet[check] = now
+		m.idleSince[check] = now
 	}
 }
 
 // writePlace writes down, now and then, how far a log without faults was read.
 func (m *Monitor) writePlace() error {
 	pace := notePace
-	if m.state.Storms.Holds() {
+	if m.state.Storms.Pending() {
 		pace = countPace
 	}
 	if age := m.Clock.Since(m.noted); !m.dirty || age >= 0 && age < pace {
@@ -104,7 +104,7 @@ func (m *Monitor) take() (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	crashpoint.Here(sighting.Agent + "/outboxed")
+	crashpoint.Here(location.Agent + "/outboxed")
 	m.pending = m.pending[t.lines:]
 	m.account(t)
 	return true, nil
@@ -141,7 +141,7 @@ func fitting(lines []source.Line, commit func([]source.Line) (batch, error)) (ba
 }
 
 // commitLines takes lines in one transaction. With ErrFull nothing was taken,
-// and the result says how many lines would have fitted.
+// and the result reports how many lines would have fitted.
 func (m *Monitor) commitLines(lines []source.Line) (batch, error) {
 	var t batch
 	err := m.commit(func(tx *report.Tx, s *state) error {
@@ -178,15 +178,15 @@ func (m *Monitor) account(t batch) {
 	for _, c := range t.cancelled {
 		m.Metrics.Cancellations.WithLabelValues(c[0], c[1]).Inc()
 	}
-	m.look.reported += t.look.reported
-	m.look.tooOld += t.look.tooOld
-	m.Metrics.FirstLook.WithLabelValues("reported").Add(float64(t.look.reported))
-	m.Metrics.FirstLook.WithLabelValues("too-old").Add(float64(t.look.tooOld))
+	m.initial.reported += t.initial.reported
+	m.initial.tooOld += t.initial.tooOld
+	m.Metrics.InitialRead.WithLabelValues("reported").Add(float64(t.initial.reported))
+	m.Metrics.InitialRead.WithLabelValues("too-old").Add(float64(t.initial.tooOld))
 	m.Metrics.Counted.Add(float64(t.counted))
 	m.Metrics.ForeignLines.Add(float64(t.foreign))
 	m.Metrics.Unsendable.Add(float64(t.unsendable))
 	for check := range t.seen {
-		m.quiet[check] = m.Clock.Now()
+		m.idleSince[check] = m.Clock.Now()
 	}
 }
 
@@ -212,7 +212,7 @@ func (m *Monitor) sxidLabel(code string) string {
 const unknown = "unknown"
 
 // GapCheck reports stretches of the kernel log that were lost before they could
-// be read: what they said is not known. GapCode is its code.
+// be read: what they reported is not known. GapCode is its code.
 const (
 	GapCheck = "SysLogsGap"
 	GapCode  = "LOG_GAP"
@@ -240,47 +240,47 @@ func (b *batch) gap(line source.Line) error {
 	return nil
 }
 
-// MetadataFirstLook marks a fault that was written before the monitor had ever
+// MetadataInitialRead marks a fault that was written before the monitor had ever
 // looked, or after it had forgotten that it did: it may be known, and repaired.
-const MetadataFirstLook = "firstLook"
+const MetadataInitialRead = "firstLook"
 
-// firstLook counts what a first look back finds.
-type firstLook struct{ reported, tooOld int }
+// initialRead counts what a first look back finds.
+type initialRead struct{ reported, tooOld int }
 
-// tooOld says whether a line is of so long before the first look that it makes no
-// event. What it tells is remembered all the same: it may have been reported
+// tooOld reports whether a line is of so long before the first look that it makes no
+// event. What it reports is remembered all the same: it may have been reported
 // before the state was lost, and what a reboot cures of it asks for that.
 func (b *batch) tooOld(line source.Line) bool {
-	began := b.s.FirstLook
+	began := b.s.InitialRead
 	return !began.IsZero() && !line.At.IsZero() && line.At.Before(began.Add(-b.m.Policy.LookBack))
 }
 
 // mark marks an event about a line of before the first look.
 func (b *batch) mark(line source.Line, e *protos.HealthEvent) {
-	if began := b.s.FirstLook; !began.IsZero() && !line.At.After(began) {
-		e.Metadata[MetadataFirstLook] = "true"
-		b.look.reported++
+	if began := b.s.InitialRead; !began.IsZero() && !line.At.After(began) {
+		e.Metadata[MetadataInitialRead] = "true"
+		b.initial.reported++
 	}
 }
 
-// beginFirstLook notes that the log begins anew: its faults may have been reported
+// beginInitialRead notes that the log begins again: its faults may have been reported
 // before, as those of a node that no state knows. Should that not be written down, the
-// log is opened again and says it again.
-func (m *Monitor) beginFirstLook() error {
+// log is opened again and reports it again.
+func (m *Monitor) beginInitialRead() error {
 	err := m.commit(func(_ *report.Tx, s *state) error {
-		s.FirstLook = m.Clock.Now()
+		s.InitialRead = m.Clock.Now()
 		return nil
 	})
 	m.opened = err == nil
 	return err
 }
 
-// endFirstLook says what a first look has found; what comes now is new.
-func (m *Monitor) endFirstLook() {
-	if m.state.FirstLook.IsZero() {
+// endInitialRead reports what a first look has found; what comes now is new.
+func (m *Monitor) endInitialRead() {
+	if m.state.InitialRead.IsZero() {
 		return
 	}
-	m.Log.Info("kernel log read for the first time", "since", m.state.FirstLook.Add(-m.Policy.LookBack),
-		"faults", m.look.reported, "olderFaultsLeftOut", m.look.tooOld)
-	m.state.FirstLook, m.dirty = time.Time{}, true
+	m.Log.Info("kernel log read for the first time", "since", m.state.InitialRead.Add(-m.Policy.LookBack),
+		"faults", m.initial.reported, "olderFaultsLeftOut", m.initial.tooOld)
+	m.state.InitialRead, m.dirty = time.Time{}, true
 }

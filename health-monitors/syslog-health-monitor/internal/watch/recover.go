@@ -7,7 +7,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/health-monitors/internal/connector"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/nodefile"
-	"github.com/nvidia/nvsentinel/health-monitors/sighting"
+	"github.com/nvidia/nvsentinel/health-monitors/location"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/recovery"
 	"github.com/nvidia/nvsentinel/internal/report"
 )
@@ -31,7 +31,7 @@ func (m *Monitor) view(check string) recovery.View {
 		Pending:    owed,
 		OldWaiting: first != 0 && first <= m.state.Through,
 		CaughtUp:   m.caught,
-		QuietSince: m.quiet[check],
+		IdleSince:  m.idleSince[check],
 		Faulted:    faulted,
 		Uncured:    m.state.Memory[check].Withholding(),
 	}
@@ -42,8 +42,8 @@ func (m *Monitor) step(check string, d recovery.Decision) error {
 	var err error
 	switch d.Step {
 	case recovery.Nothing, recovery.DeliverOld, recovery.Settle:
-		if m.said[check] != string(d.Reason) {
-			m.said[check] = string(d.Reason)
+		if m.lastReason[check] != string(d.Reason) {
+			m.lastReason[check] = string(d.Reason)
 			m.Log.Info("recovery pending", "check", check, "reason", d.Reason)
 		}
 		return nil
@@ -66,7 +66,7 @@ func (m *Monitor) step(check string, d recovery.Decision) error {
 				return err
 			}
 			delete(s.Owed, check)
-			e := sighting.Sighting{
+			e := location.Sighting{
 				Node: m.Policy.Node, Boot: s.Boot, At: m.Clock.Now(),
 				Strategy: s.Memory[check].Strategy(m.Policy.Strategy),
 			}.Healthy(check)
@@ -80,7 +80,7 @@ func (m *Monitor) step(check string, d recovery.Decision) error {
 	if err != nil {
 		return err
 	}
-	delete(m.said, check)
+	delete(m.lastReason, check)
 	m.Metrics.Recoveries.WithLabelValues(check, string(d.Reason)).Inc()
 	m.Log.Info("recovery completed", "check", check, "step", d.Step, "reason", d.Reason,
 		"withheldFor", m.state.Memory[check].Withholding())
@@ -92,10 +92,10 @@ func (m *Monitor) step(check string, d recovery.Decision) error {
 func (m *Monitor) reportCured(tx *report.Tx, s *state, check string) error {
 	cured := s.Memory[check].Cured()
 	for _, device := range slices.Sorted(maps.Keys(cured)) {
-		e := sighting.Sighting{
+		e := location.Sighting{
 			Node: m.Policy.Node, Boot: s.Boot, At: m.Clock.Now(), Strategy: s.Memory[check].Strategy(m.Policy.Strategy),
 		}.Healthy(check)
-		e.ErrorCode, e.EntitiesImpacted = cured[device], sighting.Entities(s.Memory[check].Devices[device].Names...)
+		e.ErrorCode, e.EntitiesImpacted = cured[device], location.Entities(s.Memory[check].Devices[device].Names...)
 		e.Message = "Recovered by a reboot"
 		if err := tx.Append(e); err != nil {
 			return err
@@ -123,10 +123,10 @@ func (m *Monitor) forgetReplaced() error {
 		for key, uuid := range gone {
 			check, device := key[0], key[1]
 			memory := s.Memory[check]
-			e := sighting.Sighting{
+			e := location.Sighting{
 				Node: m.Policy.Node, Boot: s.Boot, At: m.Clock.Now(), Strategy: memory.Strategy(m.Policy.Strategy),
 			}.Healthy(check)
-			e.ErrorCode, e.EntitiesImpacted = memory.Codes(device), sighting.Entities([2]string{"GPU_UUID", uuid})
+			e.ErrorCode, e.EntitiesImpacted = memory.Codes(device), location.Entities([2]string{"GPU_UUID", uuid})
 			e.Message = "The GPU was replaced"
 			if err := tx.Append(e); err != nil {
 				return err
@@ -144,7 +144,7 @@ func (m *Monitor) forgetReplaced() error {
 	return err
 }
 
-// replaced tells whether the place of a GPU has another one now.
+// replaced reports whether the place of a GPU has another one now.
 func replaced(d recovery.Device, pci string, inv nodefile.Inventory) bool {
 	now, listed := inv.ByPCI[pci]
 	_, elsewhere := inv.ByUUID(d.UUID)
@@ -152,7 +152,7 @@ func replaced(d recovery.Device, pci string, inv nodefile.Inventory) bool {
 }
 
 // forgetCleared forgets faults that a person cleared, given by the ids of their
-// records, as the node's connector tells; their recovery went to the store past this
+// records, as the node's connector reports; their recovery went to the store past this
 // monitor.
 func (m *Monitor) forgetCleared(ids connector.ClearedIDs) error {
 	next, found := m.state.clone(), false

@@ -15,7 +15,7 @@ import (
 // when there is none.
 func (n *node) lastRecovery() string {
 	n.t.Helper()
-	events := whole(n.delivered())
+	events := fullLines(n.delivered())
 	for _, event := range slices.Backward(events) {
 		if strings.HasPrefix(event, "SysLogsXIDError") && strings.Contains(event, "| healthy |") {
 			return strings.TrimPrefix(event, "SysLogsXIDError | ")
@@ -43,7 +43,7 @@ func TestOneUncuredFaultHoldsNoOtherBack(t *testing.T) {
 	n.wait(time.Second)
 	n.wait(time.Hour)
 	var got []string
-	for _, e := range whole(n.delivered()) {
+	for _, e := range fullLines(n.delivered()) {
 		if strings.HasPrefix(e, "SysLogsXIDError") && strings.Contains(e, "healthy") {
 			got = append(got, e)
 		}
@@ -59,8 +59,8 @@ func TestOneUncuredFaultHoldsNoOtherBack(t *testing.T) {
 	n.boot("boot-3")
 	n.passes()
 	n.wait(time.Hour)
-	if now := n.delivered(); len(whole(now)) != len(whole(n.delivered())) || n.lastRecovery() != strings.TrimPrefix(want[1], "SysLogsXIDError | ") {
-		t.Errorf("after another reboot: %v", whole(now))
+	if now := n.delivered(); len(fullLines(now)) != len(fullLines(n.delivered())) || n.lastRecovery() != strings.TrimPrefix(want[1], "SysLogsXIDError | ") {
+		t.Errorf("after another reboot: %v", fullLines(now))
 	}
 	if v := n.value("nvsentinel_syslog_monitor_recoveries_total", "SysLogsXIDError", "NotCured"); v != 2 {
 		t.Errorf("settled with a fault left %v times", v)

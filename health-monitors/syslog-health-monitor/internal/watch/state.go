@@ -32,9 +32,9 @@ type state struct {
 	PastBoot string `json:"pastBoot,omitempty"`
 	// Cursor is the place behind the last line that was taken.
 	Cursor json.RawMessage `json:"cursor,omitempty"`
-	// FirstLook is when reading began on a node that no state knows of; zero once
+	// InitialRead is when reading began on a node that no state knows of; zero once
 	// the end of its log was reached.
-	FirstLook time.Time `json:"firstLook,omitzero"`
+	InitialRead time.Time `json:"firstLook,omitzero"`
 	// Through is the seq of the last event of a past boot.
 	Through uint64 `json:"through,omitempty"`
 	// Owed holds the checks whose recovery is not settled since the last reboot;
@@ -112,7 +112,7 @@ func (s *state) lose(pci string) {
 	}
 }
 
-// lost tells whether a GPU is off the bus, or, without an address, any is.
+// lost reports whether a GPU is off the bus, or, without an address, any is.
 func (s *state) lost(pci string) bool { return s.Lost[pci] || pci == "" && len(s.Lost) > 0 }
 
 // own remembers which GPU the driver found at a PCI address.

@@ -19,7 +19,7 @@ func (b *batch) report(e *protos.HealthEvent) (sent bool, err error) {
 	}
 	sent = true
 	for _, one := range out {
-		if sent, err = b.put(one); err != nil {
+		if sent, err = b.append(one); err != nil {
 			return false, err
 		}
 	}
@@ -42,7 +42,7 @@ func (m *Monitor) reportCounted() error {
 	err := m.commit(func(tx *report.Tx, s *state) error {
 		t := batch{m: m, tx: tx, s: s}
 		for _, e := range s.Storms.Due(m.Clock.Now()) {
-			if _, err := t.put(e); err != nil {
+			if _, err := t.append(e); err != nil {
 				return err
 			}
 		}
@@ -59,7 +59,7 @@ func (m *Monitor) reportCounted() error {
 func (m *Monitor) endStorms(tx *report.Tx, s *state, check string) error {
 	t := batch{m: m, tx: tx, s: s}
 	for _, e := range s.Storms.End(m.Clock.Now(), check) {
-		if _, err := t.put(e); err != nil {
+		if _, err := t.append(e); err != nil {
 			return err
 		}
 	}

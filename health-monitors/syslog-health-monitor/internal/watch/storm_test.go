@@ -31,9 +31,9 @@ func (n *node) stormOf(code string, count int) {
 func counts(events []record.Event) (out []string) {
 	single := 0
 	for i, e := range events {
-		what := brief(events[i : i+1])[0]
+		what := summarize(events[i : i+1])[0]
 		n, _ := e.Repeats()
-		if single++; n == 1 && i+1 < len(events) && brief(events[i+1 : i+2])[0] == what {
+		if single++; n == 1 && i+1 < len(events) && summarize(events[i+1 : i+2])[0] == what {
 			if next, _ := events[i+1].Repeats(); next == 1 {
 				continue
 			}
@@ -65,7 +65,7 @@ func TestAStormHoldsNoOtherFaultBackAndIsCounted(t *testing.T) {
 	n.expectCounts("31 NONE boot-1 10 times", "79 RESTART_BM boot-1 1 times")
 	n.stormOf("31", 100)
 	n.passes()
-	n.wait(storm.Quiet)
+	n.wait(storm.QuietPeriod)
 	n.expectCounts("31 NONE boot-1 10 times", "79 RESTART_BM boot-1 1 times", "31 NONE boot-1 of 5090")
 	events := n.delivered()
 	if last := events[11]; !strings.Contains(last.Message, "pid=99,") || last.Metadata["seq"] != "12" {
@@ -102,7 +102,7 @@ func TestACountOutlivesACrash(t *testing.T) {
 	n.expectCounts("31 NONE boot-1 10 times", "31 NONE boot-1 of 3590")
 }
 
-func TestWhatEndsAFaultComesBehindTheStormOfIt(t *testing.T) {
+func TestRecoveryFollowsStorm(t *testing.T) {
 	n := newNode(t)
 	n.policy.UserLines = true
 	n.stormOf("31", 100)
@@ -196,7 +196,7 @@ func TestALostStretchOfTheLogIsAnEvent(t *testing.T) {
 			n.passes()
 			n.restart()
 			n.passes()
-			n.expectWhole(want...)
+			n.expectFull(want...)
 			if v := n.value("nvsentinel_syslog_monitor_gap_events_total"); v != 0 { // of this process
 				t.Errorf("%v gaps", v)
 			}
@@ -214,8 +214,8 @@ func TestALostStretchOfTheLogIsAnEvent(t *testing.T) {
 	}
 }
 
-// TestAFullDiskTakesWhatFits: half as many lines for each time that it is full.
-func TestAFullDiskTakesWhatFits(t *testing.T) {
+// TestFullDiskStoresFittingEvents: half as many lines for each time that it is full.
+func TestFullDiskStoresFittingEvents(t *testing.T) {
 	full := fmt.Errorf("writing: %w", syscall.ENOSPC)
 	for room, want := range map[int][]int{
 		512: {512}, 200: {512, 256, 128}, 1: {512, 256, 128, 64, 32, 16, 8, 4, 2, 1}, 0: {512, 256, 128, 64, 32, 16, 8, 4, 2, 1},
@@ -243,7 +243,7 @@ func TestAFullDiskTakesWhatFits(t *testing.T) {
 	}
 }
 
-// The lines a second that a monitor reads: its floor are those that say nothing.
+// The lines a second that a monitor reads: its floor are those that report nothing.
 func BenchmarkLines(b *testing.B) {
 	for name, text := range map[string]string{
 		"floor": "[1.0] eth0: link is up, 100 Gbps full duplex, and so on",

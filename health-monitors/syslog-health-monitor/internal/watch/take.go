@@ -8,7 +8,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/fault"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/nodefile"
-	"github.com/nvidia/nvsentinel/health-monitors/sighting"
+	"github.com/nvidia/nvsentinel/health-monitors/location"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/fallenoff"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/source"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/kernellog"
@@ -35,7 +35,7 @@ type batch struct {
 	lines      int // lines that are done
 	events     []*protos.HealthEvent
 	counted    int // events that are held back
-	look       firstLook
+	initial    initialRead
 	foreign    int
 	unsendable int
 	seen       map[string]bool // checks of which a code of the current boot was seen
@@ -90,7 +90,7 @@ func (b *batch) one(line source.Line) error {
 	return b.ofPatterns(line, text)
 }
 
-// quoted tells whether a message has words of the GPU's drivers behind its beginning, and
+// quoted reports whether a message has words of the GPU's drivers behind its beginning, and
 // begins with none. The GPU driver's own messages name processes, and one of them may be
 // called like the other driver.
 func quoted(text string) bool {
@@ -100,7 +100,7 @@ func quoted(text string) bool {
 	return strings.Contains(text, driver) || strings.Contains(text, sxid.Marker) && !strings.HasPrefix(text, sxid.Marker)
 }
 
-// message is what a line says, from the kernel's first word on, and whether it is
+// message is what a line reports, from the kernel's first word on, and whether it is
 // believed to be the kernel's. What a message means stands at its beginning: behind it
 // the kernel quotes names of programs and files, which any user chooses.
 func (b *batch) message(line source.Line) (text string, believed bool) {
@@ -116,7 +116,7 @@ func (b *batch) message(line source.Line) (text string, believed bool) {
 	return text, true
 }
 
-// ofDriver takes a message of the GPU driver; known says that patterns have nothing
+// ofDriver takes a message of the GPU driver; known reports that patterns have nothing
 // to add.
 func (b *batch) ofDriver(line source.Line, text string) (known bool, err error) {
 	faults := xid.ParseAll(text)
@@ -153,7 +153,7 @@ func (b *batch) xid(line source.Line, f xid.Fault) error {
 	if f.Code == xid.GSPTimeout || f.Code == xid.GSPError {
 		b.s.GSP = b.s.GSP.fails(f.PCI)
 	}
-	j := b.m.Policy.Catalogue.XIDs.Judge(f, d.Driver)
+	j := b.m.Policy.Catalogue.XIDs.Evaluate(f, d.Driver)
 	e := b.m.Policy.Catalogue.XIDs.Event(f, d, b.sighting(line), kernellog.Cut(line.Text, messageBytes))
 	err := b.send(line, e, recovery.Report{
 		Device: f.PCI, Code: f.ErrorCode(), Fatal: j.Fatal, RebootCures: j.RebootCures, ResetCures: j.ResetCures(),
@@ -179,11 +179,11 @@ func (b *batch) ofSwitch(line source.Line, text string) error {
 		return nil
 	}
 	inv := b.m.Devices.Inventory()
-	d := sighting.Device{Chassis: inv.Chassis}
+	d := location.Device{Chassis: inv.Chassis}
 	if gpu, ok := inv.ByPort[nodefile.Port{PCI: f.PCI, Link: f.Link}]; ok {
 		d.UUID, d.Index = gpu.UUID, gpu.Index
 	}
-	j := codes.Judge(f)
+	j := codes.Evaluate(f)
 	e := codes.Event(f, d, b.sighting(line), kernellog.Cut(line.Text, messageBytes))
 	return b.send(line, e, recovery.Report{
 		Device: f.PCI, Named: recovery.Device{Names: sxid.Names(f)}, Code: f.Number, Fatal: j.Fatal, RebootCures: j.RebootCures,
@@ -192,7 +192,7 @@ func (b *batch) ofSwitch(line source.Line, text string) error {
 
 // fallenOff reports a GPU that fell off the bus.
 func (b *batch) fallenOff(line source.Line, begun fallenoff.Begun) error {
-	d := b.device(sighting.Address(begun.PCI))
+	d := b.device(location.Address(begun.PCI))
 	e := fallenoff.Event(begun, d, b.sighting(line), kernellog.Cut(line.Text, messageBytes))
 	err := b.send(line, e, recovery.Report{Device: d.PCI, Code: fallenoff.Code, Fatal: true, RebootCures: true})
 	if err == nil {
@@ -238,8 +238,8 @@ func (b *batch) ofResetTool(line source.Line) error {
 }
 
 // sighting of an event about a line.
-func (b *batch) sighting(line source.Line) sighting.Sighting {
-	s := sighting.Sighting{Node: b.m.Policy.Node, Boot: b.s.Boot, Strategy: b.m.Policy.Strategy, At: b.m.Clock.Now()}
+func (b *batch) sighting(line source.Line) location.Sighting {
+	s := location.Sighting{Node: b.m.Policy.Node, Boot: b.s.Boot, Strategy: b.m.Policy.Strategy, At: b.m.Clock.Now()}
 	if line.Past {
 		s.Boot = b.s.PastBoot
 	}
@@ -253,11 +253,11 @@ func (b *batch) sighting(line source.Line) sighting.Sighting {
 }
 
 // recoverySighting carries the strategy of what is cleared of the XIDs.
-func (b *batch) recoverySighting(line source.Line) sighting.Sighting {
+func (b *batch) recoverySighting(line source.Line) location.Sighting {
 	return b.recoveryOf(xid.Check, line)
 }
 
-func (b *batch) recoveryOf(check string, line source.Line) sighting.Sighting {
+func (b *batch) recoveryOf(check string, line source.Line) location.Sighting {
 	s := b.sighting(line)
 	s.Strategy = b.s.Memory[check].Strategy(s.Strategy)
 	return s
@@ -272,7 +272,7 @@ func (b *batch) send(line source.Line, e *protos.HealthEvent, r recovery.Report)
 		r.Named = named(e)
 	}
 	if b.tooOld(line) {
-		b.look.tooOld++
+		b.initial.tooOld++
 		b.s.remember(e.CheckName, r)
 		return nil
 	}
@@ -314,11 +314,11 @@ func (b *batch) clear(line source.Line, e *protos.HealthEvent, device string) er
 		return nil
 	}
 	for _, counted := range b.s.Storms.End(b.m.Clock.Now(), e.CheckName) {
-		if _, err := b.put(counted); err != nil {
+		if _, err := b.append(counted); err != nil {
 			return err
 		}
 	}
-	if sent, err := b.put(e); err != nil || !sent {
+	if sent, err := b.append(e); err != nil || !sent {
 		return err
 	}
 	b.occurred(e)
@@ -326,8 +326,8 @@ func (b *batch) clear(line source.Line, e *protos.HealthEvent, device string) er
 	return nil
 }
 
-// put appends an event; sent is false for one that nobody could ever send.
-func (b *batch) put(e *protos.HealthEvent) (sent bool, err error) {
+// append appends an event; sent is false for one that nobody could ever send.
+func (b *batch) append(e *protos.HealthEvent) (sent bool, err error) {
 	if b.tx == nil {
 		return false, errToWrite
 	}
@@ -348,9 +348,9 @@ func (b *batch) put(e *protos.HealthEvent) (sent bool, err error) {
 
 // device looks up the GPU at a PCI address: the metadata file first, then the
 // driver's own lines.
-func (b *batch) device(pci string) sighting.Device {
+func (b *batch) device(pci string) location.Device {
 	inv := b.m.Devices.Inventory()
-	d := sighting.Device{PCI: pci, Chassis: inv.Chassis, Driver: inv.Driver}
+	d := location.Device{PCI: pci, Chassis: inv.Chassis, Driver: inv.Driver}
 	if gpu, ok := inv.ByPCI[pci]; ok {
 		d.UUID, d.Index, d.Listed = gpu.UUID, gpu.Index, true
 		return d
@@ -360,7 +360,7 @@ func (b *batch) device(pci string) sighting.Device {
 }
 
 // deviceOf looks up a GPU by its UUID; one that nobody knows has no other name.
-func (b *batch) deviceOf(uuid string) sighting.Device {
+func (b *batch) deviceOf(uuid string) location.Device {
 	if gpu, ok := b.m.Devices.Inventory().ByUUID(uuid); ok {
 		return b.device(gpu.PCI)
 	}
@@ -369,5 +369,5 @@ func (b *batch) deviceOf(uuid string) sighting.Device {
 			return b.device(pci)
 		}
 	}
-	return sighting.Device{UUID: uuid, Chassis: b.m.Devices.Inventory().Chassis}
+	return location.Device{UUID: uuid, Chassis: b.m.Devices.Inventory().Chassis}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/connector"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/nodefile"
-	"github.com/nvidia/nvsentinel/health-monitors/internal/rounds"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/polling"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/catalogue"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/source"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/recovery"
@@ -42,7 +42,7 @@ const (
 type Source interface {
 	// Open goes to the place behind cursor (nil: the beginning of this boot).
 	Open(cursor json.RawMessage, boot string) error
-	// Read returns the next lines, and says when it has come to the end of what
+	// Read returns the next lines, and reports when it has come to the end of what
 	// is there.
 	Read(limit int) (source.Batch, error)
 	// Reboot takes note of a proven reboot and returns the place to keep.
@@ -63,7 +63,7 @@ type Policy struct {
 	EveryEvent bool
 	// LookBack is how old a fault may be that is found by a first look.
 	LookBack time.Duration
-	// GapStrategy is that of the events that tell of lost lines.
+	// GapStrategy is that of the events that report lost lines.
 	GapStrategy record.Strategy
 	// Cancels holds, by XID, the codes that its report clears on the same device.
 	Cancels map[string][]string
@@ -86,7 +86,7 @@ type Monitor struct {
 	Source Source
 	// Wake asks for a pass before the next tick; may be nil.
 	Wake <-chan struct{}
-	// Cleared is the file in which the node's connector tells which records people
+	// Cleared is the file in which the node's connector reports which records people
 	// cleared.
 	Cleared *connector.Clearances
 	BootID  func() (string, error)
@@ -95,22 +95,22 @@ type Monitor struct {
 	Log     *slog.Logger
 	Metrics *Metrics
 
-	state   state
-	opened  bool
-	pending []source.Line // read and not yet in the outbox
-	caught  bool          // the log was read to its end since the last reboot or start
-	quiet   map[string]time.Time
-	noted   time.Time
-	look    firstLook
-	dirty   bool // state holds a place that is not written down
-	said    map[string]string
-	more    bool // the last pass went well and left something to do
+	state      state
+	opened     bool
+	pending    []source.Line // read and not yet in the outbox
+	caught     bool          // the log was read to its end since the last reboot or start
+	idleSince  map[string]time.Time
+	noted      time.Time
+	initial    initialRead
+	dirty      bool // state holds a place that is not written down
+	lastReason map[string]string
+	more       bool // the last pass went well and left something to do
 }
 
 // Rounds are the passes of the monitor, with which Run watches.
-func (m *Monitor) Rounds() *rounds.Rounds {
-	return &rounds.Rounds{
-		Look: func(context.Context) error {
+func (m *Monitor) Rounds() *polling.Rounds {
+	return &polling.Rounds{
+		Poll: func(context.Context) error {
 			more, err := m.pass()
 			m.more = more && err == nil
 			return err
@@ -127,7 +127,7 @@ func (m *Monitor) Rounds() *rounds.Rounds {
 
 // Run watches until the context ends. A failing pass is tried again at the next
 // tick: the kernel log keeps what is not read.
-func (m *Monitor) Run(ctx context.Context, passes *rounds.Rounds) error {
+func (m *Monitor) Run(ctx context.Context, passes *polling.Rounds) error {
 	if err := m.remember(); err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (m *Monitor) Run(ctx context.Context, passes *rounds.Rounds) error {
 
 // remember loads the state beside the outbox.
 func (m *Monitor) remember() error {
-	m.quiet, m.said = map[string]time.Time{}, map[string]string{}
+	m.idleSince, m.lastReason = map[string]time.Time{}, map[string]string{}
 	data, err := m.Outbox.Note(stateNote)
 	if err != nil {
 		return err
@@ -164,7 +164,7 @@ func (m *Monitor) remember() error {
 	return nil
 }
 
-// pass does one round; more says that another one should follow at once.
+// pass does one round; more reports that another one should follow at once.
 func (m *Monitor) pass() (more bool, err error) {
 	if err := m.checkBoot(); err != nil {
 		return false, err
@@ -197,7 +197,7 @@ func (m *Monitor) checkBoot() error {
 		return m.openSource(m.state.Boot)
 	case recovery.FirstSight:
 		err := m.commit(func(_ *report.Tx, s *state) error {
-			s.Boot, s.FirstLook = boot, m.Clock.Now()
+			s.Boot, s.InitialRead = boot, m.Clock.Now()
 			return nil
 		})
 		if err != nil {
@@ -212,7 +212,7 @@ func (m *Monitor) checkBoot() error {
 	return nil
 }
 
-// openSource opens the log where the state says; a log that is not there yet is
+// openSource opens the log where the state reports; a log that is not there yet is
 // tried again.
 func (m *Monitor) openSource(boot string) error {
 	if m.opened {
@@ -252,7 +252,7 @@ func (m *Monitor) turn(boot string) error {
 		m.opened = false
 		return err
 	}
-	clear(m.quiet)
+	clear(m.idleSince)
 	m.Metrics.Reboots.Inc()
 	m.Log.Info("reboot detected", "from", from, "to", boot)
 	return nil

@@ -170,7 +170,7 @@ func TestFullOutboxHoldsTheSourceBack(t *testing.T) {
 	n.expect(want...)
 }
 
-// passesUntilFull lets the monitor work until it says that the outbox is full.
+// passesUntilFull lets the monitor work until it reports that the outbox is full.
 func (n *node) passesUntilFull() {
 	n.t.Helper()
 	for range 100 {
@@ -218,7 +218,7 @@ func TestMissingLogIsAwaited(t *testing.T) {
 	n.expect("79 RESTART_BM boot-1")
 }
 
-func TestRunWorksAtEachTickAndSaysHowItGoes(t *testing.T) {
+func TestRunPollsAtEachTickAndReportsState(t *testing.T) {
 	n := newNode(t)
 	n.boot("")
 	n.start()

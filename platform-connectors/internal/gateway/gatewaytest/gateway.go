@@ -19,10 +19,10 @@ import (
 	"github.com/nvidia/nvsentinel/internal/freeport"
 	"github.com/nvidia/nvsentinel/internal/nodeclient"
 	"github.com/nvidia/nvsentinel/platform-connectors/authz"
+	"github.com/nvidia/nvsentinel/platform-connectors/forwardpolicy"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/authn"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/upstream"
-	"github.com/nvidia/nvsentinel/platform-connectors/passage"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
@@ -102,7 +102,7 @@ func (g *Gateway) serve(ctx context.Context, o Options, log *slog.Logger) error 
 	served := &gateway.Gateway{
 		Callers: &gateway.Callers{
 			Connectors: review(Reviews{}, gateway.Audience), Publishers: review(o.Publishers, authn.Audience), Accounts: []string{Connectors},
-			Policy: passage.Policy{Agents: append(authz.DefaultAgents(), o.Agents...)}, PerAddress: 100, Clock: clock.RealClock{},
+			Policy: forwardpolicy.Policy{Agents: append(authz.DefaultAgents(), o.Agents...)}, PerAddress: 100, Clock: clock.RealClock{},
 		},
 		Shares: &gateway.Shares{PerSecond: 64 << 20, Burst: 64 << 20, Clock: clock.RealClock{}},
 		Store:  store, PerNode: 4, Memory: gateway.NewMemory(64 << 20), MaxCalls: gateway.MaxCalls,
@@ -117,22 +117,22 @@ func (g *Gateway) serve(ctx context.Context, o Options, log *slog.Logger) error 
 }
 
 func review(reviews nodeclient.TokenReviews, audience string) *authn.Review {
-	return authn.NewReview(reviews, authn.Verification{Audience: audience, Life: time.Minute, AtOnce: 16}, clock.RealClock{}, prometheus.NewRegistry())
+	return authn.NewReview(reviews, authn.Verification{Audience: audience, CacheTTL: time.Minute, AtOnce: 16}, clock.RealClock{}, prometheus.NewRegistry())
 }
 
-// Token says in words what it is; without a node it is bound to no pod.
+// Token reports in words what it is; without a node it is bound to no pod.
 func Token(audience, account, node string) string {
 	return strings.TrimSuffix(audience+"~"+account+"~"+node, "~")
 }
 
 // Reviews plays the API server that made the tokens of Token. Asked is called for each
 // question; nil is not.
-type Reviews struct{ Asked func() }
+type Reviews struct{ OnReview func() }
 
 // Create implements nodeclient.TokenReviews.
 func (r Reviews) Create(_ context.Context, review *authenticationv1.TokenReview, _ metav1.CreateOptions) (*authenticationv1.TokenReview, error) {
-	if r.Asked != nil {
-		r.Asked()
+	if r.OnReview != nil {
+		r.OnReview()
 	}
 	review = review.DeepCopy()
 	words := append(strings.Split(review.Spec.Token, "~"), "", "", "")
