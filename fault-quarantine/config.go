@@ -90,7 +90,7 @@ func defaultConfig() Config {
 	}
 }
 
-// rules are the rule sets active. The built-in ones are no defaults under the
+// rules are the active rule sets. The built-in ones are no defaults under the
 // file's, which would show through where a set of the file leaves a key out.
 func (c Config) rules() []rulematch.Set {
 	if c.RuleSets == nil {
@@ -99,10 +99,10 @@ func (c Config) rules() []rulematch.Set {
 	return c.RuleSets
 }
 
-// Warnings report which rules of the operator act on text that programs can choose.
+// Warnings returns which rules of the operator act on text that programs can choose.
 func (c Config) Warnings() []string { return rulematch.Warnings(c.RuleSets) }
 
-// quota are the quarantine budgets active; the configuration is valid.
+// quota are the active quarantine budgets; the configuration is valid.
 func (c Config) quota() quota.Rules {
 	var limits []budget.Limit
 	if c.Breaker.Enabled {

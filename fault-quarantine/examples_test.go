@@ -112,8 +112,8 @@ func TestTheExamplesOfRuleSets(t *testing.T) {
 	}
 }
 
-// TestTheBuiltInRuleSetsAreWrittenOut: who begins with the example begins with what
-// was active.
+// TestTheBuiltInRuleSetsAreWrittenOut: an operator who begins with the example begins
+// with what was active.
 func TestTheBuiltInRuleSetsAreWrittenOut(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(examples, "built-in.toml"))
 	if err != nil {

@@ -91,7 +91,7 @@ func TestAPersonReleasesANode(t *testing.T) {
 			want := before.DeepCopy()
 			want.Annotations[tt.marker], want.Annotations[nodemark.ReleasedAnnotation] = nodemark.True, first.ID+","+second.ID
 			labels := after.DeepCopy().Labels
-			for key := range after.Labels { // what a release reports itself
+			for key := range after.Labels { // what a release records about itself
 				if strings.HasPrefix(key, nodemark.DefaultLabelPrefix+"uncordon-") {
 					delete(labels, key)
 				}
@@ -133,7 +133,8 @@ func TestAnOptedOutNode(t *testing.T) {
 }
 
 // TestSwitchToDryRun switches the dry run on and off while nodes are in
-// quarantine: new matches have no effect, while clearing, releases and manual interventions continue.
+// quarantine: new matches have no effect, while clearing, releases and manual
+// interventions continue.
 func TestSwitchToDryRun(t *testing.T) {
 	s := here(t)
 	s.configure("[circuitBreaker]\nnodes = 2\npercentage = 100\n")
@@ -230,7 +231,7 @@ func TestNoGPUNodes(t *testing.T) {
 }
 
 // TestAFaultOfAnUnknownMachineIsVisible: a record without identity that is older
-// than its Node waits, and reports it.
+// than its Node waits, and the wait is reported.
 func TestAFaultOfAnUnknownMachineIsVisible(t *testing.T) {
 	s := here(t)
 	node := s.nodes("unsure", 1, nil)[0]

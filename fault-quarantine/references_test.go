@@ -11,7 +11,7 @@ import (
 )
 
 // TestAWriterOfRulesReadsNoSecret: no key of a rule set shows what is in a file of the
-// pod, neither in the rules active nor in an error.
+// pod, neither in the active rules nor in an error.
 func TestAWriterOfRulesReadsNoSecret(t *testing.T) {
 	dir := t.TempDir()
 	uri, file := filepath.Join(dir, "uri"), filepath.Join(dir, "c.toml")

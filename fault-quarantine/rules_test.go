@@ -26,8 +26,8 @@ shouldCordon = true
 `, more, code)
 }
 
-// TestRuleSetsChangeWhileItRuns: the file is a ConfigMap that is exchanged. Other
-// rule sets evaluate from then on; a bad file changes nothing, and log, metric and
+// TestRuleSetsChangeWhileItRuns: the file is a ConfigMap that is replaced. Other
+// rule sets apply from then on; a bad file changes nothing, and log, metric and
 // readiness report it; what needs a restart is named.
 func TestRuleSetsChangeWhileItRuns(t *testing.T) {
 	s := here(t)

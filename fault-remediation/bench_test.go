@@ -128,7 +128,7 @@ func (x *drainBench) once() time.Duration {
 	}
 }
 
-// baseline is the baseline: whatever is drained gets an object at once, and nothing
+// baseline runs the baseline: whatever is drained gets an object at once, and nothing
 // else is done.
 func (x *drainBench) baseline() (stop func()) {
 	ctx, cancel := context.WithCancel(x.b.Context())

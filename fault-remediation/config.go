@@ -39,10 +39,10 @@ type Config struct {
 	// none.
 	LeaseNamespace string `toml:"leaseNamespace" flag:"lease-namespace" usage:"Namespace of the leases that prevent concurrent remediation of a node by different remediators, including NodeHealthCheck. Empty uses no leases."`
 
-	// RepeatOffender reports which machines are repeat offenders.
+	// RepeatOffender decides which machines are repeat offenders.
 	RepeatOffender RepeatOffender `toml:"repeatOffender"`
 
-	// Template reports where template files are read from.
+	// Template is where template files are read from.
 	Template action.Templates `toml:"template"`
 	// RemediationActions are the repairs; without any the defaults hold.
 	RemediationActions action.Configs `toml:"remediationActions"`
@@ -55,7 +55,7 @@ type Config struct {
 type RepeatOffender struct {
 	// Repairs is the number of remediations within Window, the next one included, that
 	// make a machine a repeat offender. 0 disables the mark.
-	Repairs int           `toml:"threshold" bounds:"0 or 2 to 10" enforced:"Lemon.validate"`
+	Repairs int           `toml:"threshold" bounds:"0 or 2 to 10" enforced:"RepeatOffender.validate"`
 	Window  time.Duration `toml:"window" bounds:"above 0s, at most 720h"`
 	// Keep requires manual intervention instead of that remediation and every later one.
 	Keep bool `toml:"requireManualIntervention"`

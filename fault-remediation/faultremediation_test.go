@@ -262,7 +262,7 @@ func TestConfigMistake(t *testing.T) {
 	}
 }
 
-// tee keeps what a service reports.
+// tee keeps what a service logs.
 type tee struct {
 	*testing.T
 	output *strings.Builder

@@ -58,8 +58,8 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // when they end, and the request of theirs that is held once.
 type fleet struct {
 	*world
-	// at is the request that is held; after reports when: before the API server
-	// gets it, or when it has answered.
+	// at is the request that is held; after is when it is held: false is before the API
+	// server gets it, true when it has answered.
 	at    func(*http.Request) bool
 	after bool
 

@@ -45,7 +45,7 @@ func defaultConfig() Config {
 	}
 }
 
-// rules reads the rules active.
+// rules returns the active rules.
 func (c Config) rules() ([]rule.Rule, error) {
 	if c.RulesPath == "" {
 		return rule.Default(), nil

@@ -33,7 +33,7 @@ codes = ["31"]
 `, name, scope, by, count)
 }
 
-// TestRulesChangeWhileItRuns: the file is a ConfigMap that is exchanged. Other rules
+// TestRulesChangeWhileItRuns: the file is a ConfigMap that is replaced. The new rules
 // evaluate what comes from then on, with what is stored before it; a bad file changes
 // nothing, and metric and readiness report it.
 func TestRulesChangeWhileItRuns(t *testing.T) {

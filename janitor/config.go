@@ -26,7 +26,7 @@ type Config struct {
 type Global struct {
 	// CSPPluginHost is the host:port of the provider plugin.
 	CSPPluginHost string `toml:"cspPluginHost" flag:"csp-plugin-host" usage:"Address of the provider plugin, as host:port or unix:///path, for every controller without a plugin of its own."`
-	// CSPPlugin reports how the plugin is spoken to.
+	// CSPPlugin describes how the plugin is called.
 	CSPPlugin Plugin `toml:"cspPlugin"`
 	// Nodes are those that are left alone.
 	Nodes Nodes `toml:"nodes"`
@@ -38,7 +38,7 @@ type Global struct {
 	TTL time.Duration `toml:"ttl" bounds:"at least 0s" flag:"ttl" usage:"Time that a maintenance object is kept after it has ended. 0 keeps it without a limit."`
 }
 
-// Plugin reports how a plugin is spoken to.
+// Plugin describes how a plugin is called.
 type Plugin struct {
 	// CAFile holds the authorities of the plugin's certificate.
 	CAFile string `toml:"caFile" flag:"csp-plugin-ca-file" usage:"PEM file with the CA certificates that verify the plugin, read again for every connection. Empty uses the CA certificates of the system."`
@@ -83,7 +83,7 @@ type RebootNode struct {
 	Enabled bool `toml:"enabled" flag:"reboot-enabled" usage:"If true, executes RebootNode objects."`
 	// CSPPluginHost overrides Global.CSPPluginHost.
 	CSPPluginHost string `toml:"cspPluginHost" flag:"reboot-csp-plugin-host" usage:"Address of the plugin for RebootNode objects, as host:port or unix:///path. Empty uses --csp-plugin-host."`
-	// CSPPlugin reports how that plugin is spoken to.
+	// CSPPlugin describes how that plugin is called.
 	CSPPlugin PluginOverride `toml:"cspPlugin" prefix:"reboot-"`
 	// Nodes are those that this controller leaves alone, besides the global ones.
 	Nodes NodesOverride `toml:"nodes"`
@@ -108,7 +108,7 @@ type TerminateNode struct {
 	Enabled bool `toml:"enabled" flag:"terminate-enabled" usage:"If true, executes TerminateNode objects."`
 	// CSPPluginHost overrides Global.CSPPluginHost.
 	CSPPluginHost string `toml:"cspPluginHost" flag:"terminate-csp-plugin-host" usage:"Address of the plugin for TerminateNode objects, as host:port or unix:///path. Empty uses --csp-plugin-host."`
-	// CSPPlugin reports how that plugin is spoken to.
+	// CSPPlugin describes how that plugin is called.
 	CSPPlugin PluginOverride `toml:"cspPlugin" prefix:"terminate-"`
 	// Nodes are those that this controller leaves alone, besides the global ones.
 	Nodes NodesOverride `toml:"nodes"`

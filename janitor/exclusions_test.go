@@ -12,7 +12,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/config"
 )
 
-// TestControlPlaneIsExcluded: a file that reports something else keeps the default; only one
+// TestControlPlaneIsExcluded: a file that sets something else keeps the default; only one
 // that names the list replaces it.
 func TestControlPlaneIsExcluded(t *testing.T) {
 	control := labels.Set{"node-role.kubernetes.io/control-plane": ""}

@@ -39,7 +39,7 @@ type GPUReset struct {
 	ResetJob ResetJob `toml:"resetJob"`
 }
 
-// ServiceManager reports how the GPU services leave a node and come back.
+// ServiceManager describes how the GPU services leave a node and come back.
 type ServiceManager struct {
 	// Name is gpu-operator: the services are those of NVIDIA's GPU operator.
 	Name string `toml:"name"`

@@ -33,7 +33,7 @@ type operator struct {
 	namespace string // of the services and the Jobs
 	// jobs are the uids of all Jobs that were ever seen.
 	jobs map[types.UID]bool
-	// jobObserved reports that the janitor has seen its Job: no Job ends before.
+	// jobObserved reports whether the janitor has seen its Job: no Job ends before.
 	jobObserved bool
 	// under is whether a service was up while a Job ran.
 	under bool

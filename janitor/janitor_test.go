@@ -303,7 +303,7 @@ func TestUnknownKey(t *testing.T) {
 	}
 }
 
-// tee keeps what a service reports.
+// tee keeps what a service logs.
 type tee struct {
 	*testing.T
 	output *bytes.Buffer

@@ -47,7 +47,7 @@ type ledger struct {
 	keys    bool
 	// lost is how many calls get no answer and have no effect.
 	lost int
-	// killedAtRequest reports that the janitor was killed at asked.
+	// killedAtRequest reports whether the janitor was killed at requestPoint.
 	killedAtRequest bool
 
 	mu       sync.Mutex
@@ -261,7 +261,7 @@ func liveAndDie(t *testing.T, binary, kind string, points []string, l *ledger) {
 	l.audit(t, name, object)
 }
 
-// killedAt reports whether the janitor was killed at each point, as its marks report.
+// killedAt reports whether the janitor was killed at each point, as its marks show.
 func killedAt(dir string, points []string) bool {
 	return !slices.ContainsFunc(points, func(point string) bool {
 		return point != requestPoint && !marked(dir, point)

@@ -36,9 +36,9 @@ var (
 )
 
 // BenchmarkDrain drains many nodes at once, from the start of the loop to the
-// last record's Succeeded, and evicts as many pods of the same nodes manually,
+// last record's Succeeded, and evicts as many pods of the same nodes directly,
 // on the same API server with the same number under way. It reports pods per
-// second of both, and how many times longer the drain takes (x-baseline).
+// second of both, and how many times longer the drain takes (x-floor).
 func BenchmarkDrain(b *testing.B) {
 	defaults := defaultConfig()
 	bench := newBench(b)
@@ -114,7 +114,7 @@ func (b *bench) pods() []*corev1.Pod {
 	return out
 }
 
-// evictBaseline is the baseline: the same evictions, and nothing else.
+// evictBaseline measures the baseline: the same evictions, and nothing else.
 func (b *bench) evictBaseline(pods []*corev1.Pod, inFlight int) time.Duration {
 	began := time.Now()
 	b.parallel(len(pods), inFlight, func(ctx context.Context, i int) error {

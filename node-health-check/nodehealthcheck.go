@@ -1,5 +1,5 @@
 // Package nodehealthcheck remediates nodes that have been unhealthy for too long,
-// a dead kubelet's included, as NodeHealthCheck objects report: within a budget, with
+// a dead kubelet's included, as NodeHealthCheck objects define: within a budget, with
 // restraint in a storm, by one remediator after the other.
 package nodehealthcheck
 

@@ -30,7 +30,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestRoleNodeIsRemoved: who still starts it is informed of what runs on nodes.
+// TestRoleNodeIsRemoved: the error of a start with it names what runs on nodes.
 func TestRoleNodeIsRemoved(t *testing.T) {
 	c := goodGateway()
 	for role, says := range map[string]string{"node": "run node-connector on nodes, with --gateway", "": `role (--role) "" is not gateway or cluster`} {

@@ -245,7 +245,7 @@ func TestAGatewayBelievesTokensOnly(t *testing.T) {
 		})
 		g.Close()
 	}
-	// The pod of gpu-9 publishes events about gpu-9, whatever the connector believes to be.
+	// A token of gpu-9 is for events about gpu-9, whichever node the connector believes to be on.
 	a.show(a.site.token(namespace, "connectors", "gpu-9", gateway.Audience))
 	connector := a.connector()
 	foreign := event("foreign", 1)

@@ -76,8 +76,8 @@ func (p *place) publisher(token string) protos.PlatformConnectorClient {
 	return protos.NewPlatformConnectorClient(conn)
 }
 
-// wide lets the gateway know the agent "wide" of a namespace, which publishes events about all nodes,
-// by tokens of the cluster.
+// wide registers the cluster-wide agent "wide" of a namespace at the gateway, by tokens of the
+// cluster.
 func (s *site) wide(namespace string) {
 	s.agents = []authz.Agent{{Name: "wide", Account: "system:serviceaccount:" + namespace + ":wide", ClusterWide: true}}
 	s.reviews = s.cluster.Client().AuthenticationV1().TokenReviews()
@@ -89,7 +89,7 @@ func (p *place) refused(c protos.PlatformConnectorClient, e *protos.HealthEvent,
 	var err error
 	await(p.t, func() (bool, string) {
 		_, err = c.HealthEventOccurredV1(p.t.Context(), &protos.HealthEvents{Version: 1, Events: []*protos.HealthEvent{e}}, grpc.WaitForReady(true))
-		// Unavailable reports "again": a busy API server answers no review in time.
+		// Unavailable means "try again": a busy API server answers no review in time.
 		return status.Code(err) != codes.Unavailable || code == codes.Unavailable && strings.Contains(err.Error(), text), fmt.Sprint(err)
 	})
 	if status.Code(err) != code || !strings.Contains(status.Convert(err).Message(), text) {

@@ -41,7 +41,7 @@ func newSite(t *testing.T) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What was reported about the node of an earlier test is not this one's.
+	// Events about the node of an earlier test do not belong to this one.
 	err = cluster.Client().CoreV1().Events("default").DeleteCollection(t.Context(), metav1.DeleteOptions{},
 		metav1.ListOptions{FieldSelector: "involvedObject.name=" + nodeName})
 	if err != nil {

@@ -112,7 +112,7 @@ type process struct {
 	log  *outputTee
 }
 
-// outputTee keeps what a process reports, and passes it on.
+// outputTee keeps the output of a process, and passes it on.
 type outputTee struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -258,7 +258,7 @@ func (p *place) records() store.Store {
 	return s
 }
 
-// await asks until ok reports it or two minutes are over; ok returns what is missing.
+// await polls until ok returns true or two minutes are over; ok also returns what is missing.
 func await(t *testing.T, ok func() (done bool, missing string)) {
 	t.Helper()
 	deadline := time.After(2 * time.Minute)

@@ -34,8 +34,8 @@ recommendedAction = "NONE"
 `
 
 // TestPipelineChangesStoredAndShownEvents goes from the real ingest endpoint to the real
-// store and the Node: labels, overrides, a new configuration and a bad
-// one, and an event that is sent again under other rules.
+// store and the Node: labels, overrides, a new configuration and a bad one, and an event
+// that is sent again under other rules.
 func TestPipelineChangesStoredAndShownEvents(t *testing.T) {
 	s := newSite(t)
 	s.makeStoreReachable()
@@ -74,7 +74,7 @@ func TestPipelineChangesStoredAndShownEvents(t *testing.T) {
 		t.Errorf("the fault is stored as %s, and in other words as %s", first.Event.ProcessingStrategy, second.Event.ProcessingStrategy)
 	}
 
-	// A bad configuration reports it and changes nothing.
+	// A bad configuration is reported in the readiness and changes nothing.
 	put("overrides.toml", strings.Replace(harmless, "when =", "wenn =", 1))
 	await(t, func() (bool, string) {
 		ready := get(t, connector.url(t, "/readyz"))

@@ -59,9 +59,9 @@ func (p *place) outbox(agent string) *report.Outbox {
 	return outbox
 }
 
-// TestNodeEventNamesRejection: a policy has a check name of another agent. An
-// Event of the connector's Node names both and reports what to do. It is one Event, whose count
-// is the number of rejected events, however much time passes.
+// TestNodeEventNamesRejection: a policy has a check name of another agent. An Event of the
+// connector's Node names both and the action to take. It is one Event, whose count is the
+// number of rejected events, however much time passes.
 func TestNodeEventNamesRejection(t *testing.T) {
 	s := newSite(t)
 	s.makeStoreReachable()

@@ -163,9 +163,8 @@ func (c *process) limit(t *testing.T, bytes uint64) {
 	}
 }
 
-// TestAFullDiskAcknowledgesNothingAndIsSurvived: the disk fills up under load,
-// nothing is acknowledged that is not kept, and with capacity again the same process
-// goes on.
+// TestAFullDiskAcknowledgesNothingAndIsSurvived: the disk fills up under load, nothing is
+// acknowledged that is not kept, and when there is space again the same process goes on.
 func TestAFullDiskAcknowledgesNothingAndIsSurvived(t *testing.T) {
 	p := newPlace(t, "--kubernetes=false") // the store is away: all stays in the spool
 	connector := p.start()

@@ -63,9 +63,9 @@ type observedTasks struct {
 	work   sync.WaitGroup
 }
 
-// serve is the controller of Tasks: some time after a generation came, it is done, and
-// the output reports about which input. Now and then a surrounding of the Task changes, and so
-// does its output.
+// serve is the controller of Tasks: some time after a generation came, it is done, and the
+// output names its input. Now and then a surrounding of the Task changes, and so does its
+// output.
 func (ot *observedTasks) serve(ctx context.Context) {
 	defer ot.work.Done()
 	for ctx.Err() == nil {
@@ -220,7 +220,7 @@ func ended(runs []v1alpha1.RepairRun) bool {
 	return true
 }
 
-// check compares what the runs report with what was seen.
+// check compares the status of the runs with what was seen.
 func (ot *observedTasks) check(t *testing.T, runs []v1alpha1.RepairRun) {
 	t.Helper()
 	ot.mu.Lock()

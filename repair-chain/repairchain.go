@@ -1,6 +1,6 @@
-// Package repairchain repairs nodes in steps, as RepairChain objects report: each step is
-// an object of any kind, later ones are made of what earlier ones put out, and the run's
-// status reports what led to what.
+// Package repairchain repairs nodes in the steps that RepairChain objects define: each step
+// is an object of any kind, later ones are made of the outputs of earlier ones, and the
+// run's status shows what led to what.
 package repairchain
 
 import (

@@ -24,7 +24,7 @@ var variables = map[string]string{
 	"DATASTORE_MAX_CONNECTIONS": "maxConnections", "DATASTORE_MAX_IDLE_CONNECTIONS": "minConnections", "MONGODB_URI": "uri",
 }
 
-// options are the options of an address that report what a part reported, in their order.
+// options are the address options for the parts of a store, in their order.
 var options = []struct{ part, postgresql, mongodb string }{
 	{"sslMode", "sslmode", "tls"},
 	{"caFile", "sslrootcert", "tlsCAFile"},
@@ -48,7 +48,7 @@ func newStore() *storeParts { return &storeParts{values: map[string]string{}} }
 
 func (s *storeParts) configured() bool { return len(s.values)+len(s.unsupported) > 0 }
 
-// take keeps what an assignment in [datastore] reports, or in a table below it.
+// take keeps what an assignment in [datastore], or in a table below it, sets.
 func (s *storeParts) take(path []string, statement string) {
 	var keys map[string]any
 	if _, err := toml.Decode(statement, &keys); err != nil {
@@ -109,7 +109,7 @@ func (s *storeParts) flag(r *Result) string {
 	return fmt.Sprintf("%s%s\n--store=%s\n", mark, s.why(r), s.address(r))
 }
 
-// why reports what store was made of, and leaves its secrets to a person.
+// why explains what the store was made of, and leaves its secrets to a person.
 func (s *storeParts) why(r *Result) string {
 	if s.values["password"] != "" || s.values["passwordFile"] != "" || strings.Contains(s.values["uri"], "@") {
 		from := ""

@@ -1,5 +1,5 @@
-// Command nvsentinel reports what the suite does to nodes and why. It only reads.
-// Installed as kubectl-nvsentinel it is a plugin of kubectl.
+// Command nvsentinel shows what the suite does to nodes and why, and sends an operator's
+// requests to it. Installed as kubectl-nvsentinel it is a plugin of kubectl.
 package main
 
 import (

@@ -21,8 +21,8 @@ const (
 	medik8sGroup = "remediation.medik8s.io"
 )
 
-// byPeople reports about each kind of the project whether people write its objects, by which
-// services work, or its objects are repairs.
+// byPeople is true for each kind of the project whose objects people write to configure
+// services, and false for each kind whose objects are repairs.
 var byPeople = map[string]bool{
 	"RebootNode": false, "TerminateNode": false, "GPUReset": false, "RepairRun": false, "HealthEventRemediation": false,
 	"RebootNodeTemplate": true, "TerminateNodeTemplate": true, "RepairTemplate": true, "RepairChain": true,
@@ -37,8 +37,8 @@ func ProjectGroup(group, kind string) bool {
 	return group == janitorGroup || group == suiteGroup || group == medik8sGroup && kind == "NodeHealthCheck"
 }
 
-// ended reports whether nothing works on a repair any more. The janitor reports when it was
-// done with an object; the others end in a condition.
+// ended reports whether nothing works on a repair any more. The janitor writes a
+// completion time; the other repairs end in a condition.
 func ended(group string, x *unstructured.Unstructured) bool {
 	if group == janitorGroup {
 		at, _, _ := unstructured.NestedString(x.Object, "status", "completionTime")
@@ -95,8 +95,8 @@ func ofDefinitions(f Facts, o Options) (out []Item) {
 	return out
 }
 
-// repairStates is what Nodes report about repairs: the uids of those that have taken GPU services off
-// and not given them back, and the sessions of nodes in quarantine.
+// repairStates is what Nodes show about repairs: the uids of those that have taken GPU
+// services off and not given them back, and the sessions of nodes in quarantine.
 type repairStates struct{ off, sessions map[string]bool }
 
 func repairStatesOf(nodes []corev1.Node) repairStates {
@@ -131,7 +131,7 @@ func ofObject(d Definition, x *unstructured.Unstructured, nodes repairStates, o 
 	case !people && !done && !o.ReleaseNodes:
 		item.Reason = NotEnded
 	case nodes.sessions[x.GetAnnotations()[nodemark.SessionAnnotation]] && !o.ReleaseNodes:
-		item.Reason = InQuarantine // the suite, installed again, evaluates by it what the repair came to
+		item.Reason = InQuarantine // a later installation needs it for the result of the repair
 	case len(item.Target.Finalizers) < len(x.GetFinalizers()):
 		item.Reason, item.Note = ForeignFinalizer, strings.Join(foreign(x.GetFinalizers(), item.Target.Finalizers), ", ")
 	case people:

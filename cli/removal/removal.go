@@ -1,5 +1,5 @@
-// Package removal reports what the suite has left in a cluster, and what becomes of each
-// thing when the suite is uninstalled: removed, or left with a reason. It is a
+// Package removal lists what the suite has left in a cluster, and decides what becomes of
+// each thing when the suite is uninstalled: removed, or left with a reason. It is a
 // function of what was seen; what is not surely ours is left.
 package removal
 
@@ -118,7 +118,7 @@ type Plan struct {
 	Items   []Item   `json:"items"`
 }
 
-// Decide reports what becomes of everything, in the order in which it is to be done.
+// Decide returns what becomes of everything, in the order in which it is to be done.
 func Decide(f Facts, o Options) Plan {
 	p := Plan{Namespace: f.Namespace, Running: running(f), Unread: f.Unread}
 	open := notEnded(f)
@@ -155,7 +155,7 @@ func (p Plan) Complete() bool {
 	return !slices.ContainsFunc(p.Items, func(i Item) bool { return i.Remove && i.Outcome != Removed })
 }
 
-// Reason reports why an item is removed or left.
+// Reason is why an item is removed or left.
 type Reason string
 
 // Reasons of a removal.

@@ -225,8 +225,8 @@ func TestForeignKinds(t *testing.T) {
 	}
 }
 
-// TestLeasesAndConfigMaps: by name in the namespace, by holder among the leases of
-// nodes; anyone who holds an election still runs.
+// TestLeasesAndConfigMaps: by name in the namespace, by holder among the leases of nodes;
+// a service that holds an election lease still runs.
 func TestLeasesAndConfigMaps(t *testing.T) {
 	lease := func(name, holder string, age time.Duration) coordinationv1.Lease {
 		seconds, renewed := int32(15), metav1.NewMicroTime(at.Add(-age))

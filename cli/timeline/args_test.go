@@ -87,7 +87,7 @@ func (a args) node() timeline.Node {
 	n.Created, n.Heartbeat = a.time("created"), a.time("heartbeat")
 	if since := a.text("lemon"); since == "by hand" {
 		n.RepeatOffender = &nodemark.RepeatOffender{}
-	} else if since != "" { // its repairs: repeat offender= repairs=(at session...)
+	} else if since != "" { // its repairs: lemon= repairs=(at session...)
 		n.RepeatOffender = &nodemark.RepeatOffender{Since: clockOf(a.t, since), Window: "720h0m0s", RequiresRelease: a.text("kept")}
 		for i, at := range strings.Fields(a.text("repairs")) {
 			n.RepeatOffender.Repairs = append(n.RepeatOffender.Repairs, nodemark.CountedRepair{Session: "s" + strconv.Itoa(i), At: clockOf(a.t, at)})

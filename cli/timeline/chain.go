@@ -35,7 +35,7 @@ const (
 	Waiting Kind = "waiting"
 )
 
-// Mood reports how good a step is, for colours.
+// Mood is how good a step is, for colours.
 type Mood string
 
 // Moods.
@@ -61,7 +61,7 @@ type Step struct {
 // Chain is one fault from its line to its end.
 type Chain struct {
 	Record string `json:"record"`
-	// Open reports that the fault still holds the node.
+	// Open is true while the fault still holds the node.
 	Open  bool   `json:"open"`
 	Steps []Step `json:"steps"`
 }
@@ -84,7 +84,7 @@ func newBuilder(f Facts) builder {
 	return b
 }
 
-// chain reports one fault.
+// chain returns the chain of one fault.
 func (b builder) chain(r record.Record) Chain {
 	c := Chain{Record: r.ID, Open: record.Open(r), Steps: b.confirmed(r, report(r.Event, r.ID, r.CreatedAt))}
 	for _, part := range []func(record.Record) []Step{b.verdict, b.drain, b.repair, b.end, b.waiting} {
@@ -230,7 +230,7 @@ type Refused struct {
 	Message string `json:"message"`
 }
 
-// RefusedBy is what a chain's or template's conditions report against it.
+// RefusedBy returns what the conditions of a chain or template report against it.
 func RefusedBy(kind, name string, conditions []metav1.Condition) (Refused, bool) {
 	c := meta.FindStatusCondition(conditions, v1alpha1.ConditionAccepted)
 	if c == nil || c.Status != metav1.ConditionFalse {
@@ -250,7 +250,7 @@ func outcomeUnknown(end *metav1.Condition) bool {
 	return end != nil && end.Status == metav1.ConditionFalse && end.Reason == v1alpha1.ReasonOutcomeUnknown
 }
 
-// EndedRun is a run that did not repair its node, and that reports nothing about the node.
+// EndedRun is a run that did not repair its node, and that proves nothing about the node.
 type EndedRun struct {
 	Run     string `json:"run"`
 	Node    string `json:"node"`

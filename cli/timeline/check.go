@@ -40,14 +40,14 @@ type Try struct {
 	Abandoned time.Time `json:"givenUp,omitzero"`
 }
 
-// Unreadable is the phase of a check whose object can not be decoded; Reason reports why.
+// Unreadable is the phase of a check whose object cannot be decoded; Reason is the cause.
 const Unreadable = "Unreadable"
 
 // shownPatients are as many nodes as status names of one check.
 const shownPatients = 8
 
-// idle reports that a check has nothing to report: no node, and no action that failed and,
-// as its reason then reports, is retried.
+// idle reports whether a check has nothing to show: no node, and no failed action that,
+// according to its reason, is retried.
 func (c Check) idle() bool {
 	return c.Phase == "Enabled" && len(c.Patients) == 0 && c.Storm.IsZero() && !strings.Contains(c.Reason, " retried")
 }
@@ -76,7 +76,7 @@ func (p *page) head(c Check, at time.Time) string {
 	return text + ": " + truncate(reason)
 }
 
-// checks reports all checks: those at rest are counted only.
+// checks prints all checks: those at rest are only counted.
 func (p *page) checks(f Fleet) {
 	quiet := 0
 	for _, c := range f.Checks {
@@ -98,7 +98,7 @@ func (p *page) checks(f Fleet) {
 	}
 }
 
-// watched reports the checks of one node.
+// watched prints the checks of one node.
 func (p *page) watched(s Timeline) {
 	for _, c := range s.Checks {
 		p.line("  %s", p.paint(c.mood(), p.head(c, s.At)))

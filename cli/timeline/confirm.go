@@ -62,7 +62,7 @@ func confirms(x, r record.Record, within time.Duration) bool {
 		slices.EqualFunc(fault.Entries(a), fault.Entries(b), func(p, q fault.Entry) bool { return p.Key == q.Key })
 }
 
-// text is the wait as a line reports it.
+// text is the wait as a line shows it.
 func (w Wait) text(now time.Time, moment func(time.Time) string) string {
 	until := ""
 	if !w.Until.IsZero() {

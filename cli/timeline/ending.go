@@ -8,7 +8,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// repair reports the repair objects of a fault and how the repair ended.
+// repair returns the repair objects of a fault and how the repair ended.
 func (b builder) repair(r record.Record) []Step {
 	rem := r.Status.Remediation
 	if rem == nil {
@@ -104,7 +104,7 @@ func progress(o Object) []Step {
 	return steps
 }
 
-// end reports what cleared a fault's entries: each clearing once.
+// end returns what cleared a fault's entries: each clearing once.
 func (b builder) end(r record.Record) []Step {
 	var steps []Step
 	reported := map[string]bool{}

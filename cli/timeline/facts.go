@@ -1,8 +1,8 @@
 // Package timeline assembles what happened to a node, and how the fleet stands,
 // from facts that somebody else has gathered. It does no I/O and reads no clock.
 //
-// A fact that could not be read is unknown, and the timeline reports it; only a
-// source that was read can report that something is absent.
+// A fact that could not be read is unknown, and the timeline shows it as such; only a
+// source that was read can prove that something is absent.
 package timeline
 
 import (
@@ -18,7 +18,7 @@ import (
 type Source struct {
 	// Name is "store" or "API server".
 	Name string `json:"name"`
-	// Read reports that it answered.
+	// Read is true if it answered.
 	Read bool `json:"read"`
 	// Problem is why it did not, or what of it is missing.
 	Problem string `json:"problem,omitempty"`
@@ -31,13 +31,13 @@ func (s Source) Complete() bool { return s.Read && s.Problem == "" }
 type Facts struct {
 	Node string
 	Now  time.Time
-	// Store and Cluster report what could be read.
+	// Store and Cluster describe what could be read.
 	Store, Cluster Source
 	// Pause is the emergency stop.
 	Pause PauseState
 	// Records are the node's records, in any order.
 	Records []record.Record
-	// Older reports that the store holds older records that were not read.
+	// Older is true if the store holds older records that were not read.
 	Older bool
 	// Sighting is the Node; nil is absent if Cluster was read, else unknown.
 	Sighting *Node
@@ -57,7 +57,7 @@ type FleetFacts struct {
 	Pause PauseState
 	// Open are the open records of all nodes, Backlog the unevaluated and held ones.
 	Open, Backlog []record.Record
-	// Orphaned are open faults whose publisher reports PERSIST_ONLY now.
+	// Orphaned are open faults whose publisher has switched to PERSIST_ONLY.
 	Orphaned []OrphanedFault
 	// DeadLettered are records that a service passes over.
 	DeadLettered []DeadLetter
@@ -124,15 +124,15 @@ type Node struct {
 	Session string         `json:"session,omitempty"`
 	Claim   string         `json:"claim,omitempty"`
 	State   nodemark.State `json:"state,omitempty"`
-	// ManagedCordon reports that the cordon is claimed by fault-quarantine.
+	// ManagedCordon is true if fault-quarantine claims the cordon.
 	ManagedCordon bool `json:"ourCordon"`
 	OptedOut      bool `json:"optedOut"`
 	// RepeatOffender is its repeat offender mark, or nil.
 	RepeatOffender *nodemark.RepeatOffender `json:"repeatOffender,omitempty"`
-	// Restored reports how often lifted marks of the session were restored, or nil.
+	// Restored is how often lifted marks of the session were restored, or nil.
 	Restored *nodemark.Restored `json:"restored,omitempty"`
-	// Unknown are faults of the session of which the store cannot determine whether
-	// they are over.
+	// Unknown are faults of the session of which the store does not know whether they are
+	// over.
 	Unknown []string `json:"unknown,omitempty"`
 	// Conditions are the checks that report a fault now.
 	Conditions []Condition `json:"conditions,omitempty"`
@@ -168,22 +168,22 @@ type Object struct {
 // Consumer is a service that reads the store's feed.
 type Consumer struct {
 	Name string `json:"name"`
-	// Known reports that the lag below could be reported; Problem why not.
+	// Known is true if the lag below is known; Problem is why not.
 	Known   bool   `json:"known"`
 	Problem string `json:"problem,omitempty"`
-	// Waiting counts the records that it has not committed; More reports that the
-	// count stopped there. Oldest is when the first of them was stored.
+	// Waiting counts the records that it has not committed; More is true if the count
+	// stopped there. Oldest is when the first of them was stored.
 	Waiting int       `json:"waiting"`
 	More    bool      `json:"more,omitempty"`
 	Oldest  time.Time `json:"oldest,omitzero"`
-	// Lost is why its stored position reports nothing, so that it will read again.
+	// Lost is why its stored position is not usable, so that it will read again.
 	Lost string `json:"lost,omitempty"`
 	// CommittedAt is when it last committed; zero is never.
 	CommittedAt time.Time `json:"committedAt,omitzero"`
 }
 
-// explain is a verdict's reason in words, for who sees it alone; empty is one
-// that reports itself.
+// explain returns a verdict's reason in words, for a reader who sees it alone; empty if
+// the reason explains itself.
 func explain(r record.Reason) string {
 	switch r {
 	case record.Matched:
@@ -211,7 +211,7 @@ func explain(r record.Reason) string {
 }
 
 // undecidable is why fault-quarantine cannot evaluate a fault, as far as the Node
-// reports; empty when it can.
+// shows; empty when it can.
 func undecidable(s observation, r record.Record) string {
 	switch {
 	case !r.IsFault():

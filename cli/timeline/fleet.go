@@ -39,7 +39,7 @@ type Fleet struct {
 	OutcomeUnknown []EndedRun `json:"outcomeUnknown,omitempty"`
 	// Refused are repair chains and templates that cannot be used.
 	Refused []Refused `json:"refused,omitempty"`
-	// Orphaned are open faults whose publisher reports PERSIST_ONLY now.
+	// Orphaned are open faults whose publisher has switched to PERSIST_ONLY.
 	Orphaned []OrphanedFault `json:"orphaned,omitempty"`
 	// Uncovered are GPU nodes without a live publisher.
 	Uncovered []Uncovered `json:"uncovered,omitempty"`
@@ -54,7 +54,7 @@ type Fleet struct {
 	Undecodable []string `json:"undecodable,omitempty"`
 	// DryRun is what the newest verdicts left undone; nil when none was of a dry run.
 	DryRun *DryRunSummary `json:"dryRun,omitempty"`
-	// Consumers report how far behind each service is.
+	// Consumers are how far behind each service is.
 	Consumers []Consumer `json:"consumers,omitempty"`
 }
 
@@ -66,9 +66,9 @@ type Row struct {
 	Turn int `json:"turn,omitempty"`
 }
 
-// DryRunSummary reports a fault-quarantine in dry run.
+// DryRunSummary describes a fault-quarantine in dry-run mode.
 type DryRunSummary struct {
-	// Now reports that the newest verdict on a fault that a rule matched was one of a
+	// Now is true if the newest verdict on a fault that a rule matched was one of a
 	// dry run, given At.
 	Now bool      `json:"now"`
 	At  time.Time `json:"at"`
@@ -78,7 +78,7 @@ type DryRunSummary struct {
 	Of     int      `json:"of"`
 	Nodes  []string `json:"nodes"`
 	// Held and Skipped count the other nodes of these faults: held back by the budget or
-	// the emergency stop; left alone by the rules, by the event's or the Node's word.
+	// the emergency stop; left alone by the rules, the event's override or the Node's label.
 	Held    int `json:"held"`
 	Skipped int `json:"skipped"`
 }
@@ -206,8 +206,8 @@ type Uncovered struct {
 // uncoveredNodes are as many as are named.
 const uncoveredNodes = 8
 
-// UncoveredOf are the nodes whose newest report reports it, the oldest first; reports
-// are those of record.Coverage, the newest first.
+// UncoveredOf returns the nodes whose newest report is that they are uncovered, the
+// oldest first; reports are those of record.Coverage, the newest first.
 func UncoveredOf(reports []record.Record) (out []Uncovered) {
 	seen := map[string]bool{}
 	for _, r := range reports {
@@ -258,7 +258,7 @@ func (p *page) counted(f Fleet) {
 	})
 }
 
-// undeliveredOf are the nodes whose connector reports it, the longest first.
+// undeliveredOf returns the nodes whose connector reports undelivered events, the longest first.
 func undeliveredOf(nodes []Node) (out []Undelivered) {
 	for _, n := range nodes {
 		for _, c := range n.Conditions {
@@ -284,13 +284,13 @@ func (p *page) undelivered(f Fleet) {
 
 // PauseState is the emergency stop, as the API server shows it.
 type PauseState struct {
-	// Read reports that it was; Problem why not.
+	// Read is true if it could be read; Problem is why not.
 	Read    bool   `json:"read"`
 	Problem string `json:"problem,omitempty"`
-	// On reports that nothing is cordoned, evicted, repaired or signalled.
+	// On is true if nothing is cordoned, evicted, repaired or signalled.
 	On bool `json:"on"`
 	// Since is when it was switched last, By whom and Reason why, as far as that is
-	// known; By is a tool's name where nobody reported more.
+	// known; By is a tool's name where no person is known.
 	Since  time.Time `json:"since,omitzero"`
 	By     string    `json:"by,omitempty"`
 	Reason string    `json:"reason,omitempty"`
@@ -300,7 +300,7 @@ type PauseState struct {
 // or off and asked for.
 func (p *page) pause(b PauseState, sources []Source, at time.Time, always bool) {
 	switch {
-	case !b.Read && !sources[1].Read: // why is reported there
+	case !b.Read && !sources[1].Read: // the cause is shown there
 		p.line("%s", p.paint(Bad, "! emergency stop UNREADABLE"))
 	case !b.Read:
 		p.line("%s", p.paint(Bad, "! emergency stop UNREADABLE: "+truncate(b.Problem)))

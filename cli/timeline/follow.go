@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// WriteChanges writes what has come to a node's timeline since another one was reported
-// (Reported), a line for each thing: nothing if nothing has. What the lines report stays
-// true when more are written below them.
+// WriteChanges writes what is new in a node's timeline since another one was reported
+// (MergeReported), a line for each thing: nothing if nothing is new. The lines stay true
+// when more are written below them.
 func (t Timeline) WriteChanges(w io.Writer, before Timeline, style Style) error {
 	p := style.page()
 	p.changes(t, before)
@@ -52,15 +52,15 @@ func (p *page) changes(s, before Timeline) {
 	p.freshGroups(s.Others, before.Others, s.At)
 }
 
-// marksOf is what a line about the Node reports about it.
+// marksOf returns what a line about the Node shows of it.
 func marksOf(n Node) string {
 	p := Style{}.page()
 	p.sighting(Node{Ready: n.Ready, Unschedulable: n.Unschedulable, Taints: n.Taints, State: n.State, Identity: n.Identity})
 	return p.out.String()
 }
 
-// MergeReported is the timeline with all that has been reported now: what could not be read is
-// as it was reported before.
+// MergeReported returns the timeline with all that has been reported by now: what could
+// not be read is as it was reported before.
 func (t Timeline) MergeReported(before Timeline) Timeline {
 	t.reportedSteps = map[string][]Step{}
 	for id, steps := range before.reportedSteps {
@@ -81,8 +81,8 @@ func (t Timeline) MergeReported(before Timeline) Timeline {
 	return t
 }
 
-// freshSteps writes the steps of all faults that were not reported before. What is
-// waited for is reported by the phase.
+// freshSteps writes the steps of all faults that were not reported before. The phase
+// shows what is waited for.
 func (p *page) freshSteps(s, before Timeline) {
 	for _, stay := range s.Stays {
 		for _, c := range stay.Chains {
@@ -129,7 +129,7 @@ func fresh[T any](list, before []T) (out []T) {
 	return out
 }
 
-// Same reports whether two surveys report the same, but for times that pass and for
+// Same reports whether two surveys show the same, except for times that pass and for
 // consumers that are a little behind, which all are now and then.
 func (f Fleet) Same(other Fleet) bool {
 	return reflect.DeepEqual(f.still(), other.still())

@@ -41,8 +41,9 @@ func TestFollowReportsNewSteps(t *testing.T) {
 	}
 }
 
-// TestUnreadableSourceKeepsReportedSteps: so that it is not reported again when it is read; a
-// Node that is absent for certain is reported when it is back.
+// TestUnreadableSourceKeepsReportedSteps: what an unreadable source showed before is
+// kept, so that it is not reported again when the source is read; a Node that is
+// certainly absent is reported when it is back.
 func TestUnreadableSourceKeepsReportedSteps(t *testing.T) {
 	before := Timeline{Others: []Group{{Text: "before"}}, Sighting: &Node{Name: "before"}}
 	now := &Node{Name: "now"}

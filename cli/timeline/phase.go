@@ -39,7 +39,7 @@ const (
 	Cordoned Phase = "cordoned"
 	// NotReady: for a reason that is not ours.
 	NotReady Phase = "not-ready"
-	// Unknown: what was read does not report.
+	// Unknown: what was read does not show it.
 	Unknown   Phase = "unknown"
 	InService Phase = "in-service"
 )
@@ -55,7 +55,7 @@ func Phases() []Phase {
 // Standing is a node's phase with its reason.
 type Standing struct {
 	Phase Phase `json:"phase"`
-	// Reason reports what is waited for, or who has to do what.
+	// Reason is what is waited for, or who has to do what.
 	Reason string `json:"reason,omitempty"`
 	// Since is when the oldest fault behind it was reported; zero without one.
 	Since time.Time `json:"since,omitzero"`
@@ -76,8 +76,8 @@ type observation struct {
 	read bool
 }
 
-// standing evaluates one node from its records that are open or not evaluated, and
-// from the Node.
+// standing derives the standing of one node from its records that are open or not
+// evaluated, and from the Node.
 func standing(s observation, storeRead bool, records []record.Record) Standing {
 	open := only(records, record.Open)
 	if st, ok := ofUnknown(s.node, open); ok {
@@ -115,7 +115,7 @@ func ofUnknown(n *Node, open []record.Record) (Standing, bool) {
 	return Standing{}, false
 }
 
-// unmarked reports that a Node was never marked for a record, or another one was.
+// unmarked reports whether a Node was never marked for a record, or another machine was.
 func unmarked(n *Node, r record.Record) bool {
 	return r.Status.QuarantineFinishTimestamp == nil || fault.Compare(fault.Of(r), n.Identity) == fault.AnotherMachine
 }
@@ -199,8 +199,8 @@ func requiresNoAction(r record.Record) bool {
 	return name == record.ActionNone || name == ""
 }
 
-// waits is what the repair of a record waits for, and until when; empty when it
-// reports nothing.
+// waits returns what the repair of a record waits for, and until when; empty if the
+// record does not contain it.
 func waits(r record.Record) string {
 	rem := r.Status.Remediation
 	if rem == nil || rem.Waiting == nil {
@@ -231,7 +231,7 @@ func ofBacklog(s observation, records []record.Record) (Standing, bool) {
 	return behind(st, waiting), len(waiting) > 0
 }
 
-// states is what the state label reports when the store cannot be asked.
+// states is what the state label means when the store cannot be asked.
 var states = map[nodemark.State]Phase{
 	nodemark.Quarantined: Quarantined, nodemark.Draining: Draining, nodemark.DrainSucceeded: Quarantined,
 	nodemark.Remediating: Remediating, nodemark.RemediationSucceeded: Recovering, nodemark.RemediationFailed: NeedsHuman,

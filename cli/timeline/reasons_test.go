@@ -137,8 +137,8 @@ func TestTheVerdictNamesItsRules(t *testing.T) {
 	}
 }
 
-// TestTheEndOfAFault: each clearing is reported once, and the node is released by one
-// that reports it of the same session.
+// TestTheEndOfAFault: each clearing is shown once, and the node is released by a recovery
+// that released it in the same session.
 func TestTheEndOfAFault(t *testing.T) {
 	at := minute(5)
 	cleared := open("r", func(r *record.Record) {

@@ -15,7 +15,7 @@ type RepeatOffender struct {
 	Repairs int       `json:"repairs"`
 	Window  string    `json:"window,omitempty"`
 	Last    time.Time `json:"last,omitzero"`
-	// RequiresRelease reports that it stays in quarantine until a person releases it.
+	// RequiresRelease is true if it stays in quarantine until a person releases it.
 	RequiresRelease bool `json:"kept"`
 }
 
@@ -44,7 +44,7 @@ func repeatOffenders(nodes []Node, now time.Time) (out []RepeatOffender) {
 	return out
 }
 
-// repairs reports how many repairs it needed, the last one when, and what becomes of it.
+// repairs describes how many repairs it needed, when the last one was, and what becomes of it.
 func (r RepeatOffender) repairs(last string) string {
 	text := "marked manually"
 	if !r.Last.IsZero() {
@@ -60,7 +60,7 @@ func (r RepeatOffender) repairs(last string) string {
 	return text
 }
 
-// text reports it of one node. It reports no ages: who follows is informed of what changes.
+// text describes it for one node, without ages: who follows a node sees only what changes.
 func (r RepeatOffender) text() string {
 	at := func(t time.Time) string { return t.UTC().Format(time.DateTime) + " UTC" }
 	text := "the Node is marked as a repeat offender"

@@ -50,7 +50,7 @@ type script struct {
 //	back                               the store is read again
 //	check name= phase= [storm=]        a NodeHealthCheck; the input is its reason, and then a
 //	                                   line per node: name healthy-since [kind/name began given-up]...
-//	brake on|off [at= by=]             the emergency brake; the input is the reason
+//	brake on|off [at= by=]             the emergency stop; the input is the reason
 //	why [node] / status / json [node]
 //	follow                             what has come since the last why or follow
 func TestScripts(t *testing.T) {

@@ -16,8 +16,7 @@ func listed[T any](n int, one func(string) T) (out []T) {
 	return out
 }
 
-// TestOmittedRowsAreCounted: as many as fit are shown, and of more it is reported how
-// many they are.
+// TestOmittedRowsAreCounted: as many rows as fit are shown, and the others are counted.
 func TestOmittedRowsAreCounted(t *testing.T) {
 	sources := []Source{{Read: true}, {Read: true}}
 	status := func(f Fleet) func(Style) string {

@@ -112,7 +112,7 @@ func TestDetailsOfOpenFault(t *testing.T) {
 	}
 }
 
-// TestAbsent: only sources that were read can report that there is no such node.
+// TestAbsent: only sources that were read can prove that there is no such node.
 func TestAbsent(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -155,8 +155,8 @@ func TestAStayIsOverWithItsLastFault(t *testing.T) {
 	}
 }
 
-// TestNodeShowsQuarantineSession: if the store does not know the session, all faults that the Node
-// lists are open.
+// TestNodeShowsQuarantineSession: if the store does not know the session, all faults that
+// the Node lists are open.
 func TestNodeShowsQuarantineSession(t *testing.T) {
 	active := []record.Event{{ID: "r1"}, {ID: "r2"}}
 	known, read := []record.Record{open("r1")}, Source{Read: true}
@@ -184,8 +184,8 @@ func TestNodeShowsQuarantineSession(t *testing.T) {
 	}
 }
 
-// TestObjectsOfAnEarlierStay are left out where the Node alone reports: those of
-// another session, and without one those that ended before its first fault.
+// TestObjectsOfAnEarlierStay: objects are left out where only the Node is known: those of
+// another session, and without a session those that ended before its first fault.
 func TestObjectsOfAnEarlierStay(t *testing.T) {
 	fault := []record.Event{{ID: "r", GeneratedTimestamp: minute(10)}}
 	for _, tt := range []struct {

@@ -69,7 +69,7 @@ func (p *page) clock(t time.Time) string {
 
 func (p *page) moment(t time.Time) string { return p.day(t) + " " + p.clock(t.Truncate(time.Second)) }
 
-// span is a duration as a person reports it.
+// span is a duration as a person writes it.
 func span(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -122,7 +122,7 @@ func moodOf(ph Phase) Mood {
 	return Plain
 }
 
-// sources reports what is missing; nothing is reported about sources that answered.
+// sources prints what is missing, and nothing about sources that answered.
 func (p *page) sources(sources []Source) {
 	for _, s := range sources {
 		if s.Complete() {

@@ -79,8 +79,8 @@ func (p *page) rows(f Fleet) {
 	})
 }
 
-// list shows a list as a table under its heads, and above it what introduces it; of an empty
-// one it reports nothing.
+// list prints a list as a table under its heads, and above it what introduces it; for an
+// empty list it prints nothing.
 func list[T any](p *page, heads []string, all []T, row func(T) (Mood, []string), intro ...string) {
 	if len(all) == 0 {
 		return
@@ -105,7 +105,7 @@ func age(at, since time.Time) string {
 	return span(at.Sub(since))
 }
 
-// firstOf names the first of a list, and reports how many more there are.
+// firstOf names the first of a list, and how many more there are.
 func firstOf[T any](all []T, most int, name func(T) string) string {
 	names := make([]string, 0, most)
 	for _, one := range all[:min(len(all), most)] {
@@ -120,7 +120,8 @@ func firstOf[T any](all []T, most int, name func(T) string) string {
 
 func itself(name string) string { return name }
 
-// alert reports in a line how many there are and names the first; of none it reports nothing.
+// alert prints in a line how many there are and names the first; for an empty list it
+// prints nothing.
 func alert[T any](p *page, text string, all []T, most int, name func(T) string) {
 	if len(all) > 0 {
 		p.line("%s", p.paint(Alert, fmt.Sprintf(text, len(all), firstOf(all, most, name))))
@@ -130,7 +131,7 @@ func alert[T any](p *page, text string, all []T, most int, name func(T) string) 
 // maxDryRunNodes are as many Nodes as are named of those that a dry run left alone.
 const maxDryRunNodes = 8
 
-// dryRun reports that fault-quarantine runs dry, or did, and what it left undone.
+// dryRun prints that fault-quarantine is or was in dry-run mode, and what it left undone.
 func (p *page) dryRun(f Fleet) {
 	d := f.DryRun
 	if d == nil {
@@ -156,7 +157,7 @@ func (p *page) undecodable(ids []string) {
 		len(ids), firstOf(ids, undecodableRecords, itself)))))
 }
 
-// text reports what became of the record, and where to read on.
+// text describes what became of the record, and where to read on.
 func (d DeadLetter) text(now time.Time) string {
 	if d.Record == "" {
 		return fmt.Sprintf("%s crashed %d times in a row while it processed %s, as of %s ago: other items are processed first, see docs/concepts/quarantine.md",

@@ -36,7 +36,7 @@ func TestShortTextIsNotTruncated(t *testing.T) {
 		name           string
 		text           func(string) string
 		most           int
-		one, otherwise string // reported about one character more, and of ten
+		one, otherwise string // appended for one character more, and for ten
 	}{
 		{"a message", truncate, longest, " ... (1 characters more)", " ... (10 characters more)"},
 		{"a value", short, 60, " ...", " ..."},

@@ -12,8 +12,8 @@ import (
 	"github.com/nvidia/nvsentinel/api/repairchain/v1alpha1"
 )
 
-// Trace is what runs of repair chains report one thing: which fault led to which
-// object, and that to which result.
+// Trace is what runs of repair chains know about one thing: which fault led to which
+// object, and that object to which result.
 type Trace struct {
 	// Query is a digest or the begin of one, an object's name, kind/name or uid, a
 	// record's id, a run's name, or a node's.
@@ -134,7 +134,7 @@ func sources(earlier []TracedStep, digest string) (out []string) {
 	return out
 }
 
-// Write reports it as text: < is an input, > an output, and * what was asked for.
+// Write writes it as text: < is an input, > an output, and * what was asked for.
 func (t Trace) Write(w io.Writer, style Style) error {
 	p := style.page()
 	for i, run := range t.Runs {

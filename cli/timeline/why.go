@@ -66,7 +66,7 @@ type Group struct {
 	Waits *Wait `json:"waits,omitempty"`
 }
 
-// Absent reports that every source was read and none knows the node.
+// Absent reports whether every source was read and none knows the node.
 func (f Facts) Absent() bool {
 	return f.Store.Read && f.Cluster.Read && f.Sighting == nil && len(f.Records) == 0
 }
@@ -83,7 +83,7 @@ func Assemble(f Facts) Timeline {
 	if f.Store.Read {
 		s.Stays, s.Others = stays(f), others(f.Records)
 		if n := f.Sighting; n != nil && len(n.Unknown) > 0 && !slices.ContainsFunc(s.Stays, func(s Stay) bool { return s.Session == n.Session }) {
-			s.Stays = append(shown(f), s.Stays...) // the Node reports more than the store
+			s.Stays = append(shown(f), s.Stays...) // the Node knows more than the store
 		}
 	} else {
 		s.Stays = shown(f)
@@ -285,10 +285,10 @@ func claimant(f Facts) (by string, ending bool) {
 	return by, false
 }
 
-// standingFor is why a condition stands although no fault is open, as a note reports it.
+// standingFor is why a condition stands although no fault is open, as a note shows it.
 type standingFor struct {
 	text string
-	// settled reports that it was decided so, and nothing is amiss.
+	// settled is true if it was decided so, and nothing is amiss.
 	settled bool
 }
 

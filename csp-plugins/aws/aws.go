@@ -16,7 +16,7 @@ import (
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
 )
 
-// Provider answers questions about instances of EC2.
+// Provider controls instances of EC2.
 type Provider struct {
 	ec2 *ec2.Client
 }
@@ -84,8 +84,7 @@ const (
 // Kinds are all of them.
 var Kinds = []string{PrivateDNSName, InstanceID}
 
-// Canonical is the instance's id: in which zone spec.providerID reports that it is, nobody
-// checks.
+// Canonical is the instance's id: nobody checks the zone in spec.providerID.
 func (p *Provider) Canonical(machine string) (string, error) { return instance(machine) }
 
 // Identity asks for the instance's own private DNS name and its tags. The names and

@@ -16,8 +16,8 @@ import (
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 )
 
-// claim registers a Node by its own kubelet, which reports everything of itself that is true of
-// an instance, but for the zone, and returns its name.
+// claim registers a Node by its own kubelet, which writes about itself everything that is
+// true of an instance, except the zone. It returns the Node's name.
 func (w *world) claim(t *testing.T, name, id string) string {
 	t.Helper()
 	node, i := w.namespace+"-"+name, w.fake.Instance(id)

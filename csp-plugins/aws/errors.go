@@ -16,8 +16,8 @@ import (
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
 )
 
-// retryAfter is how long EC2 is left alone that reports it was asked too often: its
-// buckets of requests refill within seconds.
+// retryAfter is how long EC2 is left alone after it reports that it was asked too often:
+// its buckets of requests refill within seconds.
 const retryAfter = 15 * time.Second
 
 // meanings of EC2's error codes; one that is not here ends no repair (source: the
@@ -56,7 +56,7 @@ func code(err error) string {
 }
 
 // answered translates what EC2 reported, or that it reported nothing, into an answer to
-// the janitor. Only what certainly was not done is reported not to be.
+// the janitor. Only what was certainly not done is reported as not done.
 func answered(err error) error {
 	if err == nil {
 		return nil

@@ -121,7 +121,8 @@ func refuse(w http.ResponseWriter, code int, name string) {
 	fmt.Fprintf(w, "<Response><Errors><Error><Code>%s</Code><Message>refused by the test</Message></Error></Errors><RequestID>r</RequestID></Response>", name)
 }
 
-// state is an instance's; empty if moto does not know it, which it reports by itself.
+// state returns an instance's state; running if moto does not know it, which moto reports
+// itself.
 func (m *moto) state(ctx context.Context, id string) types.InstanceStateName {
 	answer, err := m.direct.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{id}})
 	if err != nil || len(answer.Reservations) == 0 {

@@ -22,7 +22,7 @@ import (
 	csp "github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
 )
 
-// Provider answers questions about virtual machines of Azure.
+// Provider controls virtual machines of Azure.
 type Provider struct {
 	credential azcore.TokenCredential
 	options    arm.ClientOptions
@@ -159,8 +159,8 @@ func value(s *string) string {
 	return *s
 }
 
-// State is up for a machine that has power and that Azure is not at work on. That an
-// earlier operation failed reports nothing of that.
+// State is up for a machine that has power and that Azure is not at work on. An earlier
+// operation that failed does not count.
 func (p *Provider) State(ctx context.Context, machine string) (csp.State, error) {
 	f, err := p.inspect(ctx, machine)
 	switch {
@@ -261,7 +261,7 @@ type Config struct {
 	Cloud string `toml:"cloud" bounds:"public, china, government" flag:"cloud" usage:"Azure cloud: public, china or government."`
 	// Endpoint replaces the address of Azure Resource Manager.
 	Endpoint string `toml:"endpoint" flag:"arm-endpoint" usage:"HTTPS URL of Azure Resource Manager in a private cloud. Empty uses the endpoint of --cloud."`
-	// Authority reports who gives tokens, in a private cloud.
+	// Authority is who issues tokens in a private cloud.
 	Authority string `toml:"authority" flag:"authority" usage:"HTTPS URL of the authority that issues tokens in a private cloud. If set, it is not verified with Microsoft. Empty uses AZURE_AUTHORITY_HOST, or else the authority of --cloud."`
 }
 

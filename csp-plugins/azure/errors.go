@@ -14,8 +14,9 @@ import (
 	csp "github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
 )
 
-// retryAfter is how long Azure is left alone that reports it was asked too often, where
-// it names no delay of its own; longest is the longest delay that is passed on.
+// retryAfter is how long Azure is left alone after it reports that it was asked too
+// often, where it names no delay of its own; longest is the longest delay that is passed
+// on.
 const (
 	retryAfter = 30 * time.Second
 	longest    = 10 * time.Minute
@@ -60,8 +61,8 @@ func meaning(respErr *azcore.ResponseError) codes.Code {
 	return byStatus
 }
 
-// answered translates what Azure reported, or that it reported nothing, into an answer to the
-// janitor. Only what certainly was not done is reported not to be.
+// answered translates what Azure reported, or that it reported nothing, into an answer to
+// the janitor. Only what was certainly not done is reported as not done.
 func answered(err error) error {
 	apiErr, ok := errors.AsType[*azcore.ResponseError](err)
 	if !ok {

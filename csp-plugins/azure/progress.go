@@ -41,8 +41,8 @@ func (p *Provider) Progress(ctx context.Context, machine, operation string) (csp
 	defer cancel()
 	asked, result, err := resume(ctx, c, at, operation)
 	if err != nil {
-		// It is of no poller of these: perhaps of another version of the SDK. The boot
-		// id and the machine's state report.
+		// The token is of none of these pollers: perhaps of another version of the SDK.
+		// The boot id and the machine's state decide.
 		return csp.UnknownOperation, nil
 	}
 	_, err = asked.Poll(ctx)
@@ -57,7 +57,7 @@ func (p *Provider) Progress(ctx context.Context, machine, operation string) (csp
 	if err := result(ctx); err != nil && !answeredBy(err, http.StatusNotFound) {
 		apiErr, ok := errors.AsType[*azcore.ResponseError](err)
 		if !ok || apiErr.StatusCode == http.StatusTooManyRequests || apiErr.StatusCode >= http.StatusInternalServerError {
-			return "", answered(err) // it was not reported
+			return "", answered(err) // how the operation ended is not known
 		}
 		return csp.Over, status.Errorf(codes.FailedPrecondition, "the operation failed: %v", err)
 	}

@@ -122,8 +122,8 @@ func certificate(t *testing.T, dir string) *x509.CertPool {
 	return pool
 }
 
-// apiServer reviews tokens that report whose they are, for callers with the token in
-// dir; it returns its URL.
+// apiServer reviews tokens that name their owner, for callers with the token in dir; it
+// returns its URL.
 func apiServer(t *testing.T, dir string) string {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

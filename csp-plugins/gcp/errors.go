@@ -12,8 +12,8 @@ import (
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
 )
 
-// retryAfter is how long Compute Engine is left alone that reports it was asked too
-// often: its quotas of requests are by the minute.
+// retryAfter is how long Compute Engine is left alone after it reports that it was asked
+// too often: its quotas of requests are by the minute.
 const retryAfter = 30 * time.Second
 
 // reasons of Compute Engine's errors; one that is not here ends no repair (source:
@@ -52,7 +52,7 @@ func meaning(e *googleapi.Error) codes.Code {
 }
 
 // answered translates what Compute Engine reported, or that it reported nothing, into an
-// answer to the janitor. Only what certainly was not done is reported not to be.
+// answer to the janitor. Only what was certainly not done is reported as not done.
 func answered(err error) error {
 	apiErr, ok := errors.AsType[*googleapi.Error](err)
 	if !ok {

@@ -20,7 +20,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/config"
 )
 
-// Provider answers questions about instances of Compute Engine.
+// Provider controls instances of Compute Engine.
 type Provider struct {
 	instances  *compute.InstancesClient
 	operations *compute.ZoneOperationsClient

@@ -231,7 +231,7 @@ func TestMachines(t *testing.T) {
 }
 
 // A managed instance group makes a new instance under the name of one that was
-// deleted: the operation's end reports that the old one is gone.
+// deleted: the operation's end shows that the old one is gone.
 func TestRecreated(t *testing.T) {
 	cloudtest.Recreated(t, tested, func(c cloudtest.Cloud, machine string) {
 		e := c.(*engine)

@@ -53,7 +53,7 @@ func Default() Config {
 	}
 }
 
-// All are the BMCs with what the defaults report.
+// All returns the BMCs, with the defaults filled in.
 func (c Config) All() []BMC {
 	all := make([]BMC, 0, len(c.BMCs))
 	for _, b := range c.BMCs {

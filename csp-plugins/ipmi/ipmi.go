@@ -47,8 +47,8 @@ func New(c Config) *Driver {
 	return d
 }
 
-// Inspect asks for the power and for the system's GUID. When the machine was last
-// reset IPMI does not report.
+// Inspect asks for the power and for the system's GUID. IPMI does not report when the
+// machine was last reset.
 func (d *Driver) Inspect(ctx context.Context, machine string) (bmc.Facts, error) {
 	power, err := d.power(ctx, machine)
 	if err != nil {

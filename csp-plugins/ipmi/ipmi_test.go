@@ -23,15 +23,15 @@ import (
 
 const machine = "node://gpu-1"
 
-// noResponse is what ipmitool 1.8.19 reports when a request is not answered.
+// noResponse is what ipmitool 1.8.19 prints when a request is not answered.
 const noResponse = "Unable to send RAW command (channel=0x0 netfn=0x0 lun=0x0 cmd=0x2)\n"
 
-// refused is what ipmitool 1.8.19 reports about a completion code.
+// refused is what ipmitool 1.8.19 prints for a completion code.
 func refused(code byte, text string) string {
 	return fmt.Sprintf("Unable to send RAW command (channel=0x0 netfn=0x0 lun=0x0 cmd=0x2 rsp=0x%x): %s\n", code, text)
 }
 
-// How ipmitool ends reports what was done.
+// How ipmitool ends shows what was done.
 func TestAnswered(t *testing.T) {
 	const noise = "Get HPM.x Capabilities request failed, compcode = d4\n"
 	for _, tt := range []struct {

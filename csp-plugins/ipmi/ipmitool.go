@@ -24,7 +24,7 @@ type outcome struct {
 	stdout, stderr string
 	// exit is its status; it matters only if it ended by itself.
 	exit int
-	// notStarted reports why there was no process.
+	// notStarted is why there was no process.
 	notStarted error
 	// killed: it was killed, at the deadline or by somebody else.
 	killed bool
@@ -98,12 +98,12 @@ var completions = map[byte]codes.Code{
 	0xd6: codes.FailedPrecondition, // disabled
 }
 
-// refusal is what ipmitool reports about a request that the BMC answered with a
+// refusal is what ipmitool prints about a request that the BMC answered with a
 // completion code, or that it did not answer.
 var refusal = regexp.MustCompile(`Unable to send RAW command \([^()]*?(?: rsp=0x([0-9a-fA-F]{1,2}))?\)`)
 
-// before are texts of ipmitool (1.8.18 and 1.8.19) that report that it ended before
-// the request was sent.
+// before are texts of ipmitool (1.8.18 and 1.8.19) which mean that it ended before the
+// request was sent.
 var before = []string{
 	"Unable to establish IPMI v2 / RMCP+ session",
 	"Could not open socket",
@@ -112,7 +112,7 @@ var before = []string{
 }
 
 // answered translates how ipmitool ended into the BMC's answer, or into one to
-// the janitor. Only what certainly was not done is reported not to be.
+// the janitor. Only what was certainly not done is reported as not done.
 func answered(c command, o outcome) ([]byte, error) {
 	output := c.name + ": " + bmc.Shorten(o.stderr)
 	switch {
@@ -151,8 +151,8 @@ func completed(code, output string) error {
 	return status.Error(meaning, output)
 }
 
-// nothingSent turns a doubtful answer to a question before the signal into one
-// that reports it.
+// nothingSent turns a doubtful answer to a question before the signal into Aborted:
+// nothing was sent.
 func nothingSent(err error) error {
 	switch status.Code(err) { //nolint:exhaustive // the others say it themselves
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Unknown, codes.Internal:

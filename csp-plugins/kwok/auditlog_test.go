@@ -84,7 +84,7 @@ func TestCorruptJournalIsAnError(t *testing.T) {
 	}
 }
 
-// A write that fails leaves the journal as they were.
+// A write that fails leaves the journal as it was.
 func TestFailedWriteIsNotInTheAuditLog(t *testing.T) {
 	path := written(t)
 	b, _, err := OpenAuditLog(path)

@@ -126,7 +126,7 @@ func (p *Plugin) SendTerminateSignal(ctx context.Context, req *v1.SendTerminateS
 	return &v1.SendTerminateSignalResponse{RequestId: id}, err
 }
 
-// signal accepts what e asks for, or does what a fault reports.
+// signal accepts what e asks for, or does what a fault asks for.
 func (p *Plugin) signal(ctx context.Context, e Entry) (string, error) {
 	if e.Node == "" {
 		return "", status.Error(codes.InvalidArgument, "node_name is empty")

@@ -68,8 +68,8 @@ func (p *Plugin) next(ctx context.Context, node string) bool {
 	return len(p.lines[node]) > 0
 }
 
-// carryOut carries out one job from where the journal report it stands; false means
-// that the plugin stops first.
+// carryOut carries out one job from its state in the journal; false means that the plugin
+// stops first.
 func (p *Plugin) carryOut(ctx context.Context, j *job) bool {
 	for {
 		err := p.course(ctx, j)

@@ -11,7 +11,7 @@ import (
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
 )
 
-// retryAfter is how long OCI is left alone that reports it was asked too often.
+// retryAfter is how long OCI is left alone after it reports that it was asked too often.
 const retryAfter = 30 * time.Second
 
 // notAuthorizedOrNotFound is OCI's word for both.
@@ -25,7 +25,7 @@ var meanings = map[string]codes.Code{
 
 	"NotAuthenticated": codes.Unauthenticated,
 
-	// The two can not be distinguished: not NotFound, which would report for certain that
+	// The two cannot be distinguished: not NotFound, which would mean for certain that
 	// there is no such machine.
 	notAuthorizedOrNotFound: codes.PermissionDenied, "NotAuthorized": codes.PermissionDenied, "SignUpRequired": codes.PermissionDenied,
 	"RelatedResourceNotAuthorizedOrNotFound": codes.PermissionDenied,
@@ -71,8 +71,8 @@ func meaning(what common.ServiceError) codes.Code {
 	return byStatus
 }
 
-// answered translates what OCI reported, or that it reported nothing, into an answer to the
-// janitor. Only what certainly was not done is reported not to be.
+// answered translates what OCI reported, or that it reported nothing, into an answer to
+// the janitor. Only what was certainly not done is reported as not done.
 func answered(err error) error {
 	what, ok := serviceError(err)
 	if !ok {

@@ -19,7 +19,7 @@ import (
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
 )
 
-// Provider answers questions about instances of OCI.
+// Provider controls instances of OCI.
 type Provider struct {
 	compute core.ComputeClient
 	network core.VirtualNetworkClient
@@ -215,8 +215,8 @@ func (p *Provider) Begin(ctx context.Context, s cloud.Signal) (string, error) {
 	return workRequestID(answer.RawResponse), answered(err)
 }
 
-// workRequestID is the name of the operation, if OCI made one: for power actions of
-// some shapes it does not, and the lifecycle state alone reports.
+// workRequestID is the name of the operation, if OCI made one: for power actions of some
+// shapes it does not, and only the lifecycle state shows their progress.
 func workRequestID(r *http.Response) string {
 	if r == nil {
 		return ""

@@ -43,7 +43,7 @@ func Default() Config {
 	return Config{Config: bmc.DefaultConfig(), Defaults: BMC{Entry: bmc.Entry{Reset: []string{ForceRestart, PowerCycle, GracefulRestart}}}}
 }
 
-// All are the BMCs with what the defaults report.
+// All returns the BMCs, with the defaults filled in.
 func (c Config) All() []BMC {
 	all := make([]BMC, 0, len(c.BMCs))
 	for _, b := range c.BMCs {

@@ -20,7 +20,7 @@ import (
 const retryAfter = 15 * time.Second
 
 // answered translates what a BMC reported, or that it reported nothing, into an answer to
-// the janitor. Only what certainly was not done is reported not to be. sent reports
+// the janitor. Only what was certainly not done is reported as not done. sent reports
 // whether there was a connection for the request.
 func answered(err error, sent bool) error {
 	if err == nil {
@@ -53,8 +53,8 @@ func named(what string, err error) error {
 	return status.ErrorProto(s)
 }
 
-// meaning is what a BMC's refusal reports about what was done: of several messages the
-// one that promises least, else what its HTTP status reports.
+// meaning is what a BMC's refusal shows about what was done: of several messages the one
+// that promises least, else what its HTTP status shows.
 func meaning(refused *schemas.Error) codes.Code {
 	least := -1
 	for _, info := range refused.ExtendedInfos {
@@ -87,7 +87,7 @@ func promise(code codes.Code) int {
 	return -1
 }
 
-// errorText are what a BMC reported, for people: its messages, or else its whole answer.
+// errorText is what a BMC reported, for people: its messages, or else its whole answer.
 func errorText(refused *schemas.Error) string {
 	var list []string
 	for _, info := range refused.ExtendedInfos {
@@ -102,8 +102,8 @@ func errorText(refused *schemas.Error) string {
 	return fmt.Sprintf("HTTP %d: %s", refused.HTTPReturnedStatusCode, strings.Join(list, "; "))
 }
 
-// nothingSent turns a doubtful answer to a question before the signal into one
-// that reports it.
+// nothingSent turns a doubtful answer to a question before the signal into Aborted:
+// nothing was sent.
 func nothingSent(err error) error {
 	switch status.Code(err) { //nolint:exhaustive // the others say it themselves
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Unknown, codes.Internal:
@@ -112,7 +112,7 @@ func nothingSent(err error) error {
 	return err
 }
 
-// messageCode is what the message of an id reports was done; OK is nothing.
+// messageCode is what the message of an id means for what was done; OK is nothing.
 func messageCode(id string) codes.Code {
 	registry, key := split(id)
 	if code, known := anywhere[key]; known {
@@ -141,7 +141,7 @@ func split(id string) (registry, key string) {
 	return registry, id[strings.LastIndex(id, ".")+1:]
 }
 
-// anywhere are messages that report "not now" or leave open what was done, in whichever
+// anywhere are messages that mean "not now" or leave open what was done, in whichever
 // registry: vendors have their own of the same names (sources: the Base registry of
 // DMTF DSP8011; the registries of HPE iLO 5 to 7, "Response message definitions" of
 // https://servermanagementportal.ext.hpe.com). One that is missing here costs nothing:
@@ -162,7 +162,7 @@ var anywhere = map[string]codes.Code{
 var registries = map[string]map[string]codes.Code{
 	base: {
 		"NoValidSession": codes.Unauthenticated, "ResourceAtUriUnauthorized": codes.Unauthenticated, "PasswordChangeRequired": codes.Unauthenticated,
-		// It speaks of credentials; Lenovo's XCC reports it of wrong ones.
+		// It is about credentials; Lenovo's XCC sends it for wrong ones.
 		"AccessDenied": codes.Unauthenticated, "AccountForSessionNoLongerExists": codes.Unauthenticated,
 
 		"InsufficientPrivilege": codes.PermissionDenied,

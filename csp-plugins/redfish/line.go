@@ -88,7 +88,7 @@ func newLine(b BMC) (*line, error) {
 	conf := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: b.ServerName}
 	switch {
 	case b.Pin != "":
-		conf.InsecureSkipVerify = true // the pin reports it all
+		conf.InsecureSkipVerify = true // the pin replaces the verification
 		conf.VerifyConnection = func(s tls.ConnectionState) error { return pinned(s, b.Pin) }
 	case b.CAFile != "":
 		authorities, err := config.ReadAuthorities(b.CAFile)

@@ -215,7 +215,7 @@ func signal(t *testing.T, conn grpc.ClientConnInterface, node, key string) error
 }
 
 // A machine that is not certainly the node's is not signaled, and a machine whose
-// last reset came after the key was first heard is not reported again.
+// last reset came after the key was first heard is not reset again.
 func TestErrorMessages(t *testing.T) {
 	cluster := localcluster.ForTest(t, localcluster.Options{})
 	w := newWorld(t, cluster)

@@ -90,9 +90,9 @@ func send(l *line, system *schemas.ComputerSystem, way schemas.ResetType) (*sche
 	return task, named(string(way), answered(err, l.sent.Load()))
 }
 
-// offers are the reset types that a machine offers; none reports nothing of them, as do a
-// link to them that leads nowhere and a list of something else. A BMC that can not report
-// it now is an error.
+// offers are the reset types that a machine offers; none if the BMC does not list them,
+// if its link to them leads nowhere, or if it lists something else. A BMC that cannot
+// list them now is an error.
 func offers(system *schemas.ComputerSystem) ([]schemas.ResetType, error) {
 	offered, err := system.GetSupportedResetTypes()
 	if err == nil {

@@ -160,7 +160,7 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// Which ComputerSystem is the machine is reported where a BMC has several.
+// If a BMC has several ComputerSystems, the configuration names the machine's.
 func TestSeveralSystems(t *testing.T) {
 	fake := redfishfake.New(map[string]*redfishfake.System{"System_0": {Power: "On"}, "HGX_Baseboard_0": {Power: "On"}})
 	server := httptest.NewTLSServer(fake)

@@ -104,8 +104,8 @@ func (d *Driver) follow(client *gofish.APIClient, info *schemas.TaskMonitorInfo)
 	return nil
 }
 
-// pollTask looks at a task once. A monitor that can not be read reports nothing: the
-// reset was taken.
+// pollTask looks at a task once. A monitor that cannot be read does not matter: the reset
+// was accepted.
 func pollTask(client *gofish.APIClient, path string) (over bool, err error) {
 	answer, err := client.Get(path)
 	if refused, ok := errors.AsType[*schemas.Error](err); ok && refused.HTTPReturnedStatusCode != http.StatusNotFound {
@@ -123,7 +123,7 @@ func pollTask(client *gofish.APIClient, path string) (over bool, err error) {
 	return verdict(&task)
 }
 
-// verdict reports about a task whether it is over, and whether it failed.
+// verdict returns whether a task is over, and whether it failed.
 func verdict(task *schemas.Task) (over bool, err error) {
 	if task == nil {
 		return false, nil

@@ -70,8 +70,8 @@ func answers(t *testing.T) map[string][]recorded {
 	return all
 }
 
-// An answer ends a repair only if its message reports that it is for good; the message
-// stands in what the janitor hears.
+// An answer ends a repair only if its message means that the refusal is permanent; the
+// janitor gets the message.
 func TestAnswersOfVendors(t *testing.T) {
 	for vendor, list := range answers(t) {
 		for _, r := range list {
@@ -192,7 +192,7 @@ func TestBoardsOfVendors(t *testing.T) {
 	}
 }
 
-// The versions of registries do not matter, and what is not known reports nothing.
+// The versions of registries do not matter, and an unknown message means nothing.
 func TestMessages(t *testing.T) {
 	for id, want := range map[string]codes.Code{
 		"Base.1.8.ActionNotSupported": codes.FailedPrecondition, "Base.1.8.1.ActionNotSupported": codes.FailedPrecondition,

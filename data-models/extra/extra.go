@@ -54,7 +54,7 @@ func Decode[T any](doc []byte, into *T, known func(T) ([]byte, error)) (*Extra, 
 	return PruneJSON(doc, text)
 }
 
-// ended reports that nothing follows what was decoded.
+// ended reports whether nothing follows what was decoded.
 func ended(dec *json.Decoder) bool {
 	_, err := dec.Token()
 	return errors.Is(err, io.EOF)
@@ -142,7 +142,7 @@ func pruneList(stored, known []any) *Extra {
 }
 
 // Merge adds what was pruned to a tree of the same kind, which it may change. What the
-// tree reports itself is never replaced; an element that is gone takes its Extra along.
+// tree itself contains is never replaced; an element that is gone takes its Extra along.
 func (e *Extra) Merge(tree any) any {
 	if e == nil {
 		return tree
@@ -252,7 +252,7 @@ func digits(number string) int {
 	return len(mantissa) + max(e, -e)
 }
 
-// identities are the members that distinguishes the elements of lists: those of a record,
+// identities are the members that distinguish the elements of lists: those of a record,
 // and conditions.
 var identities = []string{"ordinal", "key", "name", "effect", "type", "entitytype", "entityvalue"}
 

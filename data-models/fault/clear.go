@@ -14,7 +14,7 @@ const (
 	MetadataClears    = "clears"
 )
 
-// maxReasonBytes bounds what a person reports about a clearing, in bytes.
+// maxReasonBytes bounds the user name and the reason of a manual clearing, each in bytes.
 const maxReasonBytes = 512
 
 // ClearingID is the id of the recovery by which a person clears a record: the
@@ -84,8 +84,8 @@ func Clears(recovery record.Event, faulty record.Event, entry Entry) bool {
 	if len(things) == 0 {
 		return len(entry.Names) == 0 && len(sub) > 0
 	}
-	// Names that stand for themselves although their types differ do not report
-	// which belong together; none of them publishes events about a thing of several names.
+	// Names that stand for themselves although their types differ do not show
+	// which belong together; none of them stands for a thing of several names.
 	mixed := slices.ContainsFunc(things, func(t []string) bool {
 		return len(t) == 1 && !isDevice(t) && typeOf(t[0]) != typeOf(things[len(things)-1][0])
 	})

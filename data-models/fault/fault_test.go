@@ -253,7 +253,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestOf: the machine that the connector saw comes before the one that an evaluator took it for.
+// TestOf: the machine that the connector saw comes before the one of the verdict.
 func TestOf(t *testing.T) {
 	seen, judged := record.NodeIdentity{UID: "seen"}, record.NodeIdentity{UID: "judged"}
 	for name, tt := range map[string]struct {

@@ -46,7 +46,7 @@ func Compare(a, b record.NodeIdentity) Sameness {
 }
 
 // Of is the machine a record is about: the one its connector saw, else the one
-// it was evaluated to be about, else nothing.
+// of its verdict, else nothing.
 func Of(r record.Record) record.NodeIdentity {
 	if v := r.Status.QuarantineVerdict; Machine(r.Node) == "" && v != nil && v.Machine != nil {
 		return *v.Machine
@@ -91,7 +91,7 @@ type Boots struct {
 	Reported map[string]bool
 	// Current is the boot the Node reports now; empty when unknown.
 	Current string
-	// proven are records whose publisher order proves later boots, and that report
+	// proven are records whose publisher order proves later boots, and that show
 	// what the Node reported when they were accepted.
 	proven []record.Record
 }
@@ -140,7 +140,7 @@ func (b Boots) Past(r record.Record) bool {
 	return false
 }
 
-// superseded reports that the Node reported the boot of r when k was accepted, about the
+// superseded reports whether the Node reported the boot of r when k was accepted, for the
 // same machine, and reports another one now: boot ids do not come back.
 func (b Boots) superseded(r, k record.Record) bool {
 	boot := r.Event.BootID()

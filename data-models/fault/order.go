@@ -9,14 +9,14 @@ import (
 )
 
 // Before reports whether a comes before b in the order that counts for faults and
-// recoveries: their publisher's counting where it reports, else the store's append
+// recoveries: their publisher's counting where it gives one, else the store's append
 // order. Wall time is never an order.
 //
-// The counting reports one machine, publisher and epoch: within one run of the
+// The counting orders the records of one machine, publisher and epoch: within one run of the
 // counter by the number, across runs if the later one names the earlier one as
-// before it. It does not report two runs of which neither led to the other: the
+// before it. It does not order two runs of which neither led to the other: the
 // counter's disk was restored from an image between them, and its numbers were
-// given twice. Nor does it report the numbers of a publisher that names no runs.
+// given twice. Nor does it order the numbers of a publisher that names no runs.
 func Before(a, b record.Record) bool {
 	if earlier, known := counted(a, b); known {
 		return earlier
@@ -62,7 +62,7 @@ func names(runs, run string) bool {
 // publisher is who counts in one order, run by run.
 type publisher struct{ agent, epoch, machine string }
 
-// InOrder sorts records for evaluating: by append order, with the members of each
+// InOrder sorts records for the evaluation: by append order, with the members of each
 // publisher put into their own order within the places they hold.
 func InOrder(records []record.Record) []record.Record {
 	out := slices.Clone(records)

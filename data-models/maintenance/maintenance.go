@@ -38,7 +38,7 @@ const (
 	Failed Status = "ERROR"
 )
 
-// Kind reports whether the provider planned the maintenance.
+// Kind is whether the provider planned the maintenance.
 type Kind string
 
 // Kinds.
@@ -47,7 +47,7 @@ const (
 	Unscheduled Kind = "UNSCHEDULED"
 )
 
-// CSPStatus is how far the provider reports that it has come.
+// CSPStatus is the progress that the provider reports.
 type CSPStatus string
 
 // States of the provider, in their order.
@@ -55,11 +55,11 @@ const (
 	Pending   CSPStatus = "PENDING"
 	Underway  CSPStatus = "ONGOING"
 	Completed CSPStatus = "COMPLETED"
-	Called    CSPStatus = "CANCELLED"
+	Cancelled    CSPStatus = "CANCELLED"
 )
 
-// Ended reports that the provider has nothing more to do.
-func (c CSPStatus) Ended() bool { return c == Completed || c == Called }
+// Ended reports whether the provider has nothing more to do.
+func (c CSPStatus) Ended() bool { return c == Completed || c == Cancelled }
 
 // Stage is one thing that is reported about a maintenance.
 type Stage string
@@ -105,7 +105,7 @@ type Event struct {
 	CSPStatus CSPStatus `json:"cspStatus"`
 	// Emergency asks for the quarantine whatever the window.
 	Emergency bool `json:"emergency"`
-	// Vanished reports that the provider ended it by not listing it any more.
+	// Vanished is set when the provider ended it by not listing it any more.
 	Vanished bool `json:"vanished"`
 	// ScheduledStart and ScheduledEnd are the announced window, ActualStart and
 	// ActualEnd what has happened; null where that is not known.
@@ -114,7 +114,7 @@ type Event struct {
 	ActualStart    *time.Time `json:"actualStartTime"`
 	ActualEnd      *time.Time `json:"actualEndTime"`
 	// Received is when it was first read, LastUpdated when this document last changed,
-	// ProviderUpdated when the provider reports to have touched it.
+	// ProviderUpdated when the provider last changed it, as it reports.
 	Received        time.Time  `json:"eventReceivedTimestamp"`
 	LastUpdated     time.Time  `json:"lastUpdatedTimestamp"`
 	ProviderUpdated *time.Time `json:"providerLastUpdated"`
@@ -134,8 +134,8 @@ type Event struct {
 	Healed      *Report `json:"healed"`
 	// Waiting is what is to be reported next.
 	Waiting *Waiting `json:"waiting"`
-	// Finished reports that nothing is left to be done; then ExpireAt is when the store
-	// may forget it. Outcome reports why.
+	// Finished is set when nothing is left to be done; then ExpireAt is when the store
+	// may forget it. Outcome is the reason.
 	Finished bool       `json:"finished"`
 	Outcome  string     `json:"outcome"`
 	ExpireAt *time.Time `json:"expireAt"`

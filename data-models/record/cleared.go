@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// MaxCleared bounds the records that a connector informs its node's monitors as
-// cleared; the oldest go first.
+// MaxCleared bounds the records that a connector lists as cleared for its node's
+// monitors; the oldest go first.
 const MaxCleared = 1000
 
-// ClearedList is what a node's connector informs the monitors beside it: the records
-// of this node that people cleared, oldest first. It lies next to the
+// ClearedList is what a node's connector publishes for the monitors beside it: the
+// records of this node that people cleared, oldest first. It lies next to the
 // connector's socket, where only root of the node writes.
 type ClearedList struct {
 	Records []string `json:"records"`
 }
 
-// ClearedPath is where the connector with this socket reports it; empty for an
+// ClearedPath is where the connector with this socket writes it; empty for an
 // address that is no Unix socket.
 func ClearedPath(socket string) string {
 	path, isUnix := strings.CutPrefix(socket, "unix://")

@@ -15,7 +15,7 @@ const (
 	MetadataStrategyReason = "strategyReason"
 	// MetadataUnconfirmedRule is the rule that holds an unconfirmed fault.
 	MetadataUnconfirmedRule = "unconfirmedRule"
-	// MetadataWaitsFor reports in words what would confirm it.
+	// MetadataWaitsFor describes what would confirm it.
 	MetadataWaitsFor = "waitsFor"
 	// MetadataWaitsWithin is for how long after the event, as a duration. It is no
 	// time, so that the repeats of an event are equal.
@@ -25,8 +25,8 @@ const (
 	// MetadataConfirmedBy is the id of the event that confirmed it; of a fault that
 	// stood for long enough, that of the fault itself.
 	MetadataConfirmedBy = "confirmedBy"
-	// MetadataConfirmedRule is the rule, and MetadataConfirmedHow reports in words how
-	// it was met.
+	// MetadataConfirmedRule is the rule, and MetadataConfirmedHow describes how it was
+	// met.
 	MetadataConfirmedRule = "confirmedRule"
 	MetadataConfirmedHow  = "confirmedHow"
 )
@@ -95,7 +95,7 @@ func DerivedID(of string) string {
 
 // Alias is the id under which a store keeps a record of a node whose own id a record of
 // another node has. A store that was emptied or restored has lost ids that Nodes
-// display, and regardless of who appends first may take them.
+// still list; the first record appended with such an id takes it.
 func Alias(node, id string) string {
 	return DerivedID("nvsentinel record " + id + " of node " + node)
 }

@@ -67,7 +67,7 @@ func appendFields(b []byte, r Record) (_ []byte, err error) {
 // blankStatus is the document of a status that no service has updated.
 var blankStatus, _ = json.Marshal(Status{}) // which encodes, as the tests see
 
-// Blank reports that no service has updated the record yet.
+// Blank reports whether no service has updated the record yet.
 func (s Status) Blank() bool {
 	return s.NodeQuarantined == NotQuarantined && s.QuarantineFinishTimestamp == nil &&
 		s.UserPodsEvictionStatus == (EvictionStatus{}) && s.DrainFinishTimestamp == nil &&

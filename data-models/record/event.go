@@ -39,11 +39,11 @@ const (
 	MetadataRegister = "REG"
 )
 
-// OrderKeys are the metadata that report when, in its publisher's counting and under
+// OrderKeys are the metadata that record when, in its publisher's counting and under
 // which boot, a fact was seen. They are kept and never replaced.
 var OrderKeys = []string{MetadataSeq, MetadataSeqEpoch, MetadataSeqRuns, MetadataBootID}
 
-// Strategy reports whether an event may change the cluster.
+// Strategy decides whether an event may change the cluster.
 type Strategy string
 
 // Strategies, by their names on the wire.
@@ -229,7 +229,7 @@ func ParseStrategy(s string) (Strategy, error) {
 	return "", fmt.Errorf("processing strategy %q is not PROCESS or PERSIST_ONLY%s", s, earlier[s])
 }
 
-// Validate reports what is wrong with a strategy of a configuration.
+// Validate returns what is wrong with a strategy of a configuration.
 func (s Strategy) Validate() error {
 	_, err := ParseStrategy(string(s))
 	return err

@@ -5,7 +5,7 @@ import "regexp"
 // messageField is the field event.message in the forms that CEL has for it.
 var messageField = regexp.MustCompile(`\bevent\s*(?:\.\s*\??\s*message\b|\[\s*\??\s*(?:'message'|"message")\s*\])`)
 
-// MessageWarning reports what is wrong with an expression that ReadsMessage.
+// MessageWarning describes what is wrong with an expression for which ReadsMessage is true.
 const MessageWarning = "reads event.message, which contains text from unprivileged programs (names of processes, files and commands): " +
 	"use checkName, errorCode or entitiesImpacted"
 

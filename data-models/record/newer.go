@@ -13,9 +13,9 @@ import (
 // give the records concerned a MinVersion of it: see docs/tasks/upgrade.md.
 const Version = 1
 
-// NeedsNewer reports why this version must not change a record, or is empty: the record
-// reports it, or a status has a value that this version does not know. Such a record is
-// read as far as it can be, and waits for a newer program to go on with it.
+// NeedsNewer returns why this version must not change a record, or an empty text: the
+// record requires a newer version, or a status has a value that this version does not
+// know. Such a record is read as far as it can be, and waits for a newer program.
 func NeedsNewer(r Record) string {
 	if r.MinVersion > Version {
 		return fmt.Sprintf("changes require a program with record version %d or newer, this program has version %d", r.MinVersion, Version)
@@ -52,7 +52,7 @@ func outcomeOf(s Status) Outcome {
 	return s.Remediation.Outcome
 }
 
-// Metadata keys that keep the text of a value that anyone who took the event did not know.
+// Metadata keys that keep the text of a value that the receiver of the event did not know.
 const (
 	// MetadataUnknownAction is the name, or the number on the wire, of an action that
 	// became UNKNOWN.

@@ -56,7 +56,7 @@ const (
 	QuarantineCanceled Quarantine = "Cancelled"
 )
 
-// MarshalJSON writes null while fault-quarantine has reported nothing, as those who
+// MarshalJSON writes null while fault-quarantine has written nothing, as those who
 // query the stored documents expect. An empty text, which earlier versions wrote,
 // and null are read alike.
 func (q Quarantine) MarshalJSON() ([]byte, error) {
@@ -89,7 +89,7 @@ func (e Eviction) Final() bool {
 	return false
 }
 
-// Reason is why fault-quarantine evaluated a record as it did.
+// Reason is the reason of fault-quarantine's verdict on a record.
 type Reason string
 
 // Verdict reasons.
@@ -158,18 +158,18 @@ type Effects struct {
 	Labels []Label `json:"labels,omitempty"`
 }
 
-// Verdict is fault-quarantine's evaluation of a record.
+// Verdict is fault-quarantine's decision on a record.
 type Verdict struct {
 	Reason   Reason   `json:"reason"`
 	RuleSets []string `json:"rulesets,omitempty"`
 	Effects  Effects  `json:"effects"`
-	// NodeBootID is the boot the Node reported when it was evaluated.
+	// NodeBootID is the boot the Node reported when the record was evaluated.
 	NodeBootID string `json:"nodebootid,omitempty"`
-	// Machine is the machine the record was evaluated to be about, given when the
-	// record bears no identity itself: its connector never saw the Node.
+	// Machine is the machine that the record is about by this decision, given when
+	// the record bears no identity itself: its connector never saw the Node.
 	Machine *NodeIdentity `json:"machine,omitempty"`
-	// Detail reports in words what a Held fault waits for, or which rules could not
-	// be evaluated.
+	// Detail describes what a Held fault waits for, or which rules could not be
+	// evaluated.
 	Detail string    `json:"detail,omitempty"`
 	At     time.Time `json:"at"`
 }
@@ -203,7 +203,7 @@ const (
 	OutcomeNeedsHuman Outcome = "ManualInterventionRequired"
 )
 
-// Attempt is one repair object of a slot, from its recorded name to its end.
+// Attempt is one repair object of a slot, from the reservation of its name to its end.
 type Attempt struct {
 	// Ordinal counts every object of the slot and never falls.
 	Ordinal   int    `json:"ordinal"`
@@ -275,7 +275,7 @@ type RepairValue struct {
 
 // Remediation is the trace of a record's repair.
 type Remediation struct {
-	// Cause is the id of the record that has the objects.
+	// Cause is the id of the record for which the objects were created.
 	Cause string `json:"cause"`
 	// Action is the repair that is made instead of the event's own, after an
 	// escalation; empty without one.
@@ -284,8 +284,8 @@ type Remediation struct {
 	Outcome  Outcome   `json:"outcome"`
 	Reason   string    `json:"reason"`
 	Message  string    `json:"message"`
-	// Forgiven is set when a person took the repeat offender mark off the Node: what was sent up
-	// to then counts for no other mark.
+	// Forgiven is set when a person removed the repeat offender mark from the Node: what
+	// was sent up to then counts for no other mark.
 	Forgiven *time.Time `json:"forgiven,omitempty"`
 	// Waiting is what the repair waits for before it does something; nil when it
 	// waits for nothing but its object or its recovery.
@@ -314,14 +314,14 @@ type Status struct {
 	Session                   string         `json:"session"`
 	Faults                    []Fault        `json:"faults"`
 	// Extra is what the document has that this version does not know. Stores keep it
-	// whatever a change reports.
+	// whatever a change contains.
 	Extra *extra.Extra `json:"-"`
 }
 
 // Evaluated reports whether fault-quarantine has given a verdict.
 func (r Record) Evaluated() bool { return r.Status.QuarantineVerdict != nil }
 
-// Reason is the verdict's reason, or empty when unevaluated.
+// Reason is the verdict's reason, or empty without a verdict.
 func (r Record) Reason() Reason {
 	if v := r.Status.QuarantineVerdict; v != nil {
 		return v.Reason

@@ -16,7 +16,7 @@ const (
 	MetadataRepeats = "repeats"
 	// MetadataRepeatsSince is when the first of them happened, RFC 3339.
 	MetadataRepeatsSince = "repeatsSince"
-	// MetadataRepeatTimes reports when they happened, as bursts: each is
+	// MetadataRepeatTimes is when they happened, as bursts: each is
 	// "<ms before the record's event>+<ms that it lasted>x<events>".
 	MetadataRepeatTimes = "repeatTimes"
 )
@@ -70,7 +70,7 @@ func (e Event) Repeats() (n int, since time.Time) {
 }
 
 // Bursts are when the events happened for which the event stands; none if it stands
-// for itself, or reports it in a way that cannot be read.
+// for itself, or if its times cannot be read.
 func (e Event) Bursts() []Burst {
 	text := e.Metadata[MetadataRepeatTimes]
 	if text == "" {

@@ -19,11 +19,11 @@ const (
 
 // NextRun names the run that begins when a durable counter is taken up, behind
 // the runs before it, latest first: the value of MetadataSeqRuns. runs is what the
-// run before it reported, empty if that knew no runs; gave reports whether that one gave
+// run before it recorded, empty if that knew no runs; gave is whether that one gave
 // any number.
 //
 // A counter is as old as its disk. One that was restored from an image counts
-// again what was given meanwhile, and its numbers report nothing about those. A run
+// again what was given meanwhile, and its numbers prove nothing about those. A run
 // has a name that no other has, and its events name the runs that led to it, so
 // that they are known to be later than those, and not taken for earlier than what
 // a lost future of the disk gave. Of older runs than the list holds the order of

@@ -107,8 +107,8 @@ func compare(a, b string) int {
 	return 0
 }
 
-// CheckWrite reports whether writer may turn status before into after: only its
-// own fields changed (ErrNotOwner), and every change is a legal transition
+// CheckWrite checks that writer may turn status before into after: only its own
+// fields changed (ErrNotOwner), and every change is a legal transition
 // (ErrIllegalTransition). All problems are joined.
 func CheckWrite(writer Writer, before, after Status) error {
 	if before.Blank() && after.Blank() {

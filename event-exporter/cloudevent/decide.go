@@ -99,7 +99,7 @@ const (
 	Misconfigured Reason = "Misconfigured"
 )
 
-// Verdict is the evaluation of one request.
+// Verdict is the decision about one request.
 type Verdict struct {
 	Do     Do
 	Reason Reason
@@ -109,7 +109,7 @@ type Verdict struct {
 	Everyone bool
 }
 
-// Decide evaluates one request.
+// Decide evaluates the outcome of one request.
 func Decide(f Facts, p Policy, now time.Time) Verdict {
 	after := p.retryAfter(f.RetryAfter, now)
 	switch s := f.Status; {

@@ -128,7 +128,7 @@ func (r rack) call(ctx context.Context, method, machine, id string) (a answer, _
 	case err == nil && resp.StatusCode == http.StatusOK:
 		return a, nil
 	// The controller's own words alone are for good. A status may be that of a proxy,
-	// or of an address that is wrong, and reports nothing of the machine.
+	// or of an address that is wrong, and reports nothing about the machine.
 	case err == nil && a.Error == "no-such-machine":
 		return a, status.Errorf(codes.NotFound, "the rack has no machine %q", machine)
 	case err == nil && a.Error == "id-of-another-machine":

@@ -60,7 +60,7 @@ func (l *Ledger) Remove(name string) {
 	}
 }
 
-// Refuses reports which limit has no capacity for a candidate alone, or nothing.
+// Refuses returns which limit has no capacity for a candidate alone, or nothing.
 func (l *Ledger) Refuses(c Candidate, now time.Time) string {
 	return l.refuses(c, l.open(now))
 }
@@ -149,7 +149,7 @@ func (r round) take(i int, group string, c Candidate) {
 	}
 }
 
-// refuses reports why the candidate does not fit, or nothing. The candidate counts
+// refuses returns why the candidate does not fit, or nothing. The candidate counts
 // in the population, so that a percentage of no GPU nodes is one of the nodes
 // that have faults.
 func (l *Ledger) refuses(c Candidate, r round) string {

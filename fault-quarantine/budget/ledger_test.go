@@ -164,8 +164,8 @@ func TestRefusalNamesQuarantinedNodes(t *testing.T) {
 	}
 }
 
-// TestALedgerKeepsUp: after whatever changes, it reports what one made of the same nodes
-// reports, and nothing of a node is left once it is removed.
+// TestALedgerKeepsUp: after any changes, it reports the same as one made of the same
+// nodes, and nothing of a node is left once it is removed.
 func TestALedgerKeepsUp(t *testing.T) {
 	rolled := rand.New(rand.NewPCG(1, 2))
 	half, five := 50, 5

@@ -72,7 +72,7 @@ func (l Limit) counts(began, now time.Time) bool {
 	return !began.Before(l.ResetAt) && (l.Duration == 0 || now.Sub(began) < l.Duration)
 }
 
-// refusal reports why a limit has no capacity.
+// refusal describes why a limit has no capacity.
 func (l Limit) refusal(group string, u Use, holders []string) string {
 	where, when := "", " are in quarantine"
 	if l.Label != "" {

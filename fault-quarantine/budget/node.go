@@ -6,10 +6,10 @@ import "time"
 type Node struct {
 	Name   string
 	Labels map[string]string
-	// Counted reports whether percentages are taken of this node (a GPU node).
+	// Counted is whether percentages are taken of this node (a GPU node).
 	// Nodes in quarantine and candidates are always counted.
 	Counted bool
-	// InSession reports whether the node is in quarantine, and Began since when;
+	// InSession is whether the node is in quarantine, and Began since when;
 	// the zero time is unknown.
 	InSession bool
 	Began     time.Time
@@ -19,9 +19,9 @@ type Node struct {
 type Candidate struct {
 	Name   string
 	Labels map[string]string
-	// Counted reports whether the node is one that Node.Counted counts.
+	// Counted is the same as in Node.
 	Counted bool
-	// InSession reports that the Node, as it was just read, bears a session.
+	// InSession is whether the Node, as it was just read, bears a session.
 	InSession bool
 	// Order is the place in the queue, the lowest first: the store's append
 	// order of the fault.
@@ -35,6 +35,6 @@ type Use struct{ Used, Allowed int }
 type Decision struct {
 	// Granted are the candidates that fit, the oldest first.
 	Granted []string
-	// Refused reports by name which limit has no capacity.
+	// Refused is, by name, which limit has no capacity.
 	Refused map[string]string
 }

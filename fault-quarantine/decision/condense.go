@@ -55,7 +55,7 @@ func Expand(full, brief record.Record, recoveries []record.Record) record.Status
 	return out
 }
 
-// clearing reports for each entry of an open record which of the recoveries may clear it:
+// clearing returns for each entry of an open record which of the recoveries may clear it:
 // the ids of the first one and, as others may have to wait, of a person's first, or
 // nothing.
 func clearing(r record.Record, recoveries []record.Record) []string {
@@ -78,10 +78,10 @@ func clearing(r record.Record, recoveries []record.Record) []string {
 	return by
 }
 
-// idsApart stands between ids in the key of a record condensed.
+// idsApart separates the ids in the key of a condensed record.
 const idsApart = " "
 
-// clearedManually reports whether a recovery is what a person reports about one record.
+// clearedManually reports whether a recovery is a person's clearing of one record.
 func clearedManually(r record.Record) bool {
 	return r.ID == fault.ClearingID(r.Event.Metadata[fault.MetadataClears])
 }

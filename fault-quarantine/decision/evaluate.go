@@ -1,5 +1,5 @@
 // Package decision evaluates the records of one node together: it folds faults and
-// recoveries in their order over the open ones and reports what every record
+// recoveries in their order over the open ones and decides what every record
 // becomes and which faults stay open. It is pure.
 package decision
 
@@ -23,16 +23,16 @@ type Node struct {
 	OptedOut bool
 	// Session is the session the Node bears, or empty.
 	Session string
-	// RequiresRelease reports that it is a repeat offender whose session is kept for a person.
+	// RequiresRelease is set for a repeat offender whose session is kept for a person.
 	RequiresRelease bool
-	// Released reports that a person took away a mark our annotations claim.
+	// Released is set when a person took away a mark our annotations claim.
 	Released bool
 	// Active are the faults that the Node lists as active. One that it does not
 	// list whole has its id alone.
 	Active []record.Record
 	// Unconfirmed are the ids of faults that it lists as unknown to the store.
 	Unconfirmed []string
-	// LetGo reports that a person's release of the last session is noted on it.
+	// LetGo is set when a person's release of the last session is noted on it.
 	LetGo bool
 	// Ended are the ids of faults that this release has ended.
 	Ended []string
@@ -47,7 +47,7 @@ type Node struct {
 // it from a set of open faults of its own, which no state of the store changes.
 type Check struct {
 	Faulty bool
-	// Since is when it began to report it.
+	// Since is when it began to report this.
 	Since time.Time
 }
 
@@ -76,7 +76,7 @@ type Policy struct {
 	Match func(record.Event) rulematch.Ruling
 	// DryRun turns Matched verdicts into DryRun ones.
 	DryRun bool
-	// HoldReason reports why no new session may be opened now, or is empty: what would
+	// HoldReason is why no new session may be opened now, or empty: what would
 	// open one is Held. A fault of a node in session is never held.
 	HoldReason string
 	// Retention is how long a finished record is kept.
@@ -90,21 +90,21 @@ type Evaluation struct {
 	// Open are the records that are open afterwards: the Node's marks are
 	// computed from them.
 	Open []record.Record
-	// Condensed are the ids of those records, among these and Changed, that are condensed
-	// : the reconciler makes them whole before it writes them (see Expand).
+	// Condensed are the ids of the condensed records among these and Changed: the
+	// reconciler makes them whole before it writes them (see Expand).
 	Condensed map[string]bool
 	// Opens is the record that opened a new session, or nil.
 	Opens *record.Record
 	// Held is the oldest fault that waits for a session to be allowed, or nil.
 	Held *record.Record
-	// Waiting names why some records were left unevaluated, or is empty; Detail reports
-	// more of it in words.
+	// Waiting names why some records were left unevaluated, or is empty; Detail describes
+	// it.
 	Waiting, Detail string
-	// Unknown are the ids of faults of the Node's session of which the store
-	// cannot determine whether they are over: marks may be added, none taken away.
+	// Unknown are the ids of faults of the Node's session of which the store does
+	// not know whether they are over: marks may be added, none taken away.
 	Unknown []string
-	// Leave reports that the Node bears no marks, and that all open faults are
-	// unknown ones: it is left as it is.
+	// Leave is set when the Node bears no marks, and all open faults are unknown
+	// ones: it is left as it is.
 	Leave bool
 }
 
@@ -136,7 +136,7 @@ const (
 )
 
 // Evaluate decides. It is safe to repeat: an evaluated record is not evaluated again.
-// PERSIST_ONLY records count for nothing, regardless of who put them into the view.
+// PERSIST_ONLY records count for nothing, even if the view contains them.
 func Evaluate(v View, p Policy, now time.Time) Evaluation {
 	v.Pending, v.Open, v.Past = record.Acting(v.Pending), record.Acting(v.Open), record.Acting(v.Past)
 	f := newFold(v, p, now)

@@ -27,7 +27,7 @@ type fold struct {
 	held        *record.Record
 	waiting     string
 	detail      string
-	unconfirmed map[string]bool // open records of which the Node states otherwise
+	unconfirmed map[string]bool // open records that the Node does not confirm
 	newer       bool            // a fault waits that only a newer version can evaluate
 	sealed      bool            // the session ends, and only a newer version can end it
 }
@@ -179,7 +179,7 @@ func (f *fold) fault(r record.Record) {
 }
 
 // letGo reports whether a fault that is not evaluated is one that a person has ended,
-// or ends now: the store had forgotten it, and is reported about it again.
+// or ends now: the store had forgotten it, and receives it again.
 func (f *fold) letGo(r record.Record) bool {
 	n := f.Node
 	named := func(id string) bool { return record.SameID(f.Name, id, r.ID) }
@@ -242,7 +242,7 @@ func (f *fold) recovery(r record.Record) {
 	f.evaluated = append(f.evaluated, f.verdict(r, reason))
 }
 
-// blockedBy reports what keeps recoveries waiting, and why; empty when nothing does.
+// blockedBy returns what keeps recoveries waiting, and why; empty when nothing does.
 func (f *fold) blockedBy() (wait, why string) {
 	for _, r := range f.open {
 		if record.RequiresRelease(r.Status) {
@@ -258,7 +258,7 @@ func (f *fold) blockedBy() (wait, why string) {
 	return "", ""
 }
 
-// repairing reports which repair of the session keeps recoveries waiting: its newest one,
+// repairing returns which repair of the session keeps recoveries waiting: its newest one,
 // if one of them was a chain and the newest has not succeeded. Nothing was done by one
 // whose object is not known to exist, or whose signal was not sent: a fault that ends
 // before its repair begins needs none.
@@ -285,8 +285,8 @@ func (f *fold) repairing() string {
 	return fmt.Sprintf("%s %s: %s %s", newest.Kind, newest.Name, newest.State, newest.Reason)
 }
 
-// clears reports whether a recovery would clear an open fault, and is a monitor's: what a
-// person reports counts at once.
+// clears reports whether a recovery would clear an open fault, and is a monitor's: that of
+// a person counts at once.
 func (f *fold) clears(r record.Record) bool {
 	return !clearedManually(r) && slices.ContainsFunc(f.open, func(o record.Record) bool {
 		o = clone(o)

@@ -7,7 +7,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// Source reports where a Node is read.
+// Source is where a Node is read.
 type Source string
 
 // Sources.
@@ -23,7 +23,7 @@ const (
 // Reads is what has to be read of a node, besides its pending and open records, before
 // it is evaluated.
 type Reads struct {
-	// Node reports where the Node is read.
+	// Node is where the Node is read.
 	Node Source
 	// Fresh are the faults that are not evaluated yet: the recoveries that are later are
 	// read. A held fault met every recovery when that was evaluated.
@@ -38,9 +38,9 @@ type Reads struct {
 	Session bool
 }
 
-// Needs reports what has to be read of a node. cached is the Node that a cache has, or nil;
-// marked reports that it bears marks of the project there. It is asked with the records alone for
-// where to read the Node, and once more with the Node for the rest.
+// Needs returns what has to be read of a node. cached is the Node that a cache has, or nil;
+// marked is whether it bears marks of the project there. It is called with the records alone
+// for where to read the Node, and once more with the Node for the rest.
 func Needs(v View, cached *Node, marked bool) Reads {
 	r := Reads{Node: source(v, cached, marked), Fresh: fresh(v.Pending)}
 	if v.Node == nil {
@@ -85,10 +85,10 @@ func fresh(pending []record.Record) (out []record.Record) {
 	return out
 }
 
-// Suffices reports whether a Node as a cache shows it is enough to evaluate on: it bears nothing of the
-// project, no fault of its is open, and what waits was reported of the very machine, in
-// the very boot, that it shows. What is written to the Node then holds only while it is
-// in every fact as it was seen. A Node that bears marks is read from the API server: by
+// Suffices reports whether a Node as a cache shows it is enough for the evaluation: it bears
+// no marks of the project, none of its faults is open, and what waits was reported for the
+// same machine and boot that it shows. What is written to the Node then holds only while it
+// is in every fact as it was seen. A Node that bears marks is read from the API server: by
 // a cache that is behind, what a person has just done would be undone.
 func (n *Node) Suffices(pending, open []record.Record) bool {
 	bare := n.Session == "" && !n.RequiresRelease && !n.LetGo && !n.OptedOut && len(n.Active)+len(n.Unconfirmed)+len(n.Ended) == 0

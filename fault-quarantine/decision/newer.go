@@ -7,7 +7,7 @@ import (
 )
 
 // Records that only a newer version may change stand beside the others: what they are
-// known to report counts, nothing is written to them, and no release goes past them.
+// known to contain counts, nothing is written to them, and no release goes past them.
 
 // excludeNewer takes the pending records out that are for a newer version to evaluate. All
 // others are evaluated as before.
@@ -28,7 +28,7 @@ func (f *fold) excludeNewer() {
 	}
 }
 
-// waitForNewer reports that something of the node waits for a newer version.
+// waitForNewer notes that something of the node waits for a newer version.
 func (f *fold) waitForNewer(r record.Record) {
 	f.waiting, f.detail = WaitNewer, "record "+r.ID+": "+record.NeedsNewer(r)
 }

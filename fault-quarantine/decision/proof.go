@@ -12,8 +12,8 @@ import (
 
 // A store that was emptied, restored to an older state, or exchanged knows less
 // than the Nodes do. Its silence proves nothing: what the Node reports and the
-// store cannot report is unknown until a record, the node's own checks or a
-// person reports.
+// store does not have is unknown until a record, the node's own checks or a
+// person resolves it.
 
 // checkMarks looks at open faults for which the Node was marked once and bears no
 // marks now: the store may not know of their end. What the Node itself proves is
@@ -49,8 +49,8 @@ func (f *fold) checkMarks() {
 }
 
 // marked is from when on the Node bore the marks of a fault, at the earliest; nil if no
-// record shows that it ever did. Where a store forgot the status update, the drainer's shows it: it
-// begins with a Node that bears the session.
+// record shows that it ever did. Where a store forgot that status update, the drainer's
+// shows it: the drain begins with a Node that bears the session.
 func marked(r record.Record) *time.Time {
 	if at := r.Status.QuarantineFinishTimestamp; at != nil {
 		return at
@@ -61,7 +61,7 @@ func marked(r record.Record) *time.Time {
 	return nil
 }
 
-// nodeReport is what a Node reports a fault for which it bears no marks any more.
+// nodeReport is what a Node reports about a fault for which it bears no marks any more.
 type nodeReport int
 
 const (
@@ -154,7 +154,7 @@ func (f *fold) sessionRecorded(all []record.Record) bool {
 }
 
 // proven reports whether it is known what became of a fault that the Node names: its record
-// is open, or is proven to be over, or, where there is none, later records report.
+// is open, or is proven to be over, or, where there is none, later records show it.
 func (f *fold) proven(a record.Record, all []record.Record) bool {
 	r, ok := f.recordOf(a.ID, all)
 	if !ok {
@@ -178,7 +178,7 @@ func (f *fold) recordOf(id string, all []record.Record) (record.Record, bool) {
 	return record.Record{}, false
 }
 
-// overtaken reports whether later records of its publisher report what became of a
+// overtaken reports whether later records of its publisher show what became of a
 // fault that only the Node knows: for each entry a recovery that names it, or
 // the same fault, open, whose recovery will be its own.
 func (f *fold) overtaken(lost record.Record) bool {

@@ -134,7 +134,7 @@ func (w *world) command(d *datadriven.TestData) string {
 			r.Status.QuarantineVerdict, r.MinVersion = &v, 0
 		}
 		w.records[r.ID] = r
-	case "kept-node": // the Node's mark reports it, or no more
+	case "kept-node": // the Node's mark shows it, or no longer does
 		w.node.RequiresRelease = len(d.CmdArgs) == 0
 	case "reboot":
 		w.node.Identity.BootID = d.CmdArgs[0].Key
@@ -184,7 +184,7 @@ func (w *world) command(d *datadriven.TestData) string {
 		if d.CmdArgs[0].Key == "full" {
 			w.holdReason = "no room"
 		}
-	case "why": // what the verdict reports
+	case "why": // the content of the verdict
 		v := w.records[d.CmdArgs[0].Key].Status.QuarantineVerdict
 		return fmt.Sprintf("%s by %q: cordon %t, %q\n", v.Reason, v.RuleSets, v.Effects.Cordon, v.Detail)
 	case "open":

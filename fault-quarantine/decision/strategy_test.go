@@ -135,7 +135,7 @@ func TestPersistOnlyRecordsChangeNoEvaluation(t *testing.T) {
 	}
 }
 
-// TestRecoveriesAct: a record condensed has its faults apart by the recoveries that
+// TestRecoveriesAct: a condensed record has its faults apart by the recoveries that
 // will clear them, and an observed recovery clears none.
 func TestRecoveriesAct(t *testing.T) {
 	healthy := func(id string, strategy record.Strategy) record.Record {

@@ -7,7 +7,7 @@ import (
 )
 
 // writing puts what an evaluation changed into an order in which it may be
-// written in part: anyone who evaluates again what is left comes to the same end.
+// written in part: another evaluation of what is left comes to the same end.
 //
 //   - What joins the session that was there comes first, so that the session is
 //     not over before it.
@@ -119,8 +119,8 @@ func (w *writing) newlyClearedBy(r record.Record) []string {
 }
 
 // Batches cuts Changed into parts of about n records, each to be written whole,
-// in their order. Anyone who is stopped between two of them evaluates again and comes
-// to the same end. A recovery is written together with the last fault it
+// in their order. A service that is stopped between two of them evaluates again and
+// comes to the same end. A recovery is written together with the last fault it
 // cleared, so that a part may be a little longer.
 func (e Evaluation) Batches(n int) [][]record.Record {
 	var out [][]record.Record

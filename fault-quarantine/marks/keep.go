@@ -31,7 +31,7 @@ func Active(node *corev1.Node) (out []record.Record) {
 }
 
 // ending are the ids of the faults that a person who releases a Node ends: those
-// that it lists as active or unknown, and those that were evaluated to end.
+// that it lists as active or unknown, and those that the evaluation ended.
 func ending(node *corev1.Node, unknown, judged []string) string {
 	ids := slices.Clone(unknown)
 	for _, f := range nodemark.ListedFaults(node) {
@@ -48,7 +48,7 @@ func ending(node *corev1.Node, unknown, judged []string) string {
 }
 
 // Keep adds everything that a Node bears of the project to what is desired, because
-// the store cannot report the unknown faults: it knows too little to take
+// the store has no proof about the unknown faults: it knows too little to take
 // anything away.
 func (d Desired) Keep(node *corev1.Node, unknown []string) Desired {
 	m := nodemark.Read(node)

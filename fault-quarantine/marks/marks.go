@@ -26,12 +26,13 @@ type Desired struct {
 	RuleSets []string
 	// Faults are the events of the open records, oldest first.
 	Faults []record.Event
-	// Unknown are the ids of faults of which the store cannot determine; see Keep.
+	// Unknown are the ids of faults of which the store does not know whether they are
+	// over; see Keep.
 	Unknown []string
 	// Lost are the faults among them that only the Node lists, as it does.
 	Lost []json.RawMessage
-	// Ended are the ids of the faults that this evaluation ended by a person's hand:
-	// the Node need not list the newest of them yet.
+	// Ended are the ids of the faults that this evaluation ended for a person's
+	// release: the Node need not list the newest of them yet.
 	Ended []string
 }
 
@@ -155,7 +156,7 @@ func (mt Mutator) cordon(node *corev1.Node, ours nodemark.Applied, d Desired, no
 	}
 }
 
-// uncordon takes back a cordon of the project and reports it in labels, unless a person
+// uncordon takes back a cordon of the project and records it in labels, unless a person
 // was faster.
 func (mt Mutator) uncordon(node *corev1.Node, ours nodemark.Applied, now time.Time) {
 	keys := nodemark.CordonLabelsWith(mt.LabelPrefix)
@@ -179,12 +180,12 @@ func (mt Mutator) uncordon(node *corev1.Node, ours nodemark.Applied, now time.Ti
 	nodemark.Label(node, keys.UncordonTimestamp, timestamp(now))
 }
 
-// us is who the labels state has cordoned or uncordoned a Node.
+// us is the value of the labels that record who cordoned or uncordoned a Node.
 const us = "NVSentinel"
 
-// forget removes the labels that report our cordons and uncordons under another
-// prefix, which was configured before. They name us by their value, and regardless of who
-// else writes such a label does not.
+// forget removes the labels that record our cordons and uncordons under another
+// prefix, which was configured before. They name us by their value; such labels
+// of other writers do not.
 func (mt Mutator) forget(node *corev1.Node) {
 	for key, by := range maps.Clone(node.Labels) {
 		prefix, tells := strings.CutSuffix(key, "cordon-by")
@@ -215,7 +216,7 @@ func FollowCordon(node *corev1.Node) {
 
 // applyTaints brings the session's taints to want. A wanted taint that was
 // there before is its owner's; when the owner removes it, ours takes its place.
-// One of the project that somebody removed is put back if restore reports it.
+// One of the project that somebody removed is put back if restore is set.
 func applyTaints(node *corev1.Node, ours []nodemark.AppliedTaint, want []record.Taint, restore bool) {
 	var keep []nodemark.AppliedTaint
 	for _, t := range ours {

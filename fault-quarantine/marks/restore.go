@@ -16,7 +16,7 @@ const RestoreEvery = time.Minute
 // counts as contested.
 const ContestedAfter = 5
 
-// Restoration reports what becomes of a mark that somebody lifted without releasing the Node.
+// Restoration is what becomes of a mark that somebody lifted without releasing the Node.
 type Restoration string
 
 // Restorations.
@@ -29,7 +29,7 @@ const (
 	Later Restoration = "Later"
 )
 
-// EvaluateRestoration decides, and reports how long Later is.
+// EvaluateRestoration decides, and returns how long Later is.
 func EvaluateRestoration(m nodemark.Marks, now time.Time) (Restoration, time.Duration) {
 	if m.Released != nodemark.NotReleased || m.Lifted == nodemark.NotReleased || m.Session == "" && m.AnyoneReleases {
 		return Intact, 0
@@ -41,7 +41,7 @@ func EvaluateRestoration(m nodemark.Marks, now time.Time) (Restoration, time.Dur
 	return Later, wait
 }
 
-// Why reports why lifting a mark is no release.
+// Why is why lifting a mark is no release.
 type Why string
 
 // Reasons.
@@ -51,7 +51,7 @@ const (
 	WriterHidden Why = "WriterHidden"
 )
 
-// NoRelease reports why a lifted mark of a Node is no release.
+// NoRelease returns why a lifted mark of a Node is no release.
 func NoRelease(m nodemark.Marks) Why {
 	switch writer := nodemark.WriterOf(m.LiftedBy); {
 	case writer == nodemark.ServiceAccount, writer == nodemark.System:
@@ -66,7 +66,7 @@ func NoRelease(m nodemark.Marks) Why {
 // Event: the first ones, then about one per hour.
 func ReportsRestore(n int) bool { return n <= ContestedAfter || n%60 == 0 }
 
-// recordRestoration notes what became of a lifted mark of a Node that was as m reports.
+// recordRestoration notes what became of a lifted mark of a Node whose marks were m.
 func recordRestoration(node *corev1.Node, m nodemark.Marks, mend Restoration, now time.Time) {
 	note := m.Restored
 	switch is := nodemark.Read(node); {

@@ -117,7 +117,7 @@ func TestMarksKeptForAClaimAreRestored(t *testing.T) {
 	}
 }
 
-// TestTheNextSessionBeginsItsOwnCount, and reports by whom it may be released.
+// TestTheNextSessionBeginsItsOwnCount, and records by whom it may be released.
 func TestTheNextSessionBeginsItsOwnCount(t *testing.T) {
 	node := bare()
 	mutator.Apply(node, marks.Of([]record.Record{open("f1", "f1", everything())}), now)

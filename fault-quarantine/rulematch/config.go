@@ -29,7 +29,7 @@ type Set struct {
 	Taint *record.Taint `toml:"taint"`
 	// Label is put on the node, if given.
 	Label *record.Label `toml:"label"`
-	// Cordon reports whether the node is cordoned.
+	// Cordon decides whether the node is cordoned.
 	Cordon Cordon `toml:"cordon"`
 }
 

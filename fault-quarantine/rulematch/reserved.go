@@ -10,7 +10,7 @@ import (
 )
 
 // reservedLabels are labels of Nodes by which Kubernetes, the GPU operator and people
-// report what a node is; reservedPrefixes begin more of them.
+// describe what a node is; reservedPrefixes begin more of them.
 var (
 	reservedLabels = []string{
 		nodemark.StateLabel, nodemark.RepeatOffenderLabel, nodemark.FormerRepeatOffenderLabel, nodemark.ManagedLabel, nodemark.FormerManagedLabel, "nvidia.com/gpu.present",

@@ -42,8 +42,8 @@ type Ruling struct {
 // Matched reports whether any set matched.
 func (r Ruling) Matched() bool { return len(r.Names) > 0 }
 
-// Undecided reports that no set matched and that some could not be evaluated: one
-// of them might have.
+// Undecided reports whether no set matched and some could not be evaluated: one
+// of them might have matched.
 func (r Ruling) Undecided() bool { return !r.Matched() && len(r.Errors) > 0 }
 
 // Compile checks and compiles the enabled sets once. Errors name the set, the
@@ -72,7 +72,7 @@ func Compile(sets []Set) (*Rules, error) {
 	return rules, errors.Join(problems...)
 }
 
-// Warnings report which rules of enabled sets act on text that programs can choose.
+// Warnings returns which rules of enabled sets act on text that programs can choose.
 func Warnings(sets []Set) (out []string) {
 	for i, s := range sets {
 		for list, rules := range map[string][]Rule{"all": s.Match.All, "any": s.Match.Any} {

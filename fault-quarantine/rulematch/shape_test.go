@@ -30,7 +30,7 @@ func TestTheShapeIsTheEvent(t *testing.T) {
 	}
 }
 
-// TestThePageNamesEveryField: docs/reference/rule-sets.md is the only place that reports them.
+// TestThePageNamesEveryField: docs/reference/rule-sets.md is the only place that lists them.
 func TestThePageNamesEveryField(t *testing.T) {
 	page, err := os.ReadFile("../../docs/reference/rule-sets.md")
 	if err != nil {

@@ -28,7 +28,7 @@ const (
 	DefaultChainTimeout = 24 * time.Hour
 )
 
-// Templates reports where templates are read from.
+// Templates is where templates are read from.
 type Templates struct {
 	// MountPath is the directory of template files.
 	MountPath string `toml:"mountPath"`

@@ -27,7 +27,7 @@ func onFailure(text string) (record.Action, error) {
 	return "", fmt.Errorf("onFailure: %q is not %q or \"%s <action>\"", text, onFailureStop, onFailureEscalate)
 }
 
-// checkLinks checks what actions report about each other.
+// checkLinks checks what actions state about each other.
 func (p Policy) checkLinks() []error {
 	var problems []error
 	for _, a := range p.All() {
@@ -102,9 +102,9 @@ func (p Policy) Covers(by, name record.Action) bool {
 	return with.Group == asked.Group || slices.Contains(asked.SupersededBy, with.Group)
 }
 
-// CuredByReboot reports whether a fault with this action is over when its boot is, regardless of
-// who ended it: the wire's own actions up to a reboot, and custom ones of
-// that rank that name no superseding groups.
+// CuredByReboot reports whether a fault with this action is over when its boot is, regardless
+// of who ended it: the wire's own actions up to a reboot, and custom ones of that rank that
+// name no superseding groups.
 func (p Policy) CuredByReboot(name record.Action) bool {
 	a, known := p.Of(name)
 	return known && a.Rank <= RankReboot && (fault.CuredByReboot(name) || len(a.SupersededBy) == 0)

@@ -164,7 +164,7 @@ var nextSteps = map[record.Action]string{
 	record.ActionUnknown:        "inspect the node: the monitor recommends no action for the fault",
 }
 
-// NextStep shows a person what to do about a fault with this action.
+// NextStep is what a person has to do about a fault with this action.
 func NextStep(name record.Action, node string) string {
 	step, ok := nextSteps[name]
 	if !ok {

@@ -48,12 +48,12 @@ type Input struct {
 	Session               string
 	Group                 string
 	Ordinal               int
-	// Chain and Fault are what a run of a chain is reported.
+	// Chain and Fault are what a run of a chain receives.
 	Chain string
 	Fault Fault
 }
 
-// Render makes the object of an attempt. Whatever the template states, its name,
+// Render makes the object of an attempt. Whatever the template contains, its name,
 // kind, marks and owners are ours.
 func (a Action) Render(r record.Record, at record.Attempt) (*unstructured.Unstructured, error) {
 	var text bytes.Buffer

@@ -12,7 +12,7 @@ import (
 // RunKind is the kind of runs of repair chains.
 const RunKind = "RepairRun"
 
-// Fault is what a run of a chain is reported about the fault, in the shape of RepairRun's
+// Fault is what a run of a chain receives about the fault, in the shape of RepairRun's
 // spec.fault and within its bounds.
 type Fault struct {
 	Record             string            `json:"record"`
@@ -45,7 +45,7 @@ const (
 	maxValue    = 512
 )
 
-// faultOf is what a run is reported; what is longer than a run may report is cut.
+// faultOf is what a run receives; what is longer than a run may hold is cut.
 func faultOf(r record.Record, session string, asked record.Action) Fault {
 	e := r.Event
 	f := Fault{

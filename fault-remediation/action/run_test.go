@@ -12,7 +12,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// TestARunOfAChain: what a run is notified of the fault, whatever is in its texts.
+// TestARunOfAChain: what a run receives about the fault, whatever is in its texts.
 func TestARunOfAChain(t *testing.T) {
 	p, err := compile(t, "[remediationActions.\"RESTART_VM\"]\nchain = 'reboot-and-validate'\nequivalenceGroup = 'restart'\n", nil)
 	if err != nil {
@@ -56,8 +56,8 @@ func TestARunOfAChain(t *testing.T) {
 	}
 }
 
-// TestRunMessageIsTruncated: a text is reported whole up to its bound, and of a longer one the
-// beginning; metadata of a longer key is left out.
+// TestRunMessageIsTruncated: a text is passed on whole up to its bound, and of a longer one
+// the beginning; metadata of a longer key is left out.
 func TestRunMessageIsTruncated(t *testing.T) {
 	p, err := compile(t, "[remediationActions.\"RESTART_VM\"]\nchain = 'c'\nequivalenceGroup = 'restart'\n", nil)
 	if err != nil {

@@ -117,7 +117,7 @@ func (d decision) settle(mine []record.Record) (Step, bool) {
 }
 
 // unverified reports whether the session's newest repair was a chain that did not succeed:
-// that the machine booted meanwhile is not its word.
+// that the machine booted meanwhile does not prove the chain's success.
 func (d decision) unverified() bool {
 	last := newest(d.v.Records, func(a record.Attempt) bool { return a.Session == d.v.Node.Session && a.SignalSent && a.UID != "" })
 	return last != nil && last.Chain != "" && last.State != string(healthrule.Healthy)

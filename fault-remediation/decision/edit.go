@@ -48,7 +48,7 @@ func (e *edit) close(cur Ref, change func(*record.Attempt)) {
 	})
 }
 
-// cancelIfOver ends the trace of a record whose fault is over, and reports it.
+// cancelIfOver ends the trace of a record if its fault is over, and reports whether it is.
 func (e *edit) cancelIfOver(r record.Record) bool {
 	if record.Open(r) {
 		return false
@@ -68,7 +68,7 @@ func (e *edit) human(r record.Record, why Reason, message string) {
 	s.Remediation.Outcome, s.Remediation.Reason, s.Remediation.Message = record.OutcomeNeedsHuman, string(why), message
 }
 
-// escalate turns a record to the next action and reports why.
+// escalate turns a record to the next action and records why.
 func (e *edit) escalate(r record.Record, to record.Action, why string) Step {
 	message := fmt.Sprintf("%s, escalating to %s", why, to)
 	rem := e.of(r).Remediation
@@ -76,7 +76,7 @@ func (e *edit) escalate(r record.Record, to record.Action, why string) Step {
 	return e.step(Escalate, message)
 }
 
-// remediated records a repair evaluated Healthy.
+// remediated records a repair that was evaluated as Healthy.
 func (e *edit) remediated(r record.Record, how record.Outcome, cause string, why Reason, message string) {
 	s := e.of(r)
 	yes := true

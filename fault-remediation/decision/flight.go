@@ -20,7 +20,7 @@ const (
 )
 
 // Next decides what to do about a node now. PERSIST_ONLY records count for
-// nothing, regardless of who put them into the view.
+// nothing, even if the view contains them.
 func Next(v View, repairs action.Policy, policy Policy, now time.Time) Step {
 	v.Records = record.Acting(v.Records)
 	d := decision{v: v, repairs: repairs, policy: policy, now: now}
@@ -87,7 +87,7 @@ func (d decision) next() Step {
 func (d decision) hindered(cur Ref) Step {
 	a, o, why := cur.Attempt, d.v.Object, unreadWhy(d.v.Object)
 	message := fmt.Sprintf("%s %s: %s", a.Kind, a.Name, o.Health.Message)
-	if why == ReadError { // which reports something else each time
+	if why == ReadError { // whose message differs each time
 		message = fmt.Sprintf("%s %s could not be read, see the log for the error", a.Kind, a.Name)
 	}
 	if d.overdue(cur.Record, why) {
@@ -114,7 +114,7 @@ func createdFor(a record.Attempt, o Object) bool {
 }
 
 // reserved decides about a name without an object: it is created only if it
-// would be chosen again now, else released.
+// would be chosen again now, else the name is released.
 func (d decision) reserved(cur Ref) Step {
 	r, a, n := cur.Record, cur.Attempt, d.v.Node
 	if !record.Open(r) || r.Status.FaultRemediated != nil || (n.Presence == Present && n.Session != "" && n.Session != a.Session) {

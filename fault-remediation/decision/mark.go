@@ -97,7 +97,7 @@ func calls(records []record.Record, session string) []nodemark.Call {
 }
 
 // NewCalls are the calls of an annotation that an earlier one lacks: those that
-// nobody was notified of yet. An annotation somebody broke reported nothing.
+// were not reported yet. An annotation that cannot be read reported nothing.
 func NewCalls(before, after string) []nodemark.Call {
 	reported := nodemark.ParseRepairs(before).NeedsHuman
 	return only(nodemark.ParseRepairs(after).NeedsHuman, func(c nodemark.Call) bool { return !slices.Contains(reported, c) })

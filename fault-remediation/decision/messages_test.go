@@ -126,8 +126,8 @@ func TestActionText(t *testing.T) {
 	}
 }
 
-// TestUnrepairedReportsOnce: of the writes of a step those that report first that no repair is
-// asked for.
+// TestUnrepairedReportsOnce: of the writes of a step, those are reported that are the first
+// to record that no repair is asked for.
 func TestUnrepairedReportsOnce(t *testing.T) {
 	says := func(why Reason) record.Status {
 		return record.Status{Remediation: &record.Remediation{Waiting: &record.Wait{Reason: string(why)}}}
@@ -205,8 +205,8 @@ func TestWaitStartIsPreserved(t *testing.T) {
 	}
 }
 
-// TestEndedWaitIsNotReported: a fault that is over is not informed of anything new, and what it reports is
-// taken back.
+// TestEndedWaitIsNotReported: a fault that is over gets no new wait, and the wait that it has
+// is removed.
 func TestEndedWaitIsNotReported(t *testing.T) {
 	d, r := base(t), faultOf("r")
 	r.Status.Faults[0].ClearedTimestamp = &noon

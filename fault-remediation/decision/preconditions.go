@@ -21,13 +21,13 @@ const (
 const claimedFor = time.Hour
 
 // end is why a slot has no further object, none if it has one: what a person is shown,
-// and what the next action is reported, empty if none can follow.
+// and the reason to go on to the next action, empty if none can follow.
 type end struct {
 	why                Reason
 	message, escalates string
 }
 
-// exhausted reports why the slot has no further object.
+// exhausted returns why the slot has no further object.
 func (d decision) exhausted(next job, mine []record.Record, s slot) end {
 	a := next.repair
 	for _, r := range mine {
@@ -72,7 +72,7 @@ func (d decision) exhausted(next job, mine []record.Record, s slot) end {
 	return end{}
 }
 
-// precondition reports what has to be waited for before an object is created.
+// precondition returns what has to be waited for before an object is created.
 func (d decision) precondition(next job, s slot) (Step, bool) {
 	n := d.v.Node
 	switch {

@@ -21,7 +21,7 @@ type Reads struct {
 	Pods bool
 }
 
-// Needs reports what has to be read next. A view of the records alone needs the Node, or not
+// Needs returns what has to be read next. A view of the records alone needs the Node, or not
 // even that; cached are the marks of the Node in a cache, nil when it has none. A view with
 // Node and object needs what only some decisions depend on.
 func Needs(v View, cached *nodemark.Marks, now time.Time) Reads {
@@ -41,7 +41,7 @@ func needsNode(records []record.Record) bool {
 }
 
 // firstOfSession reports whether a Node that bears these marks, as a cache shows it, is enough
-// to look at: nothing was repaired yet, and nothing on the Node reports that anything began.
+// to look at: nothing was repaired yet, and nothing on the Node shows that anything began.
 // The first thing that is written is then the Node's state, by a patch that holds only
 // while the Node is in every fact as it was seen; see kube.PatchNode.
 func firstOfSession(records []record.Record, m nodemark.Marks) bool {
@@ -64,8 +64,8 @@ func mayCreate(v View) bool {
 	return slices.ContainsFunc(open, unremediated) && !slices.ContainsFunc(open, func(r record.Record) bool { return !record.DrainSucceeded(r) })
 }
 
-// needsKubelet reports whether Next looks at the Node's kubelet: the Node reports that it is Ready
-// under the boot that an earlier signal should have ended.
+// needsKubelet reports whether Next looks at the Node's kubelet: the Node reports Ready under
+// the boot that an earlier signal should have ended.
 func needsKubelet(v View) bool {
 	if cur, ok := Current(v.Records); ok && cur.Attempt.UID != "" || v.Node.Presence != Present || !v.Node.Ready {
 		return false
@@ -82,7 +82,7 @@ func needsKubelet(v View) bool {
 // drainFresh is for how long the drain's own look at the pods stands for ours.
 const drainFresh = 2 * time.Second
 
-// drainedJustNow reports that the drainer listed the node's pods a moment ago, and found
+// drainedJustNow reports whether the drainer listed the node's pods a moment ago, and found
 // none that has to go for any open fault: it listed them right before it gave Succeeded,
 // for all faults that were open then, and a fault that is not drained lets nothing be
 // created.

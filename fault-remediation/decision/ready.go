@@ -34,13 +34,13 @@ func (d decision) waitReady(a record.Attempt) Step {
 	return s
 }
 
-// watching reports that nobody knows yet whether a Ready condition is of a kubelet that is
+// watching reports whether the Node is Ready and it is not known yet whether its kubelet is
 // alive.
 func (d decision) watching() bool {
 	return d.v.Node.Ready && d.v.Node.Kubelet.State == kubelet.Unknown
 }
 
-// neverReady reports that a machine that was asked to boot has had its time, and that it is
+// neverReady reports whether a machine that was asked to boot has had its time, and it is
 // known, or was tried for long enough to find out, that its kubelet is silent.
 func (d decision) neverReady(next job, a record.Attempt) bool {
 	if d.bootLeft(a) > 0 {

@@ -12,8 +12,8 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
-// RepeatOffenderPolicy reports when a machine is a repeat offender, and what becomes of it. The zero value
-// marks none.
+// RepeatOffenderPolicy decides when a machine is a repeat offender, and what becomes of it.
+// The zero value marks none.
 type RepeatOffenderPolicy struct {
 	// Repairs within Window make their machine a repeat offender; 0 marks none.
 	Repairs int
@@ -22,8 +22,8 @@ type RepeatOffenderPolicy struct {
 	Keep bool
 }
 
-// DefaultRepeatOffenderRepairs and DefaultRepeatOffenderWindow are the defaults of RepeatOffenderPolicy. Records
-// are kept no longer than the window.
+// DefaultRepeatOffenderRepairs and DefaultRepeatOffenderWindow are the defaults of
+// RepeatOffenderPolicy. Records are kept no longer than the window.
 const (
 	DefaultRepeatOffenderRepairs = 3
 	DefaultRepeatOffenderWindow  = record.Retention
@@ -37,7 +37,7 @@ type RepeatOffenderMark struct {
 	Former bool
 }
 
-// Message reports about a mark what an Event reports.
+// Message is the text of an Event about a mark.
 func (r RepeatOffenderMark) Message() string {
 	note, _ := nodemark.ParseRepeatOffender(r.Note)
 	return fmt.Sprintf("The machine required %d remediations within %s: %s", len(note.Repairs), note.Window, sessions(note.Repairs))
@@ -84,7 +84,7 @@ func didSomething(a record.Attempt) bool {
 	return a.UID != "" && a.SignalSent && !idle
 }
 
-// requiresRelease reports why the Node's next repair is left to a person, if it is.
+// requiresRelease returns why the Node's next repair is left to a person, if it is.
 func (d decision) requiresRelease() (message string, kept bool) {
 	p := d.policy.RepeatOffender
 	if !p.Keep || p.Repairs == 0 {
@@ -169,7 +169,8 @@ func (d decision) repeatOffenderMark(s Step) *RepeatOffenderMark {
 	return &want
 }
 
-// repeatOffenderNote is the annotation of a repeat offender: what it reports already, and what is new.
+// repeatOffenderNote is the annotation of a repeat offender: what it has already, and what
+// is new.
 func (d decision) repeatOffenderNote(needed map[string]time.Time) string {
 	n := d.v.Node
 	note, ok := nodemark.ParseRepeatOffender(n.RepeatOffender.Note)
@@ -211,8 +212,8 @@ func sessions(repairs []nodemark.CountedRepair) string {
 	return strings.Join(out, ", ")
 }
 
-// mayReturn reports that the Node is deleted, and bore a repeat offender's repairs: it is looked for
-// now and then, so that the machine has its mark again when it is back.
+// mayReturn reports whether the Node is deleted, and bore a repeat offender's repairs: it is
+// looked for now and then, so that the machine has its mark again when it is back.
 func (d decision) mayReturn() bool {
 	if d.policy.RepeatOffender.Repairs == 0 || d.v.Node.Presence != Absent {
 		return false

@@ -94,8 +94,8 @@ func (w *world) script(d *datadriven.TestData) string {
 	return ""
 }
 
-// repair is a whole repair of a fault of its own, in a session of its own, of which
-// nothing is reported: repair id=s1 [attempts=2] [unsent].
+// repair runs a whole repair of a separate fault, in a separate session, without output:
+// repair id=s1 [attempts=2] [unsent].
 func (w *world) repair(d *datadriven.TestData) {
 	var id string
 	attempts := 1
@@ -163,9 +163,9 @@ func (w *world) setNode(d *datadriven.TestData) {
 			w.node.Ready, w.node.ReadySince = true, w.now
 		case "anonymous":
 			w.node.Identity.ProviderID = ""
-		case "recreated": // another object of the name, without marks of the project
+		case "recreated": // another Node of the same name, without the marks
 			w.node.RepeatOffender = decision.RepeatOffenderMark{}
-		case "unlabelled": // a person takes the repeat offender label off
+		case "unlabelled": // a person removes the repeat offender label
 			w.node.RepeatOffender.Label = false
 		case "labelled":
 			w.node.RepeatOffender.Label = true

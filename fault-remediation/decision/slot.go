@@ -23,7 +23,7 @@ type slot struct {
 	used []record.Attempt
 	// refused attempts in a row at the slot's end.
 	refused int
-	// escalated: the slot's last attempt reported that it is not to be tried again.
+	// escalated: the slot's last attempt is not to be tried again.
 	escalated bool
 	// misconfigured: the slot's last attempt was of a chain that is wrong.
 	misconfigured bool
@@ -32,7 +32,7 @@ type slot struct {
 	// failedAt and pause are the wait after a failure.
 	failedAt time.Time
 	pause    time.Duration
-	// last is what the slot's last attempt reported.
+	// last describes the slot's last attempt.
 	last string
 	// away is the last attempt, of whatever session, after which nothing proves that the
 	// machine has been Ready; nil when there is none.
@@ -85,21 +85,21 @@ func (d decision) away(next job, since time.Time) *record.Attempt {
 	})
 }
 
-// alike reports that a new repair would do to the machine what an attempt may have
-// done: of the same group or kind, or both restart it.
+// alike reports whether a new repair would do to the machine what an attempt may have done:
+// of the same group or kind, or both restart it.
 func (d decision) alike(a record.Attempt, next action.Action) bool {
 	restarts := func(rank int) bool { return rank >= action.RankReboot && rank < action.RankReplace }
 	return a.Group == next.Group || a.Kind == next.GVK.Kind || (restarts(d.repairs.Rank(a.Action)) && restarts(next.Rank))
 }
 
-// bootedSince reports that the Node reports another boot than before an attempt.
+// bootedSince reports whether the Node has another boot than before an attempt.
 func (d decision) bootedSince(a record.Attempt) bool {
 	n := d.v.Node
 	return a.PriorBootID != "" && n.Identity.BootID != "" && a.PriorBootID != n.Identity.BootID && a.Machine == fault.Machine(n.Identity)
 }
 
-// lessons reads the slot's finished attempts, newest first: the run of failures
-// at its end and the run of refusals. Names released teach nothing.
+// lessons reads the slot's finished attempts, newest first: the run of failures at its end
+// and the run of refusals. Names that were released do not count.
 func (s *slot) lessons(past []record.Attempt, next job) {
 	tried := only(past, func(a record.Attempt) bool { return a.Reason != string(Release) })
 	if len(tried) == 0 {
@@ -119,7 +119,7 @@ func (s *slot) lessons(past []record.Attempt, next job) {
 	}
 }
 
-// history reports the used attempts, oldest first.
+// history lists the used attempts, oldest first.
 func (s slot) history() string {
 	byTime := slices.SortedStableFunc(slices.Values(s.used), func(a, b record.Attempt) int { return a.SubmittedAt.Compare(b.SubmittedAt) })
 	var reported []string

@@ -27,8 +27,8 @@ func forged(rng *rand.Rand, id string) record.Record {
 	return r
 }
 
-// TestPersistOnlyRecordsChangeNoStep: whatever a PERSIST_ONLY record bears and
-// anyone who put it before the decision, the step is that of the PROCESS records alone.
+// TestPersistOnlyRecordsChangeNoStep: whatever a PERSIST_ONLY record contains and wherever
+// it comes from, the step is that of the PROCESS records alone.
 func TestPersistOnlyRecordsChangeNoStep(t *testing.T) {
 	reasons := map[decision.Reason]bool{}
 	for seed := range uint64(500) {

@@ -123,8 +123,8 @@ func TestHinderedForTooLong(t *testing.T) {
 	}
 }
 
-// TestReservedForAnotherSession: a name of a session that is over is released as such, if
-// the Node is there to report it.
+// TestReservedForAnotherSession: a name reserved for a session that is over is released as
+// such, if the Node is there to show it.
 func TestReservedForAnotherSession(t *testing.T) {
 	for presence, over := range map[Presence]bool{Present: true, Absent: false} {
 		d, a := base(t), failure()

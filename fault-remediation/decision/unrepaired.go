@@ -17,8 +17,8 @@ func (d decision) unrepaired(r record.Record) bool {
 		d.repairs.RequiresNoAction(record.RepairAction(r))
 }
 
-// dueBy is when a person is asked about a repair that does not begin, for a reason of which
-// its record reports that it waits for it; zero is never.
+// dueBy is when a person is asked about a repair that does not begin, for the reason that
+// its record waits for; zero is never.
 func (d decision) dueBy(r record.Record, why Reason) time.Time {
 	limit := d.policy.UnrepairedAfter
 	if limit <= 0 {
@@ -33,7 +33,7 @@ func (d decision) overdue(r record.Record, why Reason) bool {
 	return reported != nil && reported.Reason == string(why) && !by.IsZero() && !d.now.Before(by)
 }
 
-// unrepairedWait is what the record of a fault reports that asks for no repair.
+// unrepairedWait returns the step for the record of a fault that asks for no repair.
 func (d decision) unrepairedWait(r record.Record) Step {
 	message := fmt.Sprintf("no remediation is configured for this fault (action %s), "+
 		"the node stays in quarantine until its recovery is reported", actionText(r))
@@ -74,8 +74,8 @@ func actionText(r record.Record) record.Action {
 	return record.ActionNone
 }
 
-// Unrepaired are the writes of a step that report first of a record that it asks for no
-// repair.
+// Unrepaired returns the writes of a step by which a record first states that its fault
+// asks for no repair.
 func Unrepaired(s Step, records []record.Record) []Write {
 	says := func(w *record.Wait) bool { return w != nil && w.Reason == string(NoRepair) }
 	return only(s.Writes, func(w Write) bool {

@@ -34,10 +34,10 @@ type Node struct {
 	Identity record.NodeIdentity
 	// Session is the quarantine session the Node bears, or empty.
 	Session string
-	// Unknown reports that the store cannot report all faults of the session.
+	// Unknown is true if the store does not know all faults of the session.
 	Unknown bool
-	// Marked reports that nothing new is scheduled here: cordoned, or a NoSchedule
-	// or NoExecute taint of the session.
+	// Marked is true if nothing new is scheduled here: the Node is cordoned, or has a
+	// NoSchedule or NoExecute taint of the session.
 	Marked bool
 	// Ready is the Node's condition; one that is not known is not Ready, and one that is
 	// True may be from before the machine died. ReadySince is its last change, zero when
@@ -63,29 +63,27 @@ type Object struct {
 	Session   string
 	Group     string
 	Ordinal   int
-	// Deleting reports that it is deleted, and that a finalizer keeps it.
+	// Deleting is true if the object is deleted and a finalizer keeps it.
 	Deleting bool
 	// Health is the verdict of the action's health rule.
 	Health healthrule.Result
-	// Unsent reports that no signal was sent and none will be.
+	// Unsent is true if no signal was sent and none will be.
 	Unsent bool
-	// SessionOver reports that it was refused because its session is over.
+	// SessionOver is true if the object was refused because its session is over.
 	SessionOver bool
-	// Escalated reports that a step of a chain failed so that the repair is not to be tried
-	// again.
+	// Escalated is true if a step of a chain failed so that the repair is not to be tried again.
 	Escalated bool
-	// Misconfigured reports that a chain or one of its templates is wrong, so that the run
-	// reports nothing about the node.
+	// Misconfigured is true if a chain or one of its templates is wrong, so that the run
+	// shows nothing about the node.
 	Misconfigured bool
-	// OutcomeUnknown reports that nobody knows what a step of a chain did to the node.
+	// OutcomeUnknown is true if nobody knows what a step of a chain did to the node.
 	OutcomeUnknown bool
 	// Steps are the trace of a run of a chain.
 	Steps []record.RepairStep
-	// PriorBoot and ObservedBoot are the boots before and after, where the
-	// object reports.
+	// PriorBoot and ObservedBoot are the boots before and after, where the object has them.
 	PriorBoot    string
 	ObservedBoot string
-	// Refused is what the API server reported to its creation, if that can never be.
+	// Refused is the API server's answer to its creation, if it can never be created.
 	Refused string
 }
 
@@ -98,7 +96,7 @@ type View struct {
 	Object Object
 	// PodsBack are pods that had to go and are on the node.
 	PodsBack []string
-	// Boots reports which boots are past.
+	// Boots knows which boots are past.
 	Boots fault.Boots
 }
 
@@ -111,7 +109,7 @@ type Policy struct {
 	// it asks for none or because its object cannot be created, before a person is asked; 0
 	// is for ever.
 	UnrepairedAfter time.Duration
-	// RepeatOffender reports when a machine is a repeat offender.
+	// RepeatOffender decides when a machine is a repeat offender.
 	RepeatOffender RepeatOffenderPolicy
 }
 
@@ -155,7 +153,7 @@ type Step struct {
 	Until time.Time
 }
 
-// OnlyWaits reports that a step only waits.
+// OnlyWaits reports whether a step only waits.
 func (s Step) OnlyWaits() bool { return len(s.Writes) == 0 && s.Create == nil }
 
 // Ref is an attempt within its record.
@@ -214,8 +212,7 @@ func unfinished(r record.Record) bool {
 	return slices.ContainsFunc(record.Attempts(r), func(a record.Attempt) bool { return a.FinishedAt == nil })
 }
 
-// failed reports that something may have been sent for an attempt, which ended without
-// success.
+// failed reports whether something may have been sent for an attempt that ended without success.
 func failed(a record.Attempt) bool {
 	return a.UID != "" && a.SignalSent && a.FinishedAt != nil && a.State != string(healthrule.Healthy)
 }

@@ -23,9 +23,8 @@ func listed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// voiced turns a wait that its record does not report yet into the write that
-// has it reported, and one that is over into the write that takes it back. The next
-// look finds it reported, and waits.
+// voiced turns a wait that its record does not report yet into the write that reports it, and one
+// that is over into the write that removes it. The next pass finds it reported, and waits.
 func (d decision) voiced(s Step) Step {
 	if !s.OnlyWaits() {
 		return s
@@ -63,8 +62,8 @@ func (d decision) wait(s Step, current *record.Wait) *record.Wait {
 	return &w
 }
 
-// alike compares what a reader is shown. An end is computed again at every look
-// from times that the stores keep to the millisecond.
+// alike compares what a reader sees. An end is computed again in every pass, from times
+// that the stores keep to the millisecond.
 func alike(a, b *record.Wait) bool {
 	if a == nil || b == nil {
 		return a == b

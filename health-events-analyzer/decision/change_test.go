@@ -85,9 +85,8 @@ func TestRecordChanges(t *testing.T) {
 	}
 }
 
-// TestAPublishedFaultTakesItsPlace: the window knows what it published before the
-// store reports in which place, and goes by that place then. A recovery before it is
-// one of an earlier fault.
+// TestAPublishedFaultTakesItsPlace: the window knows what it published before the store gives its
+// place, and goes by that place then. A recovery before it is one of an earlier fault.
 func TestAPublishedFaultTakesItsPlace(t *testing.T) {
 	for place, open := range map[int64]bool{4: true, 6: false} {
 		w := decision.NewWindow(nil)
@@ -102,8 +101,8 @@ func TestAPublishedFaultTakesItsPlace(t *testing.T) {
 	}
 }
 
-// TestSettled is what was evaluated and published: an event before that time was not,
-// nor one that is not there.
+// TestSettled: what was evaluated and published is settled; an event before that time is
+// not, nor one that is not there.
 func TestSettled(t *testing.T) {
 	w := decision.NewWindow(nil)
 	minutes(w, 0, 3)
@@ -115,7 +114,7 @@ func TestSettled(t *testing.T) {
 	}
 }
 
-// reasons of the evaluations of all events at once, in their order.
+// reasons returns those of the evaluations of all events at once, in their order.
 func reasons(w *decision.Window) (out []decision.Reason) {
 	for _, f := range w.Evaluate(time.Time{}, start) {
 		out = append(out, f.Reason)
@@ -172,7 +171,7 @@ func TestSourcesAreBounded(t *testing.T) {
 	}
 }
 
-// TestRecoveryTriggersNothing: a recovery triggers no rule, regardless of what its fault triggered.
+// TestRecoveryTriggersNothing: a recovery triggers no rule, whatever its fault triggered.
 func TestRecoveryTriggersNothing(t *testing.T) {
 	e := derive(t, strings.Replace(oneNode, "NONE", "RESTART_BM", 1), "n1")
 	e.Metadata[record.MetadataBootID], e.DrainOverrides, e.QuarantineOverrides = "B1", &record.Override{Skip: true}, &record.Override{Force: true}

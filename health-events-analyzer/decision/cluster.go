@@ -22,7 +22,7 @@ func number(e *record.Event, seq uint64) {
 // OnCluster. Only what it Concerns needs to be added.
 func NewClusterWindow(rules []rule.Rule) *Window { return newWindow(rule.OnCluster, rules) }
 
-// Scope reports whose events the window holds.
+// Scope returns whose events the window holds.
 func (w *Window) Scope() rule.Scope { return w.scope }
 
 // ofCluster reports whether a rule of the cluster derived the event.
@@ -35,8 +35,7 @@ func Touches(rules []rule.Rule, f *Fact) bool {
 	return f.triggers() && slices.ContainsFunc(rules, func(r rule.Rule) bool { return f.resembles(&r.When) || f.counts(&r) })
 }
 
-// Concerns reports whether the window has any use for an event: that of a node has
-// for all of them.
+// Concerns reports whether the window has any use for an event; the window of a node has for all.
 func (w *Window) Concerns(f *Fact) bool {
 	switch {
 	case w.scope == rule.OnNode || w.byID[f.Record.ID] != nil:
@@ -84,8 +83,8 @@ func (w *Window) Trim(most int) bool {
 	return true
 }
 
-// AwaitsSources reports whether one of a node's derived events is a fault of a
-// cluster's rule that ends with its sources and has no recovery of the project.
+// AwaitsSources reports whether one of a node's derived events is a fault of a cluster's
+// rule that ends with its sources and has no derived recovery.
 func AwaitsSources(derived []record.Record) bool {
 	ended := map[string]bool{}
 	for _, r := range derived {

@@ -95,8 +95,8 @@ func TestClusterEvents(t *testing.T) {
 	}
 }
 
-// TestChangesOfStoredEvents: a change of a stored event concerns the window, whichever rules are active now:
-// a source was looked up for a fault whose rule is gone.
+// TestChangesOfStoredEvents: a change of a stored event concerns the window, whichever
+// rules are active now: the event may be the source of a fault whose rule is gone.
 func TestChangesOfStoredEvents(t *testing.T) {
 	w := decision.NewClusterWindow(parsed(t, linkRule))
 	source := testEvent{"c", "CPU", "FanCheck", "n", false}

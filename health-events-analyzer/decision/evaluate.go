@@ -93,15 +93,15 @@ func (w *Window) since(from time.Time) int {
 	return sort.Search(len(w.facts), func(i int) bool { return !w.facts[i].At.Before(from) })
 }
 
-// Settle reports that what Evaluate found from a time on is published.
+// Settle marks what Evaluate found from a time on as published.
 func (w *Window) Settle(from time.Time) {
 	for _, f := range w.facts[w.since(from):] {
 		f.evaluated = true
 	}
 }
 
-// Settled reports whether an event was evaluated and settled, and nothing was added
-// or changed since that the Window has not reported.
+// Settled reports whether an event was evaluated and settled, and the Window has reported
+// every change since.
 func (w *Window) Settled(id string) bool {
 	f := w.byID[id]
 	return f != nil && f.evaluated

@@ -41,10 +41,9 @@ func id(parts ...string) string {
 	return uuid.NewSHA1(namespace, []byte(strings.Join(parts, "\x00"))).String()
 }
 
-// Event is the fault that a Matched finding derives; strategy is that of rules
-// which report none. Its id is a function of rule, node (not with a cluster's rule),
-// subject and window, and of the fault published before in that window, so that
-// anyone who derives it again publishes nothing new.
+// Event is the fault that a Matched finding derives; strategy is that of rules which state none.
+// Its id is a function of rule, node (not with a cluster's rule), subject and window, and of the
+// fault published before in that window: to derive it again publishes nothing new.
 func (f Finding) Event(strategy record.Strategy) record.Event {
 	t, r := f.Trigger.Record.Event, f.Rule
 	window, whose := strconv.FormatInt(f.Trigger.At.UnixNano()/int64(r.Window), 10), t.NodeName

@@ -1,7 +1,7 @@
-// Package decision looks for the patterns of rules in the events of one node, or
-// of all nodes, and decides which derived faults begin and which are over. It is
-// a function of the events and the time: anyone who evaluates the same events again,
-// after a crash or in another replica, finds the same faults under the same ids.
+// Package decision looks for the patterns of rules in the events of one node, or of all
+// nodes, and decides which derived faults begin and which are over. It is a function of the
+// events and the time: an evaluation of the same events, after a crash or in another
+// replica, finds the same faults under the same ids.
 package decision
 
 import (
@@ -31,7 +31,7 @@ type Fact struct {
 	registers *[registers]uint32
 	// horizon is how long the event can matter to a rule.
 	horizon time.Duration
-	// evaluated reports that the rules were asked about it.
+	// evaluated is true if the rules were asked about it.
 	evaluated bool
 	// bursts are when the identical events happened that the record stands for.
 	bursts []record.Burst
@@ -123,8 +123,8 @@ func (f *Fact) isDerived() bool { return f.Record.Event.Agent == record.Analyzer
 // triggers reports whether the event can trigger rules.
 func (f *Fact) triggers() bool { return f.Record.IsFault() && !f.isDerived() }
 
-// Matters is the earliest time of evaluations that the event, as it is now, can
-// change; not ok is none.
+// Matters returns the earliest time of the evaluations that the event, as it is now, can
+// change; ok is false if it can change none.
 func (f *Fact) Matters() (from time.Time, ok bool) {
 	switch {
 	case f.Record.Event.IsHealthy || f.triggers() && f.Record.Acts():
@@ -135,7 +135,7 @@ func (f *Fact) Matters() (from time.Time, ok bool) {
 	return time.Time{}, false
 }
 
-// clear reports which entries a recovery closes; it keeps the earliest time.
+// clear closes the entries that a recovery clears; it keeps the earliest time.
 func (f *Fact) clear(recovery *Fact) {
 	if !f.Record.IsFault() || f.Record.Acts() && !recovery.Record.Acts() || !fault.Before(f.Record, recovery.Record) {
 		return
@@ -147,8 +147,8 @@ func (f *Fact) clear(recovery *Fact) {
 	}
 }
 
-// over reports whether the fault is closed, and since when: by recoveries, by what
-// its record reports, or evaluated to be no fault of its own.
+// over reports whether the fault is closed, and since when: by recoveries, by its record,
+// or because it was found to be no fault of its own.
 func (f *Fact) over() (time.Time, bool) {
 	var last time.Time
 	all := true

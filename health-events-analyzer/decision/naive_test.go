@@ -186,7 +186,7 @@ func (e ev) fact(i int) *decision.Fact {
 	return decision.NewFact(r)
 }
 
-// algorithm of evaluating a history.
+// algorithm is a way to evaluate a history.
 type algorithm int
 
 const (
@@ -225,7 +225,7 @@ func (s *story) evaluate(node string, from, now time.Time) {
 			s.t.Fatalf("id of %s %s given twice", e.CheckName, f.Subject)
 		}
 		s.ids[e.ID] = true
-		// The node's window and the cluster's are reported, and each takes its own.
+		// The node's window and the cluster's both get it, and each takes its own.
 		for _, node := range []string{e.NodeName, ""} {
 			s.window(node).Add(decision.NewFact(record.Record{ID: e.ID, Event: e}))
 		}
@@ -265,10 +265,10 @@ func stories(t *rapid.T, rules []rule.Rule, h []ev, arrival []int, how algorithm
 	return s.out
 }
 
-// TestAgainstTheNaiveEvaluator: over random histories the rules find what
-// counting manually finds, one by one as the events come and all at once; in any
-// other order of arrival they find something about the same subjects, once. The
-// rules of the cluster are those of a node, which see more events.
+// TestAgainstTheNaiveEvaluator: over random histories the rules find what plain counting
+// finds, one by one as the events come and all at once; in any other order of arrival they
+// find something about the same subjects, once. The rules of the cluster are those of a
+// node, which see more events.
 func TestAgainstTheNaiveEvaluator(t *testing.T) {
 	for name, text := range map[string]string{
 		"both scopes": naiveRules + clusterRules, "one that counts nodes": clusterRules[strings.LastIndex(clusterRules, "[[rules]]"):],

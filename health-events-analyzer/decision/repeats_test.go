@@ -73,7 +73,7 @@ func TestObservedRepeatsCountNothing(t *testing.T) {
 	}
 }
 
-// TestACountIsBounded, whatever a record reports.
+// TestACountIsBounded: a record becomes a bounded number of events, whatever it states.
 func TestACountIsBounded(t *testing.T) {
 	n := newNode(t, rule.Default())
 	var bursts []record.Burst

@@ -17,8 +17,7 @@ func minutes(w *decision.Window, from, n int) {
 	}
 }
 
-// TestTrim: a window that is full is left as it is; one event more, and a tenth is
-// made space for.
+// TestTrim: a window that is full is left as it is; with one event more, a tenth is freed.
 func TestTrim(t *testing.T) {
 	for _, tt := range []struct {
 		events, left int
@@ -146,8 +145,8 @@ func TestRemainingEventsAreRemembered(t *testing.T) {
 	}
 }
 
-// TestAnUnknownSourceIsNotOver: only anyone who has looked it up can report that it is in
-// no store any more.
+// TestAnUnknownSourceIsNotOver: a source counts as over only after a lookup has found it in
+// no store.
 func TestAnUnknownSourceIsNotOver(t *testing.T) {
 	e := derive(t, threeNodes, "n1", "n2", "n3")
 	w := decision.NewClusterWindow([]rule.Rule(nil))

@@ -123,7 +123,7 @@ func (n *node) describe(r *record.Record, word string) {
 	}
 }
 
-// take gives the analysis one record and reports what follows.
+// take gives the analysis one record and returns what follows.
 func (n *node) take(r record.Record) []string {
 	n.records[r.ID] = r
 	if n.names[r.ID] == "" {

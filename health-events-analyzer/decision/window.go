@@ -43,8 +43,8 @@ func (w *Window) Len() int { return len(w.facts) }
 // Add takes an event in, or what has changed of one, and reports whether that can
 // change an evaluation, and since when.
 func (w *Window) Add(f *Fact) (from time.Time, changed bool) {
-	// An event for the record only is no evidence; what the analyzer itself
-	// published reports what is published already, whatever its strategy.
+	// An event for the record only is no evidence; what the analyzer itself published shows
+	// what is published already, whatever its strategy.
 	if !f.Record.Acts() && !f.isDerived() {
 		return time.Time{}, false
 	}
@@ -210,8 +210,8 @@ func (w *Window) openDerived() []*Fact {
 	return out
 }
 
-// Unknown lists sources of open derived faults that are not in the window:
-// anyone who keeps it looks them up and gives them to Add or Expire.
+// Unknown lists sources of open derived faults that are not in the window: the caller looks
+// them up and gives them to Add or Expire.
 func (w *Window) Unknown() []string {
 	var out []string
 	for _, d := range w.openDerived() {
@@ -227,8 +227,8 @@ func (w *Window) Unknown() []string {
 	return out
 }
 
-// Expire reports that a source is in no store any more: its record has expired,
-// which only a finished one does.
+// Expire records that a source is in no store any more: its record has expired, which only
+// a finished one does.
 func (w *Window) Expire(id string) { w.expired[id] = true }
 
 // Clearing is a derived fault whose causes are over.

@@ -8,8 +8,8 @@ import (
 	"github.com/nvidia/nvsentinel/health-events-analyzer/rule"
 )
 
-// TestBounds are the last thing that a file may report, and the first that it may
-// not; want is what the error reports, empty if there is none.
+// TestBounds: the last value that a file may have is accepted, and the first beyond it
+// refused; want is the error's text, empty if there is none.
 func TestBounds(t *testing.T) {
 	with := func(key, value string) string {
 		var out []string

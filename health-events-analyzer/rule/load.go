@@ -32,9 +32,8 @@ type document struct {
 	Rules []Rule `toml:"rules"`
 }
 
-// Parse reads a file of rules and returns the enabled ones. named report what is wrong with a
-// name, beside its form. The error joins everything that is wrong,
-// each with file, rule and key.
+// Parse reads a file of rules and returns the enabled ones. named return what is wrong with a name,
+// beside its form. The error joins everything that is wrong, each with file, rule and key.
 func Parse(file string, data []byte, named ...func(name string) error) ([]Rule, error) {
 	if err := refusePipelines(file, data); err != nil {
 		return nil, err
@@ -160,8 +159,8 @@ func (c *checker) output() {
 	}
 }
 
-// scope checks whose events the rule looks at, and what it may report about a node on
-// the evidence of others.
+// scope checks whose events the rule looks at, and what it may derive about a node on the
+// evidence of others.
 func (c *checker) scope() {
 	r := c.rule
 	switch r.Scope {

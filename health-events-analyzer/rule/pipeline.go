@@ -12,7 +12,7 @@ import (
 // pipelineKeys are keys of rules in the form of aggregation pipelines.
 var pipelineKeys = []string{"stage", "recommended_action", "evaluate_rule", "processing_strategy"}
 
-// equivalents report what a pipeline's stage or operator is here, in the order in
+// equivalents are the keys that replace a pipeline's stages and operators, in the order in
 // which they are named.
 var equivalents = []struct{ operator, here string }{
 	{"this.", "values of the triggering event: by"},
@@ -24,8 +24,8 @@ var equivalents = []struct{ operator, here string }{
 	{"$arrayToObject", "register"},
 }
 
-// refusePipelines reports a rule file in the form of aggregation pipelines what
-// it would be here. What cannot be decoded is left to the strict reading.
+// refusePipelines refuses a rule file in the form of aggregation pipelines and names the
+// equivalent keys. What cannot be decoded is left to the strict reading.
 func refusePipelines(file string, data []byte) error {
 	var loose struct {
 		Rules []map[string]any `toml:"rules"`

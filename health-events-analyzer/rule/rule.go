@@ -1,6 +1,6 @@
-// Package rule is the language of the analyzer's rules: what one rule can report,
-// how a file of rules is read, and the rules that are built in. It decides
-// nothing about events; package pattern does.
+// Package rule is the language of the analyzer's rules: what one rule can express, how a
+// file of rules is read, and the rules that are built in. It decides nothing about events;
+// package decision does.
 package rule
 
 import (
@@ -9,11 +9,11 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// Rule reports which pattern of faults is a fault of its own.
+// Rule defines which pattern of faults is a fault of its own.
 type Rule struct {
 	// Name is the check name of the derived event.
 	Name string `toml:"name"`
-	// Description reports in words what the rule finds.
+	// Description is what the rule finds, in words.
 	Description string `toml:"description"`
 	// Enabled is true unless the file states otherwise.
 	Enabled *bool `toml:"enabled"`
@@ -23,11 +23,11 @@ type Rule struct {
 	Message string `toml:"message"`
 	// Strategy of the derived event; empty is the service's own.
 	Strategy record.Strategy `toml:"processingStrategy"`
-	// Clear reports when the derived fault is over.
+	// Clear is when the derived fault is over.
 	Clear Clear `toml:"clear"`
 	// Window is how far back from the triggering event the rule looks.
 	Window time.Duration `toml:"window"`
-	// Scope reports whose events the window holds; default OnNode.
+	// Scope is whose events the window holds; default OnNode.
 	Scope Scope `toml:"scope"`
 
 	// When chooses the events that the rule is asked about.
@@ -88,7 +88,7 @@ type Bursts struct {
 	// Among are the events that make bursts; left out, it is the rule's Of. A
 	// burst counts if one of the counted events is in it.
 	Among *Match `toml:"among"`
-	// Last reports how the newest burst, that of the triggering event, counts.
+	// Last is how the newest burst, that of the triggering event, counts.
 	Last Last `toml:"last"`
 }
 
@@ -99,7 +99,7 @@ type Unless struct {
 	By []Key `toml:"by"`
 }
 
-// Scope reports whose events a rule looks at.
+// Scope is whose events a rule looks at.
 type Scope string
 
 // Scopes.
@@ -111,7 +111,7 @@ const (
 	OnCluster Scope = "cluster"
 )
 
-// Clear reports when a derived fault is over.
+// Clear is when a derived fault is over.
 type Clear string
 
 // Clearings. A rule has to choose.
@@ -122,7 +122,7 @@ const (
 	Manual Clear = "manual"
 )
 
-// Last reports how the newest burst counts.
+// Last is how the newest burst counts.
 type Last string
 
 // Ways to count the newest burst.

@@ -92,7 +92,7 @@ func TestInvalidKeysAreNamed(t *testing.T) {
 	}
 }
 
-// TestPipelinesAreRefused in a way that states what to write instead.
+// TestPipelinesAreRefused: the error states what to write instead.
 func TestPipelinesAreRefused(t *testing.T) {
 	const form = `
 [[rules]]

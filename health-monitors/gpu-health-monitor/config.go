@@ -90,7 +90,7 @@ func checkNames() []string {
 	return append(reading.Checks(), check.Connectivity, check.Unresponsive, check.LostGPU, check.Margin, check.XIDs)
 }
 
-// rules are those of the checks: the defaults, with what the operator reports.
+// rules are those of the checks: the defaults, with what the operator configures.
 func (c Config) rules() (rules map[string]check.Rule, otherwise check.Rule, err error) {
 	rules, otherwise = check.DefaultRules(c.Strategy)
 	var problems []error
@@ -111,7 +111,7 @@ func (c Config) rules() (rules map[string]check.Rule, otherwise check.Rule, err 
 	return rules, otherwise, errors.Join(problems...)
 }
 
-// over is a rule with what is reported about it.
+// over is a rule with what the operator sets for its check.
 func (c Check) over(rule check.Rule) (check.Rule, error) {
 	if c.Strategy != "" {
 		s, err := record.ParseStrategy(c.Strategy)

@@ -19,9 +19,9 @@ var faulty = []reading.Incident{
 	{System: 0x200, Health: reading.Fail, Code: 126, Entity: gpu(1)},
 }
 
-// TestKillsAtAnyMomentLoseAndDoubleNothing kills the monitor, the host engine, or
-// both, while faults come and go. Whatever a fault did in between, its events
-// alternate, and at the end they report what is so.
+// TestKillsAtAnyMomentLoseAndDoubleNothing kills the monitor, the host engine, or both,
+// while faults come and go. Whatever a fault did in between, its events alternate, and at
+// the end they show the actual state.
 func TestKillsAtAnyMomentLoseAndDoubleNothing(t *testing.T) { kills(t, 9) }
 
 // TestAHundredKillsLoseAndDoubleNothing is the same for longer.

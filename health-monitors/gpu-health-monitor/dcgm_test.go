@@ -284,7 +284,7 @@ func TestTheEngineIsStartedAgain(t *testing.T) {
 	n.expect("GpuMemWatch DCGM_FR_VOLATILE_DBE_DETECTED " + gpu1 + " healthy NONE PROCESS")
 }
 
-// TestACallThatHangsIsReplaced: The call is reported, and the end of it.
+// TestACallThatHangsIsReplaced: the call is reported, and its end.
 func TestACallThatHangsIsReplaced(t *testing.T) {
 	n := newNode(t, 2, "--dcgm-mode=embedded", "--call-deadline=2s")
 	n.start()
@@ -295,7 +295,7 @@ func TestACallThatHangsIsReplaced(t *testing.T) {
 	n.expect("GpuDcgmUnresponsive DCGM_PROBE_HANG [] healthy NONE PERSIST_ONLY")
 }
 
-// TestADeadConnectionIsNoReading: Init reports nothing of a login that failed.
+// TestADeadConnectionIsNoReading: Init does not report a login that failed.
 func TestADeadConnectionIsNoReading(t *testing.T) {
 	n := newNode(t, 2)
 	n.engine.DeadInit(true)

@@ -29,7 +29,7 @@ func TestWhyPoliciesAreNotListenedTo(t *testing.T) {
 		l := newListener(t)
 		l.does("connect", "listen a xid 1")
 		l.engine.XID(0, 31, 13)
-		l.hears("a: GPU 0 XID 31") // go-dcgm drops what a listener of one condition has no capacity for: one
+		l.hears("a: GPU 0 XID 31") // go-dcgm keeps one event of a condition
 		l.engine.XID(1, 13)
 		l.hears("a: GPU 1 XID 13")
 	})
@@ -72,7 +72,7 @@ func TestWhyPoliciesAreNotListenedTo(t *testing.T) {
 	})
 }
 
-// listener is a process that listens by go-dcgm, and does as it is configured.
+// listener is a process that listens with go-dcgm and follows the commands of a test.
 type listener struct {
 	*testing.T
 	engine *dcgmsim.Engine

@@ -11,8 +11,8 @@ import (
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
-// TestWithoutCgo: the program is built, checks its configuration, and started it
-// reports what it lacks.
+// TestWithoutCgo: the program builds and checks its configuration. When started, it reports
+// what it lacks.
 func TestWithoutCgo(t *testing.T) {
 	path, err := testkit.Binary(t.TempDir(), ".") // built with CGO_ENABLED=0
 	if err != nil {

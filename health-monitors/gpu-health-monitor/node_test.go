@@ -222,7 +222,8 @@ func (n *node) expectAll(want ...string) {
 	}
 }
 
-// looks waits until DCGM was looked at some times more, and nothing was reported.
+// expectIdle waits until DCGM was polled looks times more, and fails if anything was
+// reported.
 func (n *node) expectIdle(looks int) {
 	n.t.Helper()
 	before := n.engine.Calls("GetValuesSince")
@@ -232,8 +233,8 @@ func (n *node) expectIdle(looks int) {
 	}
 }
 
-// reconnected waits until the monitor has another connection, and DCGM was looked at some
-// times more, and nothing was reported.
+// reconnected waits until the monitor has another connection and has polled DCGM several
+// times without a report.
 func (n *node) reconnected(sets int) {
 	n.t.Helper()
 	n.await("another connection", func() bool { return n.engine.Calls("HealthSet") > sets })

@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// output is what a monitor reports.
+// output is the output of a monitor.
 type output struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -29,7 +29,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// countLogLines counts the lines in which the monitor reported something, since it was started.
+// countLogLines counts the lines with a text in the output of the monitor since its start.
 func (n *node) countLogLines(what string) (lines int) {
 	for line := range strings.Lines(n.out.String()) {
 		if strings.Contains(line, what) {

@@ -47,8 +47,8 @@ func (o objects) Find(kind schema.GroupVersionKind, namespace, name string) (map
 	return nil, nil
 }
 
-// runCheck is the subcommand check: it prints what every policy states about every
-// object of its kind, and returns the exit code.
+// runCheck is the subcommand check: it prints the result of every policy for every object
+// of its kind, and returns the exit code.
 func runCheck(args []string, s streams, now time.Time) int {
 	flags := flag.NewFlagSet("kubernetes-object-monitor check", flag.ContinueOnError)
 	flags.SetOutput(s.Err)
@@ -178,7 +178,7 @@ func printAnswers(set *policy.Set, given objects, at time.Time, out io.Writer) i
 	return code
 }
 
-// one prints the answer about one object; false reports that there is none.
+// one prints the answer about one object; false means that there is none.
 func one(p *policy.Policy, object *unstructured.Unstructured, at time.Time, out io.Writer) bool {
 	name := object.GetName()
 	if object.GetNamespace() != "" {

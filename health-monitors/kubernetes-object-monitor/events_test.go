@@ -71,8 +71,8 @@ func (w *world) pod(name, node string) *corev1.Pod {
 	return pod
 }
 
-// about is the one Event about a pod that meets what, once there is one; again
-// reports it once more until then.
+// about waits for the one Event about a pod for which what holds. Until then, again repeats
+// the Event.
 func (w *world) about(pod *corev1.Pod, again func(runtime.Object), what func(corev1.Event) bool) {
 	w.t.Helper()
 	var seen []corev1.Event
@@ -86,7 +86,7 @@ func (w *world) about(pod *corev1.Pod, again func(runtime.Object), what func(cor
 		if slices.ContainsFunc(seen, what) {
 			return true
 		}
-		if again != nil && time.Since(output) > time.Second && len(seen) > 0 { // a recorder reports only so much at once
+		if again != nil && time.Since(output) > time.Second && len(seen) > 0 { // a recorder is rate-limited
 			again(pod)
 			output = time.Now()
 		}

@@ -71,8 +71,8 @@ func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 	return nil
 }
 
-// refusal reports policies that are not taken over by an Event about the state's
-// ConfigMap, which is the one object of the monitor whose name it knows.
+// refusal returns a function that reports rejected policies with an Event about the state's
+// ConfigMap, the one object of the monitor whose name it knows.
 func refusal(events *eventrecorder.Recorder, namespace, name string) func(context.Context, error) {
 	state := corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: namespace, Name: name}
 	return func(_ context.Context, problem error) {

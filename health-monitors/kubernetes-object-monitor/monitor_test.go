@@ -196,7 +196,7 @@ func (w *world) serviceAccount() {
 	}
 }
 
-// broken matches Nodes of a prefix whose label states so.
+// broken is a policy that matches Nodes of a prefix with the label test/broken.
 func broken(name, prefix string) string {
 	return fmt.Sprintf(`[[policies]]
 name = %q

@@ -118,8 +118,8 @@ func awaitReadiness(t *testing.T, r *daemon.Running, code int, detail string) {
 	}, func() string { return fmt.Sprintf("readiness is %d %s, want %d with %q", got, body, code, detail) })
 }
 
-// TestItRunsUnderExactlyTheRightsOfItsPolicies on an API server that enforces
-// them; without one of them it reports which, and the policies beside it work.
+// TestItRunsUnderExactlyTheRightsOfItsPolicies on an API server that enforces them. Without
+// one of them it reports which one is missing, and the other policies work.
 func TestItRunsUnderExactlyTheRightsOfItsPolicies(t *testing.T) {
 	watched := strings.NewReplacer(`"Node"`+"\n[policies.predicate]", `"Service"`+"\nnamespace = \"kom-rights\"\n[policies.predicate]",
 		"[policies.healthEvent]", "[policies.nodeAssociation]\nexpression = \"lookup('v1', 'Endpoints', 'kom-rights', resource.metadata.name).metadata.name\"\n[policies.healthEvent]").Replace(broken("Services", "kom-rights"))

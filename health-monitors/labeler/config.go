@@ -23,12 +23,12 @@ type Config struct {
 	DCGMApp   string `toml:"dcgmAppLabel" bounds:"not empty" flag:"dcgm-app-label" usage:"Value of the label app of DCGM Pods."`
 	DriverApp string `toml:"driverAppLabel" bounds:"not empty" flag:"driver-app-label" usage:"Value of the label app of driver Pods. Pods with app.kubernetes.io/component=nvidia-driver count too."`
 	GKEApp    string `toml:"gkeInstallerAppLabel" flag:"gke-installer-app-label" usage:"Value of the label k8s-app of the GKE driver installer. Empty does not search for it."`
-	// PodNamespaces are those of the operators: anyone who may make pods there reports what is on
-	// nodes.
+	// PodNamespaces are those of the operators: anyone who may create pods there decides what the
+	// labels show.
 	PodNamespaces []string `toml:"podNamespaces" bounds:"1 to 16 namespaces" enforced:"Validate" flag:"pod-namespaces" usage:"Namespaces of the operators that run DCGM and the driver. Pods in other namespaces are not read."`
-	// KataLabel is another label that reports that a node runs Kata.
+	// KataLabel is another label that marks a node as running Kata.
 	KataLabel string `toml:"kataLabel" flag:"kata-label" usage:"Additional node label that marks a node as running Kata, in addition to katacontainers.io/kata-runtime. Its value must be true, enabled, 1 or yes."`
-	// AssumeDCGM and AssumeDriver report what no pod does.
+	// AssumeDCGM and AssumeDriver set what no pod shows.
 	AssumeDCGM   string `toml:"assumeDCGMVersion" flag:"assume-dcgm-version" usage:"DCGM version, for example 4.x, of every node with nvidia.com/gpu.present=true. Empty detects the version from the DCGM Pods."`
 	AssumeDriver bool   `toml:"assumeDriverInstalled" flag:"assume-driver-installed" usage:"If true, treats every node with nvidia.com/gpu.present=true as having the driver."`
 	// RequireReady holds the version back until DCGM was Ready once.

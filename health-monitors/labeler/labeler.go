@@ -1,5 +1,5 @@
-// Package labeler keeps labels of Nodes that report what is on them: the driver, the
-// version of DCGM, Kata, and how many GPUs and NICs a node has and should have.
+// Package labeler keeps labels of Nodes that show what is on them: the driver, the version
+// of DCGM, Kata, and how many GPUs and NICs a node has and should have.
 package labeler
 
 import (

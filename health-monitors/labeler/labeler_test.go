@@ -86,7 +86,7 @@ func (w *world) pod(name, node, image string, labels map[string]string) {
 	w.podIn("gpu-operator", name, node, image, labels)
 }
 
-// podIn is a pod of a namespace that a DaemonSet owns, or reports that one does.
+// podIn adds a pod to a namespace, with a DaemonSet as its owner.
 func (w *world) podIn(namespace, name, node, image string, labels map[string]string) {
 	w.t.Helper()
 	pods := w.cluster.Client().CoreV1().Pods(namespace)
@@ -134,7 +134,7 @@ func (w *world) get(name string) *corev1.Node {
 	return node
 }
 
-// managedLabels are the labels of a node that report what is on it, but for its groups.
+// managedLabels are the labels of a node that show what is on it, but for its groups.
 func managedLabels(node *corev1.Node) string {
 	var out []string
 	for key, value := range node.Labels {
@@ -147,7 +147,7 @@ func managedLabels(node *corev1.Node) string {
 	return strings.Join(out, " ")
 }
 
-// expect waits until a node has these labels of the project and no other.
+// expect waits until a node has these managed labels and no other.
 func (w *world) expect(name, want string) {
 	w.t.Helper()
 	got := ""
@@ -219,7 +219,7 @@ func TestNodeLifecycle(t *testing.T) {
 	w.expect("labeled-b", "dcgm.version=4.x driver.installed=true kata.enabled=false")
 	w.later("labeled-b", "dcgm.version=4.x driver.installed=true gpu.count.current=7 gpu.count.expected=8 kata.enabled=false")
 
-	// A GPU is lost, and a DCGM pod; both are reported late.
+	// A GPU is lost, and a DCGM pod; the labels change after the grace.
 	w.gpus("labeled-a", 6)
 	if err := w.cluster.Client().CoreV1().Pods("gpu-operator").Delete(t.Context(), "dcgm-labeled-a", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
 		t.Fatal(err)
@@ -274,7 +274,7 @@ func (w *world) bound(namespaces ...string) {
 }
 
 // TestATenantsPodLabelsNoNode: anybody may give a pod of his any label, any owner and any
-// node. What is on a node is reported by pods of the operators' namespaces alone.
+// node. Only pods of the operators' namespaces show what is on a node.
 func TestATenantsPodLabelsNoNode(t *testing.T) {
 	w := newWorld(t)
 	w.node("labeled-victim", 8, nil)
@@ -292,7 +292,7 @@ func TestATenantsPodLabelsNoNode(t *testing.T) {
 	w.run("--pod-namespaces=gpu-operator,kube-system")
 	w.expect("labeled-other", "dcgm.version=4.x driver.installed=true gpu.count.current=8 gpu.count.expected=8 kata.enabled=false")
 	w.expect("labeled-victim", "gpu.count.current=8 gpu.count.expected=8 kata.enabled=false")
-	// Nor does one change what an operator's pod reports.
+	// Nor does one change what an operator's pod shows.
 	w.podIn("team-a", "dcgm-newer", "labeled-other", "registry.example.com/dcgm:3.0", tenants["dcgm"])
 	w.pod("driver-victim", "labeled-victim", "driver:570", tenants["driver"]) // and that is seen after it
 	w.expect("labeled-victim", "driver.installed=true gpu.count.current=8 gpu.count.expected=8 kata.enabled=false")

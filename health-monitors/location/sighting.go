@@ -1,6 +1,6 @@
-// Package location holds what every check of the kernel log reports about where, when
-// and of which device something was seen, and makes the frame of its health
-// events. It does no I/O and reads no clock.
+// Package location holds what every check of the kernel log needs to report where, when and
+// of which device something was seen, and makes the frame of its health events. It does no
+// I/O and reads no clock.
 package location
 
 import (
@@ -30,8 +30,8 @@ type Device struct {
 	UUID string
 	// Index of the GPU in the metadata file, empty when the file does not list it.
 	Index string
-	// Listed reports that the metadata file names the UUID; the driver's own lines
-	// are no ground for a reset of one GPU.
+	// Listed means that the metadata file names the UUID; the driver's own lines are no
+	// ground for a reset of one GPU.
 	Listed bool
 	// Chassis is the chassis serial of the node, empty when unknown.
 	Chassis string
@@ -44,8 +44,8 @@ func (d Device) Names() []*protos.Entity {
 	return Entities([2]string{"PCI", d.PCI}, [2]string{"GPU_UUID", d.UUID}, [2]string{"GPU", d.Index})
 }
 
-// Action downgrades the reset of one GPU to a restart of the machine unless the
-// metadata file states which GPU it is.
+// Action downgrades the reset of one GPU to a restart of the machine unless the metadata
+// file shows which GPU it is.
 func (d Device) Action(a record.Action) record.Action {
 	if a == record.ActionComponentReset && !d.Listed {
 		return record.ActionRestartVM

@@ -53,8 +53,8 @@ func (a *Annotator) Rounds() *polling.Rounds {
 	}
 }
 
-// Poll asks the kubelet, and if that reports something else than before, or Refresh
-// has passed, compares it with the pods and writes what differs.
+// Poll asks the kubelet, and if the answer has changed, or Refresh has passed, compares it
+// with the pods and writes what differs.
 func (a *Annotator) Poll(ctx context.Context) error {
 	held, err := a.Kubelet.Allocated(ctx)
 	if err != nil {
@@ -150,7 +150,7 @@ func Dial(socket string) (*Kubelet, error) {
 	return &Kubelet{conn, podresources.NewPodResourcesListerClient(conn)}, nil
 }
 
-// Allocated reports what the kubelet gave to the pods that run on the node.
+// Allocated returns what the kubelet gave to the pods that run on the node.
 func (k *Kubelet) Allocated(ctx context.Context) (inventory.Allocation, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()

@@ -24,7 +24,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
-// socket is a kubelet's, which reports what the test reports.
+// socket is a kubelet's, which returns what the test sets.
 type socket struct {
 	podresources.UnimplementedPodResourcesListerServer
 	mu   sync.Mutex
@@ -154,7 +154,7 @@ func TestPodsAreAnnotatedWithTheirGPUs(t *testing.T) {
 		return err == nil && p.Annotations[nodemark.DevicesAnnotation] == one
 	})
 
-	// The pod reports nothing any more of a GPU that it has not.
+	// The annotation does not name a GPU that the pod no longer has.
 	s.setPods(map[string]string{"train": "", "plain": ""})
 	n.becomes("train", "")
 }

@@ -23,7 +23,7 @@ import (
 // fileBytes bounds the file that is read back; a node's is a few KiB.
 const fileBytes = 4 << 20
 
-// Driver reports what GPUs there are: nvml.Driver.
+// Driver returns the GPUs of the node: nvml.Driver.
 type Driver interface {
 	Facts(ctx context.Context) (inventory.Facts, error)
 }
@@ -57,8 +57,7 @@ func (c *Collector) Rounds() *polling.Rounds {
 	}
 }
 
-// Poll asks the driver if that is due, and writes the file if it reports something
-// else.
+// Poll asks the driver if that is due, and writes the file if the answer has changed.
 func (c *Collector) Poll(ctx context.Context) error {
 	boot, err := c.BootID()
 	if err != nil {

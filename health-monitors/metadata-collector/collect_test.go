@@ -23,8 +23,7 @@ import (
 
 var scratch string
 
-// TestMain is the process that asks the driver on request, as the program
-// is.
+// TestMain is also the process that asks the driver, as the program is.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == nvml.Argument {
 		os.Exit(nvml.Main(os.Args[2], os.Stdout, os.Stderr))
@@ -150,7 +149,8 @@ func TestTheFileFollowsTheDriver(t *testing.T) {
 		t.Error("the same was written again after it was asked for")
 	}
 
-	// A GPU is lost: it keeps its name. A driver is loaded again: at once.
+	// A GPU is lost: it keeps its name. After a reload of the driver the file is written at
+	// once.
 	n.writeFile("sim", "driver 575.2\n"+first+" lost\n"+second+"\n")
 	n.writeFile("proc/version", "575.2")
 	if inv, _ := n.poll(); inv.Driver != "575.2" || inv.ByPCI["0000:3b:00.0"].UUID != "GPU-aaaa" || len(inv.ByPCI) != 2 {

@@ -44,7 +44,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 	return annotatePods(d, cfg)
 }
 
-// annotatePods reports about the node's pods which GPUs they hold.
+// annotatePods annotates the node's pods with the GPUs that they hold.
 func annotatePods(d *daemon.Daemon, cfg Config) error {
 	node, err := Dial(cfg.Socket)
 	if err != nil {

@@ -33,7 +33,7 @@ type Config struct {
 	// ConsecutivePolls and Persist define when a state is accepted.
 	ConsecutivePolls int           `toml:"consecutivePolls" bounds:"at least 1" flag:"consecutive-polls" usage:"Number of consecutive polls with the same result before a state is accepted."`
 	Persist          time.Duration `toml:"persistTime" bounds:"at least 0s" flag:"persist-time" usage:"Time that a link must be down, or a card missing, before a fault is reported."`
-	// Steady reports when a fault of state is over.
+	// Steady is when a fault of state is over.
 	Steady time.Duration `toml:"steadyTime" bounds:"at least 0s" flag:"steady-time" usage:"Time that a link or card must be healthy before the recovery is reported."`
 	// Reload is for updates of the driver.
 	Reload time.Duration `toml:"driverReloadTimeout" bounds:"at least 0s" flag:"driver-reload-timeout" usage:"Time that all cards of a driver may be missing at once while the driver reloads."`
@@ -153,7 +153,7 @@ func (c Config) rules() ([]evaluation.Counter, error) {
 	return out, nil
 }
 
-// Policy is the configuration of the evaluation.
+// Policy returns the configuration of the evaluation.
 func (c Config) Policy() (evaluation.Policy, error) {
 	counters, err := c.rules()
 	return evaluation.Policy{

@@ -142,7 +142,7 @@ func (p *process) waitKilled() {
 	}
 }
 
-// await waits for as many different events as are wanted, and reports which came.
+// await waits for as many different events as are wanted, and compares them with want.
 func (p *process) await(want ...string) {
 	p.t.Helper()
 	events := p.connector.Await(p.t, fmt.Sprint(want), func(events []*protos.HealthEvent) bool { return len(events) >= len(want) })
@@ -176,7 +176,7 @@ func TestALinkIsLostAndComesBack(t *testing.T) {
 			if point == "" {
 				env = "NVSENTINEL_CRASH="
 			}
-			again := func() { // begins again, with the crash that comes at the next reporting
+			again := func() { // restarts, with the crash point that the next report reaches
 				p.kill()
 				p.start(env)
 			}

@@ -144,8 +144,8 @@ func (c Config) OpenLog(clk clock.PassiveClock) Log {
 	}
 }
 
-// Policy is what the watch is reported; it fails if the catalogue has become
-// unreadable since the validation.
+// Policy returns the policy of the watch; it fails if the catalogue has become unreadable
+// since the validation.
 func (c Config) Policy() (watch.Policy, error) {
 	known, err := catalogue.Load(c.CataloguePath)
 	if err != nil {

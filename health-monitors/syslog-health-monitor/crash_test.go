@@ -84,7 +84,7 @@ func (p *process) writeFile(name, content string) {
 	}
 }
 
-// write has the kernel write count lines with an XID, each reported by its pid.
+// write makes the kernel write count lines with an XID, each with a pid of its own.
 func (p *process) write(count int) {
 	p.t.Helper()
 	for range count {

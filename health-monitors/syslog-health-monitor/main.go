@@ -1,5 +1,5 @@
-// Command syslog-health-monitor reports the GPU faults that the kernel log of
-// its node reports, and what a reboot has cured.
+// Command syslog-health-monitor reports the GPU faults in the kernel log of its node, and
+// what a reboot has cured.
 package main
 
 import (

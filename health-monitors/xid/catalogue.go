@@ -21,7 +21,7 @@ type Policy string
 // Policies. All but ByBucket are named on the event, so that a reader sees
 // that the vendor's bucket alone did not decide.
 const (
-	// ByBucket: the catalogue's bucket maps to an action of the project.
+	// ByBucket: the catalogue's bucket maps to an action of NVSentinel.
 	ByBucket Policy = "bucket"
 	// UnmappedBucket: the bucket is a workflow for people; CONTACT_SUPPORT.
 	UnmappedBucket Policy = "unmapped-bucket"
@@ -56,11 +56,11 @@ type Row struct {
 	Code int
 	// Bucket is the catalogue's immediate action, empty where it is blank.
 	Bucket string
-	// Action is ours; empty where the line reports it.
+	// Action is that of NVSentinel; empty where the line names it.
 	Action record.Action
-	// Fatal reports whether the code takes the node out of service.
+	// Fatal is true if the code takes the node out of service.
 	Fatal bool
-	// RebootCures reports whether a reboot ends the fault; meaningless unless Fatal.
+	// RebootCures is true if a reboot ends the fault; meaningless unless Fatal.
 	RebootCures bool
 	// Policy is how the row is evaluated.
 	Policy Policy
@@ -98,7 +98,7 @@ func (c Catalogue) ResetCodes() []string {
 type Evaluation struct {
 	Action record.Action
 	Fatal  bool
-	// RebootCures reports whether a reboot ends the fault; true when it is not fatal.
+	// RebootCures is true if a reboot ends the fault, or if it is not fatal.
 	RebootCures bool
 	Policy      Policy
 }
@@ -122,7 +122,7 @@ func (c Catalogue) Evaluate(f Fault, driver string) Evaluation {
 	return Evaluation{row.Action, row.Fatal, row.RebootCures || !row.Fatal, row.Policy}
 }
 
-// ResetCures reports whether a reset of the GPU ends what was evaluated so.
+// ResetCures reports whether a reset of the GPU ends a fault of this evaluation.
 func (e Evaluation) ResetCures() bool {
 	return e.Action == record.ActionComponentReset || e.Action == record.ActionNone
 }

@@ -48,7 +48,7 @@ func hex(digits string) uint32 {
 	return uint32(n)
 }
 
-// pattern reports whether bits fit: the bits of mask must be those of value.
+// pattern matches bits: the bits of mask must be those of value.
 type pattern struct{ mask, value uint32 }
 
 func (p pattern) fits(bits uint32) bool { return bits&p.mask == p.value }
@@ -106,8 +106,8 @@ func decode(code int, r Registers, driver string) Evaluation {
 	return byRow(current, isCurrent, r)
 }
 
-// bySeverity evaluates registers of which no row decides: they are for a person,
-// and the driver's own word reports whether they are fatal.
+// bySeverity evaluates registers for which no row decides: they are for a person, and the
+// driver's own word decides whether they are fatal.
 func bySeverity(r Registers, p Policy) Evaluation {
 	fatal := r.Severity == "Fatal"
 	return Evaluation{record.ActionContactSupport, fatal, !fatal, p}
@@ -164,8 +164,8 @@ func parseLink(text string) (number string, registers []uint32) {
 	return m[1], registers
 }
 
-// ignorable are the bits of an XID 74's first register that the vendor's
-// workflow reports can be ignored: 0, 23 and 30.
+// ignorable are the bits of an XID 74's first register that can be ignored by the vendor's
+// workflow: 0, 23 and 30.
 const ignorable = 1 | 1<<23 | 1<<30
 
 // onlyIgnorable reports whether registers are known and hold nothing but ignorable
@@ -175,8 +175,8 @@ func onlyIgnorable(registers []uint32) bool {
 		!slices.ContainsFunc(registers[1:], func(r uint32) bool { return r != 0 })
 }
 
-// registerMetadata is how registers travel: 32 binary digits each. They are
-// readings, and an entity reports what is faulty.
+// registerMetadata is how registers travel: 32 binary digits each. They are readings, and
+// an entity names what is faulty.
 func registerMetadata(registers []uint32) map[string]string {
 	out := make(map[string]string, len(registers))
 	for i, v := range registers {

@@ -75,8 +75,8 @@ func TestLinesThatReportNoXID(t *testing.T) {
 	}
 }
 
-// TestTornLinesHoldSeveralXIDs: each has its own text, so that the words of one
-// report nothing about the other.
+// TestTornLinesHoldSeveralXIDs: each has its own text, so that the words of one do not
+// count for the other.
 func TestTornLinesHoldSeveralXIDs(t *testing.T) {
 	const first, second = "NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x0 (None) to ", "NVRM: Xid (PCI:0000:5e:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (OS Reboot)"
 	got := ParseAll(first + second)

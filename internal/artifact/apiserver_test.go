@@ -174,8 +174,8 @@ func TestDriftOnAnAPIServer(t *testing.T) {
 	}
 }
 
-// TestAnExternalTrigger: the object's surroundings change its output while a newer rendered definition
-// waits. What they make of the older definition is that one's.
+// TestAnExternalTrigger: something else changes the object's output while a newer rendered
+// definition waits. That output belongs to the older definition.
 func TestAnExternalTrigger(t *testing.T) {
 	resource := widgets(t)
 	s := newWriter(t, resource, "trigger", artifact.Mutable)
@@ -198,8 +198,8 @@ func TestAnExternalTrigger(t *testing.T) {
 	}
 }
 
-// TestNoStarvation: rendered definitions come much faster than the object can follow, and outputs
-// come all the same, each of one rendered definition; most rendered definitions are never written.
+// TestNoStarvation: definitions are rendered much faster than the object can follow, and outputs
+// come all the same, each of one definition; most definitions are never written.
 func TestNoStarvation(t *testing.T) { starve(t, 10*time.Millisecond, 200*time.Millisecond, 6) }
 
 func TestNoStarvationForAMinute(t *testing.T) {
@@ -241,7 +241,7 @@ func starve(t *testing.T, pace, takes time.Duration, rounds int) {
 	}
 }
 
-// pause waits as rendered definitions and controllers do.
+// pause waits between two passes of a writer or a controller.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

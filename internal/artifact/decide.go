@@ -1,6 +1,6 @@
-// Package artifact reports what may be read from a rendered object and what may be
-// written to it, so that every output was made by exactly one set of inputs, although
-// the object does not report by which (seed: Artifact Tracing with Health Rules).
+// Package artifact decides what may be read from a rendered object and what may be written
+// to it, so that every output was made by exactly one set of inputs, although the object
+// does not show by which (seed: Artifact Tracing with Health Rules).
 //
 // An object is read only while it is healthy and written only while it is healthy or
 // unhealthy: at most one definition is in flight, and of those that come meanwhile the
@@ -35,7 +35,7 @@ const (
 
 // Slot is what is remembered of an object between two looks.
 type Slot struct {
-	// ID reports for whom the object is; it bears the same in SlotAnnotation.
+	// ID identifies whom the object is for; the object has it in SlotAnnotation.
 	ID string `json:"id"`
 	// UID of the object that Applied made; empty before.
 	UID string `json:"uid,omitempty"`
@@ -51,7 +51,7 @@ type Slot struct {
 type Facts struct {
 	Slot      Slot
 	Lifecycle Lifecycle
-	// Rule is nil for a template that evaluates nothing: what exists is healthy.
+	// Rule is nil for a template without a health rule: what exists is healthy.
 	Rule *healthrule.Rule
 	// Wanted is the newest rendered definition; the zero Definition asks for nothing new.
 	Wanted Definition
@@ -107,10 +107,10 @@ type Decision struct {
 	Do Verb
 	// Health is the verdict; Unknown whenever the object is not as it was defined.
 	Health healthrule.Result
-	// Read reports that the outputs may be read, and are those of Applied. Without it what
+	// Read means that the outputs may be read, and are those of Applied. Without it what
 	// was read before stands, and is stale.
 	Read bool
-	// Drifted reports that an immutable object was changed: its verdict counts, and its
+	// Drifted means that an immutable object was changed: its verdict counts, and its
 	// outputs are nobody's.
 	Drifted bool
 	// Final: nothing of this object will ever be known.
@@ -192,7 +192,7 @@ func (f Facts) absent() Decision {
 	return d
 }
 
-// outdated reports that something newer than what is intended is wanted.
+// outdated reports whether something newer than what is intended is wanted.
 func (f Facts) outdated() bool {
 	return f.Wanted.Digest != "" && f.Slot.Intended.Digest != f.Wanted.Digest
 }
@@ -254,8 +254,8 @@ func (f Facts) deleted(says healthrule.Result) Decision {
 	return f.waiting(unknown(ReasonLost, message)) // it is made again
 }
 
-// Remember is the slot after a decision; what it reports has to be kept before the object
-// is written. An error is one of encoding.
+// Remember returns the slot after a decision, which has to be kept before the object is
+// written. An error is one of encoding.
 func (f Facts) Remember(d Decision) (Slot, error) {
 	s := f.Slot
 	s.Since = d.Since

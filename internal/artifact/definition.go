@@ -25,7 +25,7 @@ const (
 	DefinitionAnnotation = "nvsentinel.dgxc.nvidia.com/definition"
 	// GenerationAnnotation is the object's generation before that.
 	GenerationAnnotation = "nvsentinel.dgxc.nvidia.com/definition-over"
-	// SlotAnnotation reports for whom the object was rendered.
+	// SlotAnnotation names the slot for which the object was rendered.
 	SlotAnnotation = "nvsentinel.dgxc.nvidia.com/slot"
 )
 
@@ -93,7 +93,7 @@ func (d Definition) Object(over int64) (*unstructured.Unstructured, error) {
 }
 
 // overtaken reports whether the definition of an object changed again after we wrote it
-// last. Kinds without generations do not report.
+// last. Kinds without generations do not show it.
 func overtaken(live *unstructured.Unstructured) bool {
 	over, err := strconv.ParseInt(live.GetAnnotations()[GenerationAnnotation], 10, 64)
 	return err != nil || live.GetGeneration() > over+1

@@ -224,7 +224,7 @@ func digestOf(text []byte) string {
 
 // Read reads the outputs of a healthy object at their paths. They are those of the
 // definition that is applied to it; an output whose digest is that of before keeps its
-// time. Either all are there, each once, or the error reports which is not.
+// time. Either all are there, each once, or the error names one that is not.
 func Read(live *unstructured.Unstructured, paths map[string]string, by Definition, before []Output, now time.Time) ([]Output, error) {
 	var out []Output
 	var problems []error

@@ -129,7 +129,7 @@ func (o Object) remember(f Facts, p Progress, d *Decision) (Progress, error) {
 // what would be written now would lose the output.
 func (f Facts) withhold(d *Decision, missing error) {
 	waits := f.waiting(unknown(ReasonOutputMissing, missing.Error()))
-	if waits.Health.State == healthrule.Unhealthy { // for too long, which reports nothing about the object
+	if waits.Health.State == healthrule.Unhealthy { // for too long, which proves nothing
 		waits.Do, waits.Health.Reason = d.Do, ReasonOutputMissing
 	}
 	waits.Live = d.Live

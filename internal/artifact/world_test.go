@@ -243,9 +243,8 @@ func (w *world) disturb() {
 }
 
 // TestEveryOutputHasItsInput: whatever others do to the object, wherever the process
-// dies, no output is reported to be of another input than the one that made it, nothing is
-// written while the object has no verdict, and in the end the newest rendered definition's output is
-// there.
+// dies, no output is attributed to another input than the one that made it, nothing is written
+// while the object has no verdict, and in the end the output of the newest definition is there.
 func TestEveryOutputHasItsInput(t *testing.T) {
 	outputs := 0
 	for seed := range uint64(100) {
@@ -308,8 +307,8 @@ func TestMissingOutputBlocksNextObject(t *testing.T) {
 	}
 }
 
-// TestADefinitionThatIsRefused: the API server's word is reported, and a later definition
-// may do.
+// TestADefinitionThatIsRefused: the API server's error is reported, and a later
+// definition may succeed.
 func TestADefinitionThatIsRefused(t *testing.T) {
 	w := &world{t: t, calm: true, now: start, progress: artifact.Progress{Slot: artifact.Slot{ID: "slot"}}}
 	refusing := w.object(artifact.Mutable)

@@ -17,8 +17,8 @@ import (
 // behind it; a duration has to. A pointer is within every bound if it is nil. A bound of other
 // words, such as one that names another key, needs the tag enforced, which names what
 // enforces it; without, it is a problem too. A value whose type has a Validate of its own is
-// evaluated by that. A nested struct with one is left to it, and one that has enabled = false
-// is not evaluated.
+// checked by that. A nested struct with one is left to it, and one that has enabled = false is
+// not checked.
 func CheckBounds(settings any) error {
 	var problems []error
 	checkBounds(reflect.ValueOf(settings), "", "", &problems)
@@ -138,10 +138,10 @@ var (
 	oneOf    = regexp.MustCompile(`^[A-Za-z_]+(, [A-Za-z_]+)+$`)
 )
 
-// boundsResult is what bounds report about a value; of those that are not readable nothing holds.
+// boundsResult is the result of checking a value; bounds that are not readable are not satisfied.
 type boundsResult struct{ satisfied, readable bool }
 
-// within evaluates a value by bounds. Whether it can read them depends on the value's type only.
+// within checks a value against bounds. Whether it can read them depends on the value's type only.
 func within(bounds string, v reflect.Value) boundsResult {
 	if v.Kind() == reflect.Pointer && v.IsNil() {
 		return boundsResult{true, within(bounds, reflect.Zero(v.Type().Elem())).readable}
@@ -166,7 +166,7 @@ func within(bounds string, v reflect.Value) boundsResult {
 	return boundsResult{}
 }
 
-// numbers evaluates a number by all bounds that are given.
+// numbers checks a number against all bounds that are given.
 func numbers[T int64 | float64](bounds string, n T, duration bool) boundsResult {
 	holds := true
 	for one := range strings.SplitSeq(bounds, ", ") {

@@ -16,7 +16,7 @@ import (
 
 type word string
 
-// mode evaluates itself.
+// mode validates itself.
 type mode string
 
 func (m mode) Validate() error {

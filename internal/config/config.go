@@ -7,7 +7,7 @@ import (
 	"reflect"
 )
 
-// Validator is a configuration that can determine all its problems, joined, each
+// Validator is a configuration that returns all its problems, joined, each
 // with the path of its key.
 type Validator interface{ Validate() error }
 

@@ -38,8 +38,8 @@ func former(target any, lookup func(name string) (string, bool)) error {
 	return errors.Join(errs...)
 }
 
-// instead is what to use instead of a key that no field has, or empty. typo reports that the
-// key is nearly one that is there, or was one before the first release.
+// instead returns what to use instead of a key that no field has, or empty. typo reports
+// whether the key is nearly one that is there, or was one before the first release.
 func instead(target any, key []string) (hint string, typo bool) {
 	if f, ok := target.(Former); ok {
 		if now := f.FormerKeys()[key[0]]; now != "" {

@@ -1,7 +1,7 @@
-// Package consume turns a change feed into keyed work. The feed is a notification
-// and the store is the truth: a handler gets a key, mostly a node's name, and
-// reads the facts again. The position that is committed is the lowest
-// contiguous settled one, so that a crash repeats work but never skips it.
+// Package consume turns a change feed into keyed work. The feed only notifies, and the
+// store is the truth: a handler gets a key, mostly a node's name, and reads the facts
+// again. The position that is committed is the lowest contiguous settled one, so that a
+// crash repeats work but never skips it.
 package consume
 
 import (
@@ -67,7 +67,7 @@ type Task struct {
 // Loop feeds keys to a handler: one key is handled by one worker at a time,
 // different keys in parallel.
 //
-// The handler's answer reports what happens next: nil settles what was delivered
+// The handler's answer determines what happens next: nil settles what was delivered
 // for the key before the handler started; retry.Wait asks again soon with the
 // position held; retry.Park settles and asks again later, at once when the
 // key is enqueued; any other error, and a panic, is tried again with backoff, the

@@ -14,7 +14,8 @@ import (
 // all replicas.
 type Memory interface {
 	crashloop.Memory
-	// IsDeadLetter reports whether a record is dead-lettered, as of the last Load or MoveToDeadLetters.
+	// IsDeadLetter reports whether a record is a dead letter, as of the last Load or
+	// MoveToDeadLetters.
 	IsDeadLetter(id string) bool
 	// Count is how many records are dead-lettered.
 	Count() int
@@ -33,8 +34,8 @@ type Vetting[R any] struct {
 	Memory Memory
 	// ID of a delivery or record.
 	ID func(R) string
-	// Records are those that the handler of a key reads; items are known. Nil reports that no record is
-	// to be dead-lettered for what becomes of its key: that only makes others go first.
+	// Records are those that the handler of a key reads; items are known. Nil means that no record
+	// is dead-lettered for what becomes of its key: that only makes others go first.
 	Records func(ctx context.Context, key string, each func(R) error) error
 	// Try computes what handling computes of one record, without any effect and
 	// without waiting for anybody. Nil computes nothing; Records need it.
@@ -163,7 +164,7 @@ func (l *Loop[R]) try(ctx context.Context, w crashloop.Work, r R) error {
 	return nil
 }
 
-// isDeadLetter reports that a delivery shows a record that is dead-lettered.
+// isDeadLetter reports whether a delivery shows a record that is dead-lettered.
 func (l *Loop[R]) isDeadLetter(item R) bool {
 	return l.Vet != nil && l.Vet.Memory.IsDeadLetter(l.Vet.ID(item))
 }

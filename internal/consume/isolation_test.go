@@ -91,8 +91,8 @@ func (pr *processRun) kill() {
 	}
 }
 
-// live runs a process for so long, unless it dies; kills reports at which record it
-// does, and outside kills it at a time.
+// live runs a process for so long, unless it dies; kills decides at which record it does,
+// and outside kills it at a time.
 func (w *world) live(d time.Duration, kills func(id string) bool, handle func(context.Context, string), outside time.Duration) (died bool) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), d)
 	defer cancel()
@@ -388,7 +388,7 @@ func TestTwoLoopsShareOneAccount(t *testing.T) {
 	})
 }
 
-// TestWithoutItsMemory a loop works as before.
+// TestWithoutItsMemory: without its memory, a loop works as before.
 func TestWithoutItsMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, records: map[string][]string{"a": {"1"}}, away: true}

@@ -223,7 +223,7 @@ func (l *Loop[R]) work(ctx context.Context) {
 	}
 }
 
-// handle runs the handler once and does what its answer reports.
+// handle runs the handler once and does what its answer requires.
 func (l *Loop[R]) handle(ctx context.Context, key string) {
 	// Deliveries received from here on may carry facts the handler does not
 	// read, so they are left to the next round.

@@ -10,7 +10,7 @@ import (
 // contiguous settled position. Positions are opaque. Settled deliveries
 // between unsettled ones are folded into one entry, and a key has at most two
 // unsettled entries, so that its size follows the number of keys with unsettled
-// work and not how much one of them reports. It is not safe for concurrent use.
+// work and not the number of deliveries of one key. It is not safe for concurrent use.
 type tracker struct {
 	head, tail *delivery
 	unsettled  int

@@ -122,7 +122,7 @@ func NewOptions(workers int, first, last time.Duration) Options {
 	}
 }
 
-// errFatal marks what no waiting fixes.
+// errFatal marks an error that waiting does not fix.
 var errFatal = errors.New("unrecoverable error")
 
 // Fatal is an error of a Watch's Manager that ends the watch, and with it the process.

@@ -15,8 +15,8 @@ import (
 )
 
 // TestWatchWaits: it reports why it is not ready, asks again, and ends with ctx or with
-// what no waiting fixes. What follows when it can go on, the services test on a real
-// API server.
+// an error that waiting does not fix. What follows when it can go on, the services test
+// on a real API server.
 func TestWatchWaits(t *testing.T) {
 	fatal := errors.New("another one runs")
 	for name, tt := range map[string]struct {

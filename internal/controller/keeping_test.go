@@ -64,8 +64,8 @@ func newer() map[string]any {
 	}
 }
 
-// TestUpdatePreservesUnknownFields: an update preserves unknown fields of the object, of its status and of the
-// elements of a list that it reorders.
+// TestUpdatePreservesUnknownFields: an update preserves unknown fields of the object, its status
+// and the elements of a list that it reorders.
 func TestUpdatePreservesUnknownFields(t *testing.T) {
 	for name, update := range map[string]func(client.Client, client.Object) error{
 		"update": func(c client.Client, o client.Object) error { return c.Update(t.Context(), o) },
@@ -115,8 +115,8 @@ func TestUpdatePreservesUnknownFields(t *testing.T) {
 	}
 }
 
-// TestUpdateOfKnownFields: the client sends the update itself, and no update of an object that has changed
-// since is sent.
+// TestUpdateOfKnownFields: the client sends the update as it is, and sends none of an object that
+// has changed since.
 func TestUpdateOfKnownFields(t *testing.T) {
 	known := newer()
 	delete(known["metadata"].(map[string]any), "newer") //nolint:forcetypeassert // made above

@@ -30,7 +30,7 @@ import (
 // kind would be served. Clients of the copy get lists and watches without such objects.
 // A watch shows an object that becomes undecodable as deleted. Reading the object
 // itself is an error, as before: that an object is not in a list does not mean that it
-// does not exist. Skips are reported about each.
+// does not exist. skips records each such object.
 func Skipping(config *rest.Config, skips *Skips, add ...func(*runtime.Scheme) error) (*rest.Config, error) {
 	kinds := runtime.NewScheme()
 	for _, add := range add {
@@ -106,8 +106,8 @@ func (f *filter) concerns(r *http.Request, answer *http.Response) bool {
 	return false
 }
 
-// list is a list without the objects that cannot be decoded; whole reports that it has all
-// objects there are. Anything else than a list stays as it is.
+// list is a list without the objects that cannot be decoded; whole reports whether it has
+// all objects there are. Anything else than a list stays as it is.
 func (f *filter) list(body []byte, of string, whole bool) []byte {
 	var fields map[string]json.RawMessage
 	var head struct {

@@ -1,6 +1,6 @@
 // Package controlplane builds a Kubernetes control plane from the Go modules pinned in
-// hack/controlplane. It serves tests and the demo, and imports little, so that it can determine how far
-// the first build on a machine is before anything else is compiled.
+// hack/controlplane. It serves tests and the demo, and imports little, so that it can show the
+// progress of the first build on a machine before anything else is compiled.
 package controlplane
 
 import (
@@ -18,7 +18,8 @@ import (
 	"github.com/nvidia/nvsentinel/internal/gobuild"
 )
 
-// recipe names how binaries are linked; it is part of the cache key, so a changed recipe builds again.
+// recipe names how binaries are linked; it is part of the cache key, so a changed recipe causes
+// a rebuild.
 const recipe = "nocgo,stripped,3"
 
 // Binaries are the paths of the control plane's programs.

@@ -18,7 +18,7 @@ type Builder struct {
 	// Cache is the folder of the built programs; empty is nvsentinel/controlplane in the user's
 	// cache folder ($XDG_CACHE_HOME, else ~/.cache).
 	Cache string
-	// Progress hears how far a build is; nil reports nothing.
+	// Progress receives how far a build is; nil discards it.
 	Progress io.Writer
 }
 

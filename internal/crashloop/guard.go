@@ -148,14 +148,14 @@ func (g *Guard) Deep() bool {
 	return past.Deep
 }
 
-// remembers is what the memory reports now, if it could be read.
+// remembers returns what the memory holds now, if it could be read.
 func (g *Guard) remembers() (past Past, known bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.past, g.memoryReadable
 }
 
-// remember notes what the memory reports, and how long it took to write it.
+// remember notes what the memory holds, and how long it took to write it.
 func (g *Guard) remember(past Past, took time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -205,7 +205,7 @@ func (g *Guard) Announce(ctx context.Context, w Work) error {
 	return g.Note(ctx, w)
 }
 
-// Turn reports how a key is handled now: in isolation mode or not, whether it is the
+// Turn returns how a key is handled now: in isolation mode or not, whether it is the
 // suspect, and how long it has to wait for its turn.
 func (g *Guard) Turn(key string) (isolates, suspect bool, rest time.Duration) {
 	if !g.Isolates() {
@@ -268,12 +268,12 @@ type Past struct {
 	Suspect    Work `json:"suspect,omitzero"`
 	Crashes    int  `json:"deaths,omitempty"`
 	KeyCrashes int  `json:"keyDeaths,omitempty"`
-	// Deep reports that a process in isolation mode crashed with nothing in flight: the
+	// Deep reports whether a process in isolation mode crashed with nothing in flight: the
 	// next one has the reading of each delivery in flight, too.
 	Deep bool `json:"deep,omitempty"`
 }
 
-// Isolates reports that the process works in isolation mode, because it crashed early
+// Isolates reports whether the process works in isolation mode, because it crashed early
 // again and again.
 func (p Past) Isolates() bool { return p.Starts > isolateAfter }
 

@@ -52,7 +52,7 @@ func begin(t *testing.T, m *memory) *Guard {
 	return g
 }
 
-// TestRecordThatCannotBeDeadLettered: the record is dead-lettered at a later start, without a further
+// TestRecordThatCannotBeDeadLettered: a later start dead-letters the record, without a further
 // crash.
 func TestRecordThatCannotBeDeadLettered(t *testing.T) {
 	x := Work{Key: "k", Record: "x"}
@@ -94,7 +94,7 @@ func TestNotesAreWrittenInIsolationModeOnly(t *testing.T) {
 	}
 }
 
-// TestWithoutItsMemory the process works as before, and writes nothing over what it could
+// TestWithoutItsMemory: the process works as before, and writes nothing over what it could
 // not read.
 func TestWithoutItsMemory(t *testing.T) {
 	m := &memory{past: Past{Starts: 9}, loading: errors.New("the store is away")}

@@ -1,6 +1,6 @@
 // Package crashpoint marks the places of a service where its process is killed
 // by the crash tests. Without the build tag "crashpoints" every call is empty
-// and compiled away. With it, the environment reports what happens:
+// and compiled away. With it, the environment defines what happens:
 //
 //	NVSENTINEL_CRASH=point[:N],...  the N-th hit (default the first) of a point kills the process
 //	NVSENTINEL_FREEZE=point[:N],... the N-th hit freezes the process (SIGSTOP) until it gets SIGCONT
@@ -11,5 +11,5 @@
 //	NVSENTINEL_CLOCK=FILE           Clock is wrong by the Go duration in FILE while FILE exists
 //
 // Point names are "<service>/<place>"; the four places of a handler are
-// observed, decided, done and recorded.
+// observed, decided, done and stamped.
 package crashpoint

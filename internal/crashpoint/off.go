@@ -2,7 +2,7 @@
 
 package crashpoint
 
-// Enabled reports that the build has crash points.
+// Enabled reports whether the build has crash points.
 const Enabled = false
 
 // Here marks a place where a crash test may kill the process.

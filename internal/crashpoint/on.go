@@ -13,7 +13,7 @@ import (
 	"syscall"
 )
 
-// Enabled reports that the build has crash points.
+// Enabled reports whether the build has crash points.
 const Enabled = true
 
 var points = sync.OnceValue(func() *schedule { return read(os.Getenv) })
@@ -92,7 +92,7 @@ func split(list string) []string {
 	return out
 }
 
-// hit logs one hit and reports what it does.
+// hit logs one hit and returns what it does.
 func (s *schedule) hit(point string) action {
 	s.mu.Lock()
 	defer s.mu.Unlock()

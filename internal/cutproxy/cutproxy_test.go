@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// echo is a server that answers with what it is reported, and notes it.
+// echo is a server that answers with what it receives, and notes it.
 func echo(t *testing.T) (dial func(context.Context) (net.Conn, error), heard chan string) {
 	t.Helper()
 	heard = make(chan string, 16)

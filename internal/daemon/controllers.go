@@ -159,7 +159,7 @@ func names(table []Controller) string {
 	return strings.Join(out, ", ")
 }
 
-// purposeOf reports what the program is.
+// purposeOf returns what the program is.
 func purposeOf(program string) string {
 	return program + " runs one or more controllers of the control plane in one process"
 }

@@ -193,7 +193,7 @@ func graceOf(failure error) time.Duration {
 	return stopGrace
 }
 
-// whyOf reports why the whole process ends.
+// whyOf returns why the whole process ends.
 func whyOf(cause error) string {
 	if other, ok := errors.AsType[*otherFailed](cause); ok {
 		return other.Error()

@@ -97,14 +97,14 @@ type invocation struct {
 	// logging receives the logger, for libraries that have a global one; nil is
 	// fine.
 	logging func(*slog.Logger)
-	// grow is informed of how far the heap of this process may grow; nil is fine.
+	// grow receives how far the heap of this process may grow; nil is fine.
 	grow func(ctx context.Context, percent int)
 }
 
 // Main is the whole of a service's main function: it reads flags and the
 // configuration over the defaults def, runs what build wires until a signal, a
 // failed task or the end of all tasks, and exits. purpose is the first sentence of
-// the help: it reports what the program is.
+// the help: it states what the program is.
 func Main[C any](name, purpose string, def C, build func(ctx context.Context, d *Daemon, cfg C) error) {
 	runProcess(name, purpose, os.Args[1:], func(ctx context.Context, in invocation) int { return start(ctx, in, def, build) })
 }
@@ -180,7 +180,7 @@ func (in invocation) own(ctx context.Context, log *slog.Logger, cfg any) {
 
 // Questionable is a configuration that may be valid and not wise.
 type Questionable interface {
-	// Warnings report, with the path of the key, what a user should change.
+	// Warnings returns what a user should change, with the path of the key.
 	Warnings() []string
 }
 
@@ -249,7 +249,7 @@ func (in invocation) help(flags *flag.FlagSet) {
 	config.PrintUsage(flags)
 }
 
-// check reports about a valid configuration what a start would warn of.
+// check prints the warnings that a start would log for a valid configuration.
 func (in invocation) check(cfg any) {
 	for _, text := range warningsOf(cfg) {
 		fmt.Fprintf(in.stderr, "%s: warning: %s\n", in.name, text)
@@ -257,7 +257,7 @@ func (in invocation) check(cfg any) {
 	fmt.Fprintln(in.stdout, "the configuration is valid")
 }
 
-// hint reports below the usage how to find what a flag of the earlier NVSentinel is here.
+// hint prints below the usage how to convert a flag of the earlier NVSentinel.
 func hint(in invocation, err error) {
 	if given, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); unknown {
 		fmt.Fprintf(in.stderr, "%s: unknown flag --%s. If it is a flag of the earlier NVSentinel, convert it with nvsentinel convert-config --kind flags --program %s FILE, with one flag per line\n",
@@ -265,8 +265,8 @@ func hint(in invocation, err error) {
 	}
 }
 
-// Version of the build: what the linker was reported, else the module's version or
-// revision, else "unknown".
+// Version returns the version of the build: the one set by the linker, else the module's
+// version or revision, else "unknown".
 func Version() string {
 	if version != "" {
 		return version

@@ -28,7 +28,7 @@ const baseGCPercent = 100
 // the kernel ends the process. Where no limit can be read there is none.
 func limitMemory() { _, _ = memlimit.Set() }
 
-// Growing is a configuration that reports by how many percent of what lives in it the heap
+// Growing is a configuration that states by how many percent of what lives in it the heap
 // may grow under load between two collections of garbage. Go's own is 100.
 type Growing interface {
 	Growth() int

@@ -29,10 +29,10 @@ type Files interface{ Files() []string }
 // and with the same flags, whenever the content of the file of --config, or of a
 // file that it names (Files), has changed, and gives it to take. take keeps what
 // may change while the service runs (the fields tagged `live:"true"`), all of it or
-// with an error nothing; other keys that differ from those of started are reported to
-// need a restart. A configuration that cannot be read, is not valid or is not taken
-// leaves the one active: log, metric and readiness report it until it is fixed.
-// Without any file there is nothing to do.
+// with an error nothing; other keys that differ from those of started are reported as
+// needing a restart. A configuration that cannot be read, is not valid or is not taken
+// leaves the present one active: log, metric and readiness report that until it is fixed. Without
+// any file there is nothing to do.
 func Reload[C any](d *Daemon, started C, def func() C, take func(C) error) {
 	failed := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "nvsentinel_config_reload_failed", Help: "1 while the configuration file is invalid and its previous content is active, otherwise 0.",
@@ -117,7 +117,7 @@ func reread[C any](in invocation, cfg C) (string, C, error) {
 const FilesEvery = 2 * time.Second
 
 // FileFollower takes the content of files over whenever it has changed, and as long as it
-// is not taken. What is not taken leaves what was before active.
+// is not taken. What is not taken leaves the previous content active.
 type FileFollower struct {
 	// Files names those whose content counts; it is asked at every look. One that
 	// cannot be read is another content.
@@ -135,8 +135,8 @@ type FileFollower struct {
 	trouble string
 }
 
-// Start takes the files over for the first time. Without it the first look of Run
-// does, and reports it only if that fails.
+// Start takes the files over for the first time. Without it, the first check of Run does
+// that, and reports only a failure.
 func (f *FileFollower) Start() error {
 	f.compare()
 	return f.Take()

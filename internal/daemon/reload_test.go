@@ -15,7 +15,7 @@ import (
 )
 
 // TestReload changes the file of a running service: valid content is taken over
-// with the flags on top, anything else leaves what is active.
+// with the flags on top, anything else leaves the active one.
 func TestReload(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "c.toml")
 	write := func(text string) {

@@ -69,7 +69,7 @@ func startSeveral(ctx context.Context, in invocation, chosen []Controller) int {
 	return in.serving(ctx, pages{registry, p.ready, log}, opts.MetricsAddress, "", p.run)
 }
 
-// warn reports about one controller what a start would warn of.
+// warn prints the warnings that a start would log for one controller.
 func (in invocation) warn(m member) {
 	for _, text := range warningsOf(m.cfg) {
 		fmt.Fprintf(in.stderr, "%s: warning: %s: %s\n", in.name, m.in.name, text)
@@ -77,7 +77,7 @@ func (in invocation) warn(m member) {
 }
 
 // share reads the command line: the flags of the process, and for each controller its own
-// without the beginning that reports whose they are.
+// without the prefix that names the controller.
 func (in invocation) share(opts *options, chosen []Controller) (args map[string][]string, code int, done bool) {
 	fail := func(err error) (map[string][]string, int, bool) {
 		fmt.Fprintf(in.stderr, "%s: %v\n", in.name, err)

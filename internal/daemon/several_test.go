@@ -181,7 +181,7 @@ func runSeveral(t *testing.T, table []Controller) *Running {
 	return runSeveralLogged(t, &lines{}, table)
 }
 
-// runSeveralLogged runs controllers in one process, with its logs in reported.
+// runSeveralLogged runs controllers in one process, with its logs in output.
 func runSeveralLogged(t *testing.T, output *lines, table []Controller) *Running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -197,7 +197,7 @@ func runSeveralLogged(t *testing.T, output *lines, table []Controller) *Running 
 	return r
 }
 
-// lines is what a process reports.
+// lines is the output of a process.
 type lines struct{ journal }
 
 func (l *lines) Write(p []byte) (int, error) { l.add(string(p)); return len(p), nil }

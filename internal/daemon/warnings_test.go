@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// unwise is a valid configuration with something to report.
+// unwise is a valid configuration with something to warn of.
 type unwise struct {
 	Names string `toml:"names"`
 }

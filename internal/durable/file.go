@@ -55,7 +55,7 @@ func SyncDir(dir string) error {
 }
 
 // ErrDamaged is the error of a file whose content cannot be used: the disk does not give
-// it back, it is no JSON, or it is of a version that is not known. Other errors report
+// it back, it is no JSON, or it is of a version that is not known. Other errors show
 // nothing about the content.
 var ErrDamaged = errors.New("the content is unusable")
 

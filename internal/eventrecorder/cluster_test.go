@@ -77,8 +77,8 @@ func TestEventLifecycle(t *testing.T) {
 	}
 }
 
-// TestAnEventThatExpired: the API server forgets Events after an hour; what repeats
-// then makes one again.
+// TestAnEventThatExpired: the API server forgets Events after an hour; a repeat then
+// makes a new one.
 func TestAnEventThatExpired(t *testing.T) {
 	cluster := localcluster.ForTest(t, localcluster.Options{})
 	r := eventrecorder.New(cluster.Client(), eventrecorder.Component("test"), clock.RealClock{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())

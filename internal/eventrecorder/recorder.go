@@ -1,9 +1,8 @@
 // Package eventrecorder writes the Kubernetes Events of a service. What client-go's
 // recorder does to Events (counting those that repeat, combining those that are
 // alike, filtering those of one object that are too many) its correlator does here
-// too; writing is ours, because client-go's broadcaster loses what its queue has no
-// capacity for without a word, ends without writing what waits, and writes nothing
-// before it returns.
+// too; writing is ours, because client-go's broadcaster silently loses what its queue has
+// no capacity for, ends without writing what waits, and writes nothing before it returns.
 package eventrecorder
 
 import (
@@ -102,7 +101,7 @@ func New(client kubernetes.Interface, component string, now clock.PassiveClock, 
 
 // Event writes an Event about an object besides the work, soon; its type is Normal
 // or Warning. The same words raise the count of the Event before. It never blocks:
-// without capacity the Event is counted and lost.
+// when the queue is full, the Event is counted and lost.
 func (r *Recorder) Event(about corev1.ObjectReference, eventtype, reason, message string) {
 	if e := r.correlate(about, eventtype, reason, message); e != nil {
 		r.queue(e)
@@ -202,7 +201,7 @@ func (r *Recorder) try(ctx context.Context, e *record.EventCorrelateResult) erro
 	return nil
 }
 
-// refused reports that the API server does not want an Event, now or later.
+// refused reports whether the API server does not want an Event, now or later.
 func refused(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

@@ -107,8 +107,8 @@ func (b *bench) warn(node, message string) {
 	b.Event(eventrecorder.Node(node), corev1.EventTypeWarning, "Reason", message)
 }
 
-// TestFullQueue: without capacity an Event is counted and lost, and nobody waits; what
-// has capacity is written at 20 a second.
+// TestFullQueue: when the queue is full, an Event is counted and lost, and nobody waits;
+// what fits is written at 20 a second.
 func TestFullQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

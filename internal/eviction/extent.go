@@ -60,8 +60,8 @@ func (e Extent) String() string {
 	return strings.Join(e.gpus, ", ")
 }
 
-// Includes reports whether the extent takes in a pod, and why or why not. A pod of
-// which nobody can determine is taken in: unknown is not absent.
+// Includes reports whether the extent takes in a pod, and why or why not. A pod for which
+// this is not known is taken in: unknown is not absent.
 func (e Extent) Includes(pod *corev1.Pod) (bool, Reason) {
 	switch {
 	case e.wholeNode:
@@ -193,10 +193,11 @@ const (
 var gpuResources = []string{"nvidia.com/gpu", "nvidia.com/pgpu", "nvidia.com/mig-"}
 
 // uuidPrefix begins the ids that can be compared with a GPU's UUID; ids of GPU
-// instances ("MIG-...") do not report their GPU.
+// instances ("MIG-...") do not name their GPU.
 const uuidPrefix = "GPU-"
 
-// holdsGPU evaluates a pod by the devices it was given.
+// holdsGPU reports whether a pod holds one of the GPUs, or may hold one, by the devices it was
+// given.
 func holdsGPU(pod *corev1.Pod, gpus []string) (bool, Reason) {
 	given, ok := nodemark.Devices(pod.Annotations)
 	for _, ids := range given {
@@ -246,7 +247,7 @@ func IsGPU(resource string) bool {
 	return slices.ContainsFunc(gpuResources, func(prefix string) bool { return strings.HasPrefix(resource, prefix) })
 }
 
-// Facts is the pod with what this package evaluates by, its names and its labels,
+// Facts is the pod with what this package evaluates, its names and its labels,
 // and nothing else: a cluster's pods are many, and large.
 func Facts(pod *corev1.Pod) *corev1.Pod {
 	return &corev1.Pod{
@@ -286,7 +287,7 @@ func controllerKind(pod *corev1.Pod) []metav1.OwnerReference {
 	return nil
 }
 
-// readiness keeps the condition Ready, and of it what is not reported for people.
+// readiness keeps the condition Ready, without the texts that are for people.
 func readiness(pod *corev1.Pod) []corev1.PodCondition {
 	var out []corev1.PodCondition
 	for _, c := range pod.Status.Conditions {

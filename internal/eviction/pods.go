@@ -50,13 +50,13 @@ const (
 
 // Verdict is what has to become of a pod.
 type Verdict struct {
-	// Go reports that the pod must leave before the node is repaired.
+	// Go reports whether the pod must leave before the node is repaired.
 	Go bool
 	// Mode is how, if it must.
 	Mode Mode
 }
 
-// MustGo evaluates one pod at a time.
+// MustGo decides what becomes of one pod at a time.
 func MustGo(pod *corev1.Pod, policy Policy, now time.Time) (Verdict, Reason) {
 	switch {
 	case policy.IsSystem(pod.Namespace):

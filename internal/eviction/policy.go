@@ -1,7 +1,7 @@
-// Package eviction evaluates which pods of a node must leave it before a repair,
-// and how: all of them, those on one GPU, or none, as the faults ask. It is shared by the drain itself and by anyone who asks, before an
-// irreversible act, whether pods that had to go are back. It does no I/O and
-// reads no clock.
+// Package eviction decides which pods of a node must leave it before a repair, and how: all of
+// them, those on one GPU, or none, as the faults ask. It is shared by the drain itself and by
+// callers that check, before an irreversible act, whether pods that had to go are back. It does no
+// I/O and reads no clock.
 package eviction
 
 import (

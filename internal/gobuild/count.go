@@ -100,7 +100,7 @@ func (c *count) found(names []string) {
 	}
 }
 
-// compiling hears what go build -v reports: a package when it is compiled, and
+// compiling receives what go build -v prints: a package when it is compiled, and
 // comments. What the build cache holds is not reported.
 func (c *count) compiling(line string) {
 	if strings.ContainsAny(line, " :") {

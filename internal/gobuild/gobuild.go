@@ -71,7 +71,7 @@ func (b Batch) Lacking() []Program {
 
 // Builder builds batches one after the other.
 type Builder struct {
-	// Progress hears what is going on, a line each ten seconds; nil reports nothing.
+	// Progress receives what is going on, a line each ten seconds; nil discards it.
 	Progress io.Writer
 }
 

@@ -43,7 +43,7 @@ func collector(memory int64, processors int) []string {
 	return []string{"GOGC=off", fmt.Sprintf("GOMEMLIMIT=%dMiB", limit/mebibyte)}
 }
 
-// available reads how many bytes the machine has left; 0 if the text does not report.
+// available reads how many bytes the machine has left; 0 if the text does not show it.
 func available(meminfo []byte) int64 {
 	for line := range bytes.Lines(meminfo) {
 		fields := strings.Fields(string(line))

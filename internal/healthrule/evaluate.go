@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// State is the evaluation of an object.
+// State is the evaluated health of an object.
 type State string
 
 // States. Unknown means wait: nothing is read from the object, nothing new is
@@ -55,7 +55,7 @@ const (
 	ReasonUnknownTimeout = "UnknownTimeout"
 )
 
-// Result is an evaluation with its reason and a text for a person.
+// Result is a state with its reason and a text for a person.
 type Result struct {
 	State   State
 	Reason  string
@@ -64,7 +64,7 @@ type Result struct {
 
 // Evaluate evaluates obj by rule. A nil obj with a nil readErr is an object that
 // is certainly absent; a readErr makes the result Unknown whatever else is
-// given. A nil rule evaluates existence only.
+// given. A nil rule checks existence only.
 func Evaluate(obj *unstructured.Unstructured, rule *Rule, readErr error) Result {
 	if readErr != nil {
 		return Result{Unknown, ReasonReadError, readErr.Error()}

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/util/jsonpath"
 )
 
-// Rule reports when an object is healthy. Exactly one of AlwaysHealthy,
+// Rule defines when an object is healthy. Exactly one of AlwaysHealthy,
 // SingleConditionType and MultiMatch is set; an empty SingleConditionType
 // counts as unset.
 type Rule struct {
@@ -303,13 +303,13 @@ func display(v any) string {
 	return string(b)
 }
 
-// Lookup is the one value at a path of an object, JSON's null included; an error reports
+// Lookup is the one value at a path of an object, JSON's null included; an error means
 // that the path is none, leads nowhere, or to several values.
 func Lookup(obj *unstructured.Unstructured, path string) (any, error) {
 	return lookup(obj.Object, path)
 }
 
-// CheckPath reports why a path is none.
+// CheckPath returns why a path is none.
 func CheckPath(path string) error {
 	_, err := parse(path)
 	return err

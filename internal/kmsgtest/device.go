@@ -127,7 +127,7 @@ func (d *Device) record(text string) (string, error) {
 	return b.String(), nil
 }
 
-// Reboot empties the ring and begins its numbers again. Who reads the device sees no more
+// Reboot empties the ring and restarts its numbers. Who reads the device sees no more
 // of it; who opens it afterwards sees the new boot.
 func (d *Device) Reboot() {
 	d.mu.Lock()
@@ -248,7 +248,7 @@ func show(f *os.File, records []string) error {
 }
 
 // await returns the records from seq on, of which at is the first, and waits for one; not
-// ok reports that there will be none.
+// ok means that there will be none.
 func (d *Device) await(seq uint64, boot int) (records []string, at uint64, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -202,8 +202,8 @@ func TestBootRestartsSequenceNumbers(t *testing.T) {
 	expect(t, d.reader(t), "0 b")
 }
 
-// TestPrintkWrites: by one writer after another, and reported by the
-// transcript.
+// TestPrintkWrites: one writer after another writes a record, and the transcript shows
+// them.
 func TestPrintkWrites(t *testing.T) {
 	d := open(t)
 	f := d.reader(t)

@@ -22,7 +22,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodeclient"
 )
 
-// Config reports how to reach the API server.
+// Config describes how to reach the API server.
 type Config = nodeclient.Config
 
 // Client holds the clients of one API server.
@@ -83,7 +83,7 @@ func ForConfig(rc *rest.Config, cfg Config, userAgent string) (*Client, error) {
 }
 
 // truth is how far a machine's clock may be off the API server's time before
-// that one is taken; the server's answers report it in whole seconds.
+// that one is taken; the server's answers give it in whole seconds.
 const truth = 2 * time.Second
 
 // serverTime is the API server's time, by the Date of its answers and the time

@@ -98,7 +98,7 @@ func (n *Nodes) WaitForSync(ctx context.Context) error {
 }
 
 // Source returns a source of consume.Loop that enqueues a Node's name whenever
-// relevant reports that its change matters; before is nil for a new Node, after
+// relevant reports whether its change matters; before is nil for a new Node, after
 // is nil for a deleted one.
 func (n *Nodes) Source(relevant func(before, after *corev1.Node) bool) func(ctx context.Context, enqueue func(string)) error {
 	return func(ctx context.Context, enqueue func(string)) error {

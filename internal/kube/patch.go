@@ -104,7 +104,7 @@ func tests(was map[string]any, operations []jsonpatch.Operation) []jsonpatch.Ope
 	for _, path := range paths {
 		path, value := valueAt(was, path)
 		if value == nil {
-			value = json.RawMessage("null") // that there is none, too, is reported
+			value = json.RawMessage("null") // test that there is none, too
 		}
 		if !slices.ContainsFunc(out, func(o jsonpatch.Operation) bool { return o.Path == path }) {
 			out = append(out, jsonpatch.NewOperation("test", path, value))

@@ -61,7 +61,7 @@ func TestClockIsHeldToTheServersTime(t *testing.T) {
 					t.Errorf("before any answer: %s, want its own time", got)
 				}
 				client.Clientset.CoreV1().RESTClient().Get().AbsPath("/").Do(t.Context())
-				own.by = tt.own // after the answer: what was reported holds on
+				own.by = tt.own // after the answer: its time still holds
 				time.Sleep(time.Hour)
 				if got := time.Until(now.Now()); got < tt.want-time.Second || got > tt.want+time.Second {
 					t.Errorf("off by %s, want %s", got, tt.want)

@@ -1,6 +1,6 @@
 // Package kubelet reports whether a node's kubelet is alive, by what it writes: the Lease of
 // its node or, where there is none, the heartbeat of the Ready condition. The condition
-// alone does not report: it stays True when the machine dies and nobody sets it to Unknown.
+// alone does not show it: it stays True when the machine dies and nobody sets it to Unknown.
 // No clock of a node is read. What counts is that a value changed between two reads.
 package kubelet
 
@@ -69,7 +69,7 @@ type Watch struct {
 }
 
 // See adds a read. A change that was found after a longer gap may be as old as that: it
-// begins the watch again. Without a change the kubelet was silent, however long the gap was.
+// restarts the watch. Without a change the kubelet was silent, however long the gap was.
 func (w Watch) See(b Beat, now time.Time) Watch {
 	gap := now.Sub(w.read)
 	changed := w.beat.Value != b.Value
@@ -83,7 +83,7 @@ func (w Watch) See(b Beat, now time.Time) Watch {
 	return w
 }
 
-// Liveness is what the reads report.
+// Liveness returns what the reads show.
 func (w Watch) Liveness(now time.Time) Liveness {
 	last := w.since
 	if w.changed.After(last) {
@@ -145,9 +145,8 @@ func within(lease *coordinationv1.Lease) time.Duration {
 }
 
 // Watches reads the beats of kubelets while somebody has to know whether they are alive,
-// one read of a Lease for each look. What it remembers may be lost at any time: the next
-// looks begin again.
-// The zero value watches none.
+// one read of a Lease for each poll. What it remembers may be lost at any time: the next
+// polls start over. The zero value watches none.
 type Watches struct {
 	// Gap is that of each Watch.
 	Gap time.Duration

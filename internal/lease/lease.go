@@ -47,7 +47,7 @@ type candidate struct {
 	service, task string
 	log           *slog.Logger
 	registry      prometheus.Registerer
-	// standing reports readiness who leads.
+	// standing sets what readiness shows about who leads.
 	standing func(string)
 }
 

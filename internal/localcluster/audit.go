@@ -24,8 +24,8 @@ type Request struct {
 	Message string
 }
 
-// LostRace reports that the object was not the one any more that was to be changed: of
-// another version, or, for a JSON patch, other in what the patch tests.
+// LostRace reports whether the object was no longer the one that was to be changed: it
+// had another version or, for a JSON patch, other values where the patch tests.
 func (r Request) LostRace() bool {
 	return r.Code == http.StatusConflict || r.Code == http.StatusUnprocessableEntity && r.Verb == "patch" && strings.Contains(r.Message, "due to an error in our request")
 }

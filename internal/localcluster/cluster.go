@@ -25,7 +25,7 @@ import (
 // portAttempts is how often Start begins again when another process took a port it had chosen.
 const portAttempts = 3
 
-// Options report what a cluster consists of. The zero value is etcd and kube-apiserver alone.
+// Options describe what a cluster consists of. The zero value is etcd and kube-apiserver alone.
 type Options struct {
 	// Controllers adds kube-controller-manager, kube-scheduler and kwok, so that pods are made,
 	// placed and run. Without them nodes are objects that are Ready from the start, and pods stay
@@ -41,7 +41,7 @@ type Options struct {
 	// AuditNamespace is whose service accounts' requests the API server writes down, for
 	// Cluster.Requests; empty is nobody's.
 	AuditNamespace string
-	// Progress hears what takes long; nil reports nothing.
+	// Progress receives what takes long; nil discards it.
 	Progress io.Writer
 	// Dir holds certificates, data and logs. It must not exist or be empty, and is removed by
 	// Stop; empty means a new temporary folder.
@@ -232,7 +232,7 @@ func (c *Cluster) fail(err error) {
 // Failed is closed when a part of the cluster ended although nobody asked it to.
 func (c *Cluster) Failed() <-chan struct{} { return c.failed }
 
-// Failure reports which part ended unasked, with the end of its log; nil while all is well.
+// Failure returns which part ended unasked, with the end of its log; nil while all is well.
 func (c *Cluster) Failure() error {
 	select {
 	case <-c.failed:

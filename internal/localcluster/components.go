@@ -14,7 +14,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/freeport"
 )
 
-// stages report kwok how simulated nodes and pods behave.
+// stages define for kwok how simulated nodes and pods behave.
 //
 //go:embed stages.yaml
 var stages []byte

@@ -39,8 +39,8 @@ type sharedKey struct {
 	audit       string
 }
 
-// ForTest returns the cluster of this test binary that has these options, started by anyone who asks
-// first (about three seconds without controllers). Tests keep apart by namespaces and node names.
+// ForTest returns the cluster of this test binary that has these options, started by the first
+// caller (about three seconds without controllers). Tests keep apart by namespaces and node names.
 // Main stops it; without Main it dies with the test binary.
 func ForTest(t TB, options Options) *Cluster {
 	t.Helper()

@@ -31,7 +31,7 @@ func (c *Cluster) RESTConfig() *rest.Config {
 }
 
 // ServiceAccountKubeconfig writes a kubeconfig that acts as a service account with a token of the
-// given life (at least 10 minutes, reports Kubernetes) and returns its path. The namespace and the
+// given life (Kubernetes requires at least 10 minutes) and returns its path. The namespace and the
 // account are made when missing; what the account may do is up to RBAC.
 func (c *Cluster) ServiceAccountKubeconfig(
 	ctx context.Context, namespace, name string, life time.Duration,

@@ -19,8 +19,8 @@ import (
 
 const (
 	// PowerAnnotation on a simulated node, with the value PowerOff, makes the node not Ready;
-	// without it the node becomes Ready again. Anyone who simulates a reboot sets it, patches
-	// status.nodeInfo.bootID and removes it.
+	// without it the node becomes Ready again. To simulate a reboot, set it, patch
+	// status.nodeInfo.bootID and remove it.
 	PowerAnnotation = "nvsentinel.nvidia.com/simulated-power"
 	// PowerOff is the value of PowerAnnotation that takes a node's power.
 	PowerOff = "off"

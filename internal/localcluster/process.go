@@ -53,7 +53,8 @@ type process struct {
 	err  error // why it ended; valid once done is closed
 }
 
-// spawn starts path with its output appended to the file log. A child that ends unasked is reported to ended.
+// spawn starts path with its output appended to the file log. ended is called with a child that
+// ends unasked.
 func (n *nursery) spawn(name, path, log string, args []string, ended func(*process)) (*process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -85,7 +86,7 @@ func (n *nursery) spawn(name, path, log string, args []string, ended func(*proce
 	return p, nil
 }
 
-// exitError gives a child that ended with status 0 an error too: none of the project should end.
+// exitError gives a child that ended with status 0 an error too: no child should end by itself.
 func exitError(err error) error {
 	if err == nil {
 		return errors.New("exit status 0")

@@ -37,7 +37,8 @@ func (p *progressWriter) line(format string, args ...any) {
 	fmt.Fprintf(p.out, "local cluster: "+format+"\n", args...)
 }
 
-// task announces a piece of work, reports every ten seconds that it goes on, and returns what ends it.
+// task announces a piece of work, reports every ten seconds that it goes on, and returns the
+// function that ends it.
 func (p *progressWriter) task(name string) (finished func(error)) {
 	began := p.clock.Now()
 	elapsed := func() time.Duration { return p.clock.Since(began).Round(100 * time.Millisecond) }

@@ -42,7 +42,7 @@ func (c *Cluster) await(ctx context.Context, limit time.Duration, check func(con
 	}
 }
 
-// waitForAPI waits until the API server reports it is ready.
+// waitForAPI waits until the API server reports that it is ready.
 func (c *Cluster) waitForAPI(ctx context.Context) error {
 	err := c.await(ctx, startLimit, func(ctx context.Context) error {
 		_, err := c.client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
@@ -94,7 +94,7 @@ func (c *Cluster) WaitForNodes(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// unusable reports why no pod can be placed on a node, "" when one can.
+// unusable returns why no pod can be placed on a node, "" when one can.
 func unusable(node *corev1.Node) string {
 	if !Ready(node) {
 		return "not Ready"

@@ -111,7 +111,7 @@ func group(rc *rest.Config, line *http.Client, scheme *runtime.Scheme, of schema
 	return client, nil
 }
 
-// Config reports how to reach the API server.
+// Config describes how to reach the API server.
 type Config struct {
 	_ struct{} `block:"API server" usage:"Connection of a program to the Kubernetes API server"`
 

@@ -18,8 +18,8 @@ import (
 // limit of 253 characters and ends with a digest.
 const maxNodePart = 230
 
-// FaultEvent is a fault that a Warning about its Node reports: who reports it, what, how
-// often it was seen, and when last.
+// FaultEvent is a fault that a Warning about its Node reports: who reports it, what it
+// is, how often it was seen, and when last.
 type FaultEvent struct {
 	Component, Reason, Message string
 	Times                      int32
@@ -35,7 +35,7 @@ func NodeReference(node string) corev1.ObjectReference {
 // CountFault writes the Event of a fault before it returns, once for all processes and
 // lives: the Event's name is a digest of what it reports. One that is there gets the
 // fault's times and its last time, unless it shows the same or a later one already,
-// in whole seconds: then the fault was reported. events are those of the namespace
+// in whole seconds: then the fault is reported already. events are those of the namespace
 // default, where Events live that are about an object without one.
 func CountFault(ctx context.Context, events Events, node *corev1.Node, f FaultEvent) error {
 	at := metav1.NewTime(f.Last.Truncate(time.Second))

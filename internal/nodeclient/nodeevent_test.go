@@ -15,8 +15,8 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodeclient"
 )
 
-// TestCountFault: faults that report the same raise a count, regardless of who reports them, and what an
-// Event shows already is not counted again.
+// TestCountFault: equal faults raise a count, regardless of who reports them, and what an Event
+// shows already is not counted again.
 func TestCountFault(t *testing.T) {
 	cluster := localcluster.ForTest(t, localcluster.Options{})
 	client, err := nodeclient.Connect(nodeclient.Config{Kubeconfig: cluster.AdminKubeconfig()}, "test")

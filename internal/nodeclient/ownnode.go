@@ -162,7 +162,7 @@ func (own *OwnNode) keep(seen record.NodeIdentity) error {
 	return err
 }
 
-// Ends reports when faults of a Node may have ended without a recovery that goes
+// Ends detects when faults of a Node may have ended without a recovery that goes
 // through its connector. It is not safe for concurrent use.
 type Ends struct{ node *corev1.Node }
 

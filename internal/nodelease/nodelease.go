@@ -33,7 +33,7 @@ const races = 3
 // Name of a node's lease.
 func Name(node string) string { return prefix + strings.ToLower(node) }
 
-// TakenError reports that somebody else has the lease.
+// TakenError means that somebody else has the lease.
 type TakenError struct{ Node, Holder string }
 
 // Error names both.

@@ -11,10 +11,10 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// Applied are the marks of the Node's own fields that our annotations state are
-// ours. An annotation that somebody broke names none, not even those of it that
-// can be read: what we cannot be sure of is not ours to take away, and that it is
-// missing is no release.
+// Applied are the marks of the Node's own fields that are ours according to our
+// annotations. An annotation that somebody broke names none, not even those of it that
+// can be read: what we cannot be sure of is not ours to take away, and that it is missing
+// is no release.
 type Applied struct {
 	// Cordon: the cordon is ours. CordonPreExisting: somebody else's was there before.
 	Cordon, CordonPreExisting bool
@@ -59,7 +59,7 @@ func list[T any](text string) []T {
 	return out
 }
 
-// TakenFrom reports which of these marks somebody took away from a Node, in a session or
+// TakenFrom returns which of these marks somebody took away from a Node, in a session or
 // after it.
 func (a Applied) TakenFrom(node *corev1.Node) ReleaseCause {
 	switch {
@@ -97,9 +97,9 @@ func TaintOf(t corev1.Taint) record.Taint {
 	return record.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)}
 }
 
-// Erase takes off a Node what the services report in its labels and annotations, for a
+// Erase takes off a Node what the services write in its labels and annotations, for a
 // cluster that loses the suite. It takes back no cordon, taint or label of a session:
-// anyone who erases does that first. What only people write stays, and so does
+// the caller does that first. What only people write stays, and so does
 // ResetAnnotation: GPU services are off the node until somebody sets their labels.
 func Erase(node *corev1.Node) {
 	_, noted := node.Annotations[RepeatOffenderAnnotation]
@@ -124,7 +124,7 @@ func counts(key string) bool {
 	return class != "" && (key == l.Current || key == l.Expected || key == l.Group)
 }
 
-// HasProjectPrefix reports whether a key looks like one of the suite's, regardless of who writes it.
+// HasProjectPrefix reports whether a key looks like one of the suite's, no matter who writes it.
 func HasProjectPrefix(key string) bool { return strings.Contains(strings.ToLower(key), "nvsentinel") }
 
 // Author is who wrote a condition of a Node.
@@ -144,7 +144,7 @@ const (
 	CutText    = ";..."
 )
 
-// AuthorOf reports a condition of the connectors by its reason, which bears the type's
+// AuthorOf recognizes a condition of the connectors by its reason, which bears the type's
 // name, and by its status and text.
 func AuthorOf(c corev1.NodeCondition) Author {
 	var ours bool

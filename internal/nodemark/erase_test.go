@@ -15,7 +15,7 @@ import (
 )
 
 // TestEraseKnowsEveryKey: of all keys that this package names, those stay that people
-// write, and the one that reports that GPU services are off.
+// write, and the one that shows that GPU services are off.
 func TestEraseKnowsEveryKey(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Labels:      map[string]string{"foreign": "x", "nvsentinel.dgxc.nvidia.com/nic.count.group": "g", "nvsentinel.dgxc.nvidia.com/.count.group": "g", "nvsentinel.dgxc.nvidia.com/gpu.count.other": "g"},

@@ -8,7 +8,7 @@ type State string
 
 // States of a node in quarantine, in the usual order. The label is removed on
 // release. The earlier NVSentinel's drain-failed is none: a drain that cannot go on
-// waits, and the record reports for what.
+// waits, and the record shows for what.
 const (
 	Quarantined          State = "quarantined"
 	Draining             State = "draining"
@@ -45,7 +45,7 @@ const (
 	RepeatOffenderTrue = "true"
 )
 
-// Labels of Nodes that report what is on them; labeler writes them, and beside them
+// Labels of Nodes that show what is on them; labeler writes them, and beside them
 // those of CountLabelsOf.
 const (
 	// DCGMVersionLabel is the version of DCGM: its first number and ".x".
@@ -61,9 +61,9 @@ const (
 	// SessionAnnotation holds the id of the quarantine session, which is the
 	// id of the record that opened it. Written by fault-quarantine.
 	SessionAnnotation = "dgxc.nvidia.com/nvsentinel-session"
-	// UnknownAnnotation lists the ids, with commas, of faults of the session of
-	// which the store cannot determine whether they are over: nothing is drained,
-	// repaired or released while it is there. Written by fault-quarantine.
+	// UnknownAnnotation lists the ids, with commas, of faults of the session for which
+	// the store does not know whether they are over: nothing is drained, repaired or
+	// released while it is there. Written by fault-quarantine.
 	UnknownAnnotation = "dgxc.nvidia.com/nvsentinel-session-unknown"
 	// RepairAnnotation holds the uid of the repair object that claims the
 	// node. Written and dropped by the actor (janitor).
@@ -90,8 +90,8 @@ const (
 	QuarantinedNodeUntaintedManually = "quarantinedNodeUntaintedManually"
 
 	// ReleasedAnnotation lists the ids, with commas, of the faults that a person's
-	// release has ended, until the node's next session: they stay so although the
-	// store may forget them and be reported about them again. Written by fault-quarantine.
+	// release has ended, until the node's next session: they stay so although the store
+	// may forget them and receive them again. Written by fault-quarantine.
 	ReleasedAnnotation = "dgxc.nvidia.com/nvsentinel-released-faults"
 
 	// LatestFaultRemediationState holds the repair object per equivalence
@@ -107,13 +107,13 @@ const (
 )
 
 // EventDelivery is the type of the condition by which a connector reports that its node's
-// events do not reach the store. It is no check: nobody evaluates by it.
+// events do not reach the store. It is no check: nothing is decided by it.
 const EventDelivery = "EventDelivery"
 
 // DefaultLabelPrefix is the prefix of CordonLabels where none is configured.
 const DefaultLabelPrefix = "k8saas.nvidia.com/"
 
-// CordonLabels are the keys of the labels that report who cordoned or uncordoned
+// CordonLabels are the keys of the labels that show who cordoned or uncordoned
 // a node, why and when.
 type CordonLabels struct {
 	CordonBy, CordonReason, CordonTimestamp       string
@@ -134,7 +134,7 @@ func CordonLabelsWith(prefix string) CordonLabels {
 }
 
 // OptedOut reports whether a node's labels take it out of our hands; only the
-// literal "false" of one of the two labels does, whatever the other reports.
+// literal "false" of one of the two labels does, whatever the other is.
 func OptedOut(labels map[string]string) bool {
 	return labels[ManagedLabel] == ManagedOptOut || labels[FormerManagedLabel] == ManagedOptOut
 }

@@ -9,15 +9,15 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// Marks are what our services report on a Node. What is not there is empty; what
-// somebody broke reports as little as if it were not there, unless that would let
-// more be done to the node: see the fields.
+// Marks are what our services write on a Node. What is not there is empty; what somebody
+// broke counts as if it were not there, unless that would let more be done to the node:
+// see the fields.
 type Marks struct {
 	// Session is the id of the quarantine session that the Node bears, or empty.
 	Session string
-	// Unknown are the ids of faults of the session of which the store cannot determine
-	// whether they are over. Any text there, readable or not, is at least one:
-	// nothing is drained, repaired or released then.
+	// Unknown are the ids of faults of the session for which the store does not know
+	// whether they are over. Any text there, readable or not, is at least one: nothing is
+	// drained, repaired or released then.
 	Unknown []string
 	// State is the state label, as it is: it may be none of States.
 	State State
@@ -33,7 +33,7 @@ type Marks struct {
 	// Missing: nobody released the session, and a mark of it, or a cordon that was there
 	// before it, is lifted and not yet restored.
 	Missing bool
-	// Restored reports how often marks of the session were restored.
+	// Restored is how often marks of the session were restored.
 	Restored Restored
 	// Request is a person's request to release the session, or empty.
 	Request Request
@@ -171,7 +171,7 @@ func SetState(node *corev1.Node, s State) {
 func SetClaim(node *corev1.Node, uid string) { Annotate(node, RepairAnnotation, uid) }
 
 // SetReset writes the uid of the GPUReset that takes the GPU services off a Node;
-// empty reports that they are back.
+// empty means that they are back.
 func SetReset(node *corev1.Node, uid string) { Annotate(node, ResetAnnotation, uid) }
 
 // SetRepeatOffender puts the mark of a repeat offender on a Node, or takes ours away: a label of

@@ -60,8 +60,8 @@ func TestReadExistingMarks(t *testing.T) {
 }
 
 // TestHostileAnnotations: what somebody broke neither releases a node, nor takes
-// a foreign mark away, nor makes the node count as kept empty; and what the store
-// cannot determine stays unknown, whatever stands there.
+// a foreign mark away, nor makes the node count as kept empty; and what the store does
+// not know stays unknown, whatever stands there.
 func TestHostileAnnotations(t *testing.T) {
 	const session = nodemark.SessionAnnotation
 	taints := func(text string) map[string]string {
@@ -154,7 +154,7 @@ func TestListedFaults(t *testing.T) {
 	}
 }
 
-// TestRepairsRoundTrip: repairs are read as they were written, and nothing is read of a malformed text.
+// TestRepairsRoundTrip: repairs are read as written, and a malformed text is read as none.
 func TestRepairsRoundTrip(t *testing.T) {
 	r := nodemark.Repairs{
 		EquivalenceGroups: map[string]nodemark.RepairObject{"restart": {MaintenanceCR: "n-1", ActionName: "RESTART_BM"}},

@@ -14,7 +14,7 @@ import (
 // accounts and nodes.
 const ReleasePrefix = "release.nvsentinel.dgxc.nvidia.com/"
 
-// Annotations that report who lifted a mark of a session, and what followed.
+// Annotations that show who lifted a mark of a session, and what followed.
 const (
 	// LiftedByAnnotation holds the user name of who lifted the cordon of a session, or
 	// removed a taint of it. The API server writes it in that same request, where it
@@ -28,7 +28,7 @@ const (
 	AnyoneReleasesAnnotation = "dgxc.nvidia.com/nvsentinel-release-on-any-uncordon"
 )
 
-// Restored reports how often marks of a session that were lifted were restored, when last,
+// Restored is how often marks of a session that were lifted were restored, when last,
 // who had lifted them (empty if unknown) and which. Waiting: By lifted one since, which is
 // not yet restored.
 type Restored struct {
@@ -53,7 +53,7 @@ func SetRestored(node *corev1.Node, r Restored) {
 	Annotate(node, RestoredAnnotation, string(text))
 }
 
-// readRestored reads RestoredAnnotation; one that somebody broke reports nothing.
+// readRestored reads RestoredAnnotation; one that somebody broke is empty.
 func readRestored(annotations map[string]string) Restored {
 	var r Restored
 	if json.Unmarshal([]byte(annotations[RestoredAnnotation]), &r) != nil {
@@ -119,7 +119,7 @@ func WriterOf(user string) Writer {
 // Repairing reports whether a repair object of the session is active, or claims the Node.
 func (m Marks) Repairing() bool { return m.Claim != "" || m.State == Remediating }
 
-// released reports how a person released the session. A lifted mark alone is a release only
+// released returns how a person released the session. A lifted mark alone is a release only
 // if a person is known to have lifted it while no repair object was active.
 func (m Marks) released() ReleaseCause {
 	switch {
@@ -162,6 +162,6 @@ func (c Clearing) Annotation() (key, value string) {
 
 // CanaryAnnotation is what a person asks the Node's connector for a canary with:
 // an event for the record only that goes the whole way from the connector's own
-// front door. Its value is the event's id, a UUID of version 7, which reports when it
-// was asked for.
+// front door. Its value is the event's id, a UUID of version 7, which shows when it was
+// asked for.
 const CanaryAnnotation = "canary.nvsentinel.dgxc.nvidia.com/event"

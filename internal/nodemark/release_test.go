@@ -12,7 +12,7 @@ import (
 )
 
 // TestReleaseCause: a lifted mark is a release if a person lifted it while no repair
-// was active; a request always is; and what cannot be reported is none.
+// was active; a request always is; and where the user is not known there is none.
 func TestReleaseCause(t *testing.T) {
 	const driver = "system:serviceaccount:gpu-operator:nvidia-driver"
 	set := func(key, value string) func(*corev1.Node) {
@@ -74,7 +74,7 @@ func TestAForeignCordonThatGoesIsMissing(t *testing.T) {
 	}
 }
 
-// TestRestoredIsReadAsWritten, and what somebody broke reports nothing.
+// TestRestoredIsReadAsWritten: it is read as written, and what somebody broke is read as empty.
 func TestRestoredIsReadAsWritten(t *testing.T) {
 	want := nodemark.Restored{Count: 3, At: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), By: "x", Mark: nodemark.ByUncordon}
 	node := &corev1.Node{}

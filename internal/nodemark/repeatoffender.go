@@ -7,7 +7,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// RepeatOffender is what RepeatOffenderAnnotation reports: which machine is one, and since when.
+// RepeatOffender is what RepeatOffenderAnnotation states: which machine is one, and since when.
 type RepeatOffender struct {
 	// Machine is the one that was marked, without its boot.
 	Machine record.NodeIdentity `json:"machine"`
@@ -60,8 +60,8 @@ func (ro RepeatOffender) Within(now time.Time) int {
 	return n
 }
 
-// RepeatOffenderMark is the mark of a repeat offender on a Node: its label, and the annotation beside
-// it, a RepeatOffender's text or what somebody made of it.
+// RepeatOffenderMark is the mark of a repeat offender on a Node: its label, and the annotation
+// beside it, which is a RepeatOffender's text or what somebody made of it.
 type RepeatOffenderMark struct {
 	Label bool
 	Note  string

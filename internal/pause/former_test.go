@@ -57,7 +57,7 @@ func TestFormerNames(t *testing.T) {
 	}
 }
 
-// TestAFormerPauseIsEnded by anyone who resumes, and by a ConfigMap of the present name.
+// TestAFormerPauseIsEnded: it is ended by a resume, and by a ConfigMap of the present name.
 func TestAFormerPauseIsEnded(t *testing.T) {
 	cluster := localcluster.ForTest(t, localcluster.Options{})
 	namespace, client := cluster.Namespace(t), cluster.Client()

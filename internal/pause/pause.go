@@ -32,10 +32,10 @@ const (
 	Key = "pause"
 	// Off is the one value that deactivates the emergency stop.
 	Off = "off"
-	// ReasonKey of its data reports why, for people.
+	// ReasonKey of its data states why, for people.
 	ReasonKey = "reason"
-	// retryDelay is when paused work is looked at again, and soon while it is not known
-	// yet whether there is an emergency stop.
+	// retryDelay is when paused work is checked again, and soon is used while it is not
+	// known yet whether the emergency stop is on.
 	retryDelay = 10 * time.Second
 	soon       = 200 * time.Millisecond
 	// DefaultNamespace is used where none is configured.
@@ -79,7 +79,7 @@ func Start(d *daemon.Daemon, client kubernetes.Interface, namespace string) *Swi
 	return b
 }
 
-// New makes an emergency stop; Run reads it.
+// New returns a Switch; Run reads its state.
 func New(client kubernetes.Interface, namespace string, log *slog.Logger) *Switch {
 	if namespace == "" {
 		namespace = DefaultNamespace
@@ -128,9 +128,9 @@ func (s *Switch) Run(ctx context.Context) error {
 	}
 }
 
-// switched has an Event made when the emergency stop went on or off. A process that finds
-// it on when it starts reports so as well, which makes a second Event only when the
-// first has expired.
+// switched has an Event made when the emergency stop was switched on or off. A process
+// that finds it on when it starts has one made as well, which makes a second Event only
+// when the first has expired.
 func (s *Switch) switched(object any, gone bool) {
 	if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = last.Obj
@@ -141,7 +141,7 @@ func (s *Switch) switched(object any, gone bool) {
 	}
 	decides := s.decides()
 	if !gone && decides != nil && decides.Name != m.Name {
-		return // a ConfigMap of the former name beside the present one reports nothing
+		return // a ConfigMap of the former name beside the present one has no effect
 	}
 	c := change{object: m, state: StateOf(decides), deleted: gone}
 	s.mu.Lock()
@@ -172,14 +172,14 @@ func (s *Switch) changed() {
 	}
 }
 
-// Unread reports that nobody knows yet whether the emergency stop is on: it counts as on, and
-// nothing should be written about it.
+// Unread reports whether the state of the emergency stop is not known yet: it then counts as
+// on, and nothing should be written about it.
 func (s *Switch) Unread() bool {
 	return s != nil && (!s.informers[0].HasSynced() || !s.informers[1].HasSynced())
 }
 
-// decides is the ConfigMap that states how the emergency stop stands; nil is none. The one of the
-// former name counts where there is none of the present name.
+// decides returns the ConfigMap that holds the state of the emergency stop; nil if there is none.
+// The one of the former name counts where there is none of the present name.
 func (s *Switch) decides() *corev1.ConfigMap {
 	for i, name := range []string{Name, FormerName} {
 		object, _, err := s.informers[i].GetStore().GetByKey(s.namespace + "/" + name)
@@ -190,7 +190,7 @@ func (s *Switch) decides() *corev1.ConfigMap {
 	return nil
 }
 
-// Wait is when work that the emergency stop stops should be looked at again.
+// Wait returns when work that the emergency stop holds should be checked again.
 func (s *Switch) Wait() time.Duration {
 	if s.Unread() {
 		return soon
@@ -198,7 +198,7 @@ func (s *Switch) Wait() time.Duration {
 	return retryDelay
 }
 
-// On reports whether the emergency stop is on, and why. It is asked right before each act.
+// On reports whether the emergency stop is on, and why. It is called right before each act.
 func (s *Switch) On() (why string, on bool) {
 	if s == nil {
 		return "", false
@@ -230,20 +230,20 @@ const (
 	EventOff = "NVSentinelResumed"
 )
 
-// change is one switching of the emergency stop, of which one Event is made.
+// change is one switching of the emergency stop, for which one Event is made.
 type change struct {
 	object *corev1.ConfigMap
 	state  State
-	// deleted reports that the ConfigMap was deleted.
+	// deleted reports whether the ConfigMap was deleted.
 	deleted bool
 }
 
-// retries of an Event; the log has reported it by then.
+// retries are those of an Event; the log has the change by then.
 var retries = wait.Backoff{Duration: time.Second, Factor: 2, Steps: 6, Jitter: 0.1}
 
-// emitEvent writes the Event of a change. Every process of every service reports the
-// same one: its name follows from the ConfigMap's uid and revision, so that the
-// API server keeps one of them.
+// emitEvent writes the Event of a change. Every process of every service writes the same
+// one: its name follows from the ConfigMap's uid and revision, so that the API server
+// keeps one of them.
 func (s *Switch) emitEvent(ctx context.Context, client kubernetes.Interface, c change) {
 	event := c.event(s.clock.Now())
 	var last error

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(localcluster.Main(m)) }
 
-// TestSwitch on a real API server: the emergency stop is on until it was read, then as the ConfigMap
+// TestSwitch on a real API server: the emergency stop is on until it is read, then as the ConfigMap
 // states; every value except "off" is on.
 func TestSwitch(t *testing.T) {
 	cluster := localcluster.ForTest(t, localcluster.Options{})

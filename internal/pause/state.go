@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// ByKey of its data names who switched it, as that one reports.
+	// ByKey of its data names who switched it, as that user states.
 	ByKey = "by"
 	// manager is the name under which the API server keeps what Set wrote.
 	manager = "nvsentinel-cli"
@@ -24,7 +24,7 @@ const (
 // State is the state of the emergency stop.
 type State struct {
 	On bool
-	// By and Reason are what the last user who switched it gave; By is the tool's name
+	// By and Reason are what the user who switched it last gave; By is the tool's name
 	// where nothing else was given.
 	By, Reason string
 	// Since is when it was switched last, in whole seconds of the API server's
@@ -32,7 +32,7 @@ type State struct {
 	Since time.Time
 }
 
-// StateOf is what the ConfigMap states; nil is an emergency stop that is off.
+// StateOf returns the state in the ConfigMap; nil is an emergency stop that is off.
 func StateOf(m *corev1.ConfigMap) State {
 	if m == nil {
 		return State{}
@@ -101,7 +101,7 @@ func Read(ctx context.Context, client kubernetes.Interface, namespace string) (S
 	return State{}, nil
 }
 
-// Set switches the emergency stop. Since is set by the API server. An emergency stop that was
+// Set switches the emergency stop. The API server sets Since. An emergency stop that was
 // never on needs no ConfigMap to be off. A ConfigMap of the former name is switched
 // too: it decides where there is no other, and for processes of the former version.
 func Set(ctx context.Context, client kubernetes.Interface, namespace string, s State) error {
@@ -113,8 +113,8 @@ func Set(ctx context.Context, client kubernetes.Interface, namespace string, s S
 	return nil
 }
 
-// set switches in one ConfigMap. Only the one of the present name is created, by an emergency
-// stop that goes on.
+// set switches in one ConfigMap. Only the one of the present name is created, when the
+// emergency stop goes on.
 func set(ctx context.Context, maps corev1client.ConfigMapInterface, name, key string, s State) error {
 	data := map[string]string{key: "on", ByKey: s.By, ReasonKey: s.Reason}
 	if !s.On {

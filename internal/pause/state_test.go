@@ -58,7 +58,7 @@ func TestSwitchedBy(t *testing.T) {
 	expect(pause.State{On: true, By: "kubectl-patch"})
 	set(off)
 	expect(off)
-	by(`{"data":null}`) // a ConfigMap that reports nothing is on
+	by(`{"data":null}`) // a ConfigMap without data is on
 	expect(pause.State{On: true})
 }
 
@@ -110,14 +110,13 @@ func TestOneEventForAChange(t *testing.T) {
 	events(off, off, on+", set by ann", on+", set by kubectl-patch")
 }
 
-// watching runs a service's emergency stop until the test ends, and waits until it has
-// read.
+// watching runs a service's Switch until the test ends, and waits until it has read.
 func watching(t *testing.T, client kubernetes.Interface, namespace string) {
 	t.Helper()
 	run(t, pause.New(client, namespace, slog.New(slog.DiscardHandler)))
 }
 
-// run has an emergency stop watch until the test ends, and waits until it has read.
+// run runs a Switch until the test ends, and waits until it has read.
 func run(t *testing.T, b *pause.Switch) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

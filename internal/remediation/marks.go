@@ -21,7 +21,7 @@ const (
 	NodeAnnotation = "dgxc.nvidia.com/nvsentinel-node"
 )
 
-// Identity is what an object is to be called, and what it reports that it is for.
+// Identity is what an object is to be called, and the marks that state what it is for.
 type Identity struct {
 	Name, Namespace string
 	Owners          []metav1.OwnerReference

@@ -1,6 +1,6 @@
-// Package remediation decides about the life of a repair object, regardless of who wants the repair:
-// whether the object is still to be created, is the one that was asked for, is lost or
-// another's, and what its health rule states until its time is up.
+// Package remediation decides about the life of a repair object, no matter who wants the repair:
+// whether the object is still to be created, is the one that was asked for, is lost or another's,
+// and what its health rule evaluates to until its time is up.
 //
 // A repair object acts once. Its name follows from what it is for, so that it cannot be
 // created twice, and who wants it remembers its uid as soon as it was seen. A run with
@@ -21,7 +21,7 @@ type Presence int
 
 // Presences. The zero value is Unread.
 const (
-	// Unread: the read failed, which reports nothing about the object.
+	// Unread: the read failed, which shows nothing about the object.
 	Unread Presence = iota
 	// Present: an object has the name.
 	Present
@@ -65,7 +65,7 @@ const (
 	Recognized Finding = "Known"
 )
 
-// Find reports what an object turns out to be.
+// Find returns what an object turns out to be.
 func (o Object) Find() Finding {
 	switch {
 	case o.Presence == Unread && o.KnownUID == "":
@@ -93,7 +93,7 @@ type Outcome string
 const (
 	// Waiting: there is no verdict yet.
 	Waiting Outcome = "Waiting"
-	// Succeeded and Failed: the health rule states Healthy or Unhealthy.
+	// Succeeded and Failed: the health rule evaluates to Healthy or Unhealthy.
 	Succeeded Outcome = "Succeeded"
 	Failed    Outcome = "Failed"
 	// TimedOut: there is no verdict, and the time for one is up. The object may still act.
@@ -117,7 +117,7 @@ type VerdictTimeout struct {
 	Timeout time.Duration
 }
 
-// Evaluate reports what follows from the health of an object at a time.
+// Evaluate returns what follows from the health of an object at a time.
 func (vt VerdictTimeout) Evaluate(health healthrule.Result, now time.Time) Verdict {
 	v := Verdict{Outcome: Waiting, Health: health}
 	switch health.State {

@@ -47,7 +47,7 @@ func ReadNames(path string) (Names, error) {
 	return n, nil
 }
 
-// Of is a check of names that an agent is to use: an error reports to whom a name belongs,
+// Of is a check of names that an agent is to use: an error states to whom a name belongs,
 // and what would be right.
 func (n Names) Of(agent string) func(name string) error {
 	return func(name string) error {

@@ -21,9 +21,9 @@ import (
 // the pod that this one replaces.
 const lockWait = 10 * time.Second
 
-// Open opens the outbox at path or makes one. An unreadable file is renamed
-// beside it (".damaged", one is kept) and replaced: a broken disk block must not
-// silence a monitor for ever, and Origin reports that the past is unknown.
+// Open opens the outbox at path or makes one. An unreadable file is renamed (to
+// ".damaged", one is kept) and replaced: a broken disk block must not silence a monitor
+// for ever, and Origin reports that the past is unknown.
 func Open(path string, o Options) (*Outbox, error) {
 	o.fill()
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -121,8 +121,8 @@ func (o *Outbox) prepare(tx *bbolt.Tx) error {
 	return o.count(tx)
 }
 
-// begin begins a new run of the counter with every Open: nobody can distinguish whether
-// the file is as it was left, or restored from an image that is older.
+// begin begins a new run of the counter with every Open: nobody can know whether the file
+// is as it was left, or restored from an image that is older.
 func (o *Outbox) begin(meta *bbolt.Bucket) error {
 	last := number(meta.Get(keySeq))
 	o.runs = record.NextRun(string(meta.Get(keyRuns)), last > number(meta.Get(keyBegan)))

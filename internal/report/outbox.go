@@ -53,7 +53,7 @@ var (
 	keyBegan    = []byte("began") // the last seq given before this run
 )
 
-// Origin reports what Open found.
+// Origin is what Open found.
 type Origin string
 
 // Origins of an outbox.
@@ -172,7 +172,7 @@ func (o *Outbox) Write(change func(tx *Tx) error) error {
 	return nil
 }
 
-// settle publishes new stats and wakes anyone who waits for a change.
+// settle publishes new stats and wakes all who wait for a change.
 func (o *Outbox) settle(stats Stats) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 type Entry struct {
 	Seq   uint64
 	Added time.Time
-	// Event is nil when the stored bytes cannot be decoded; Err reports why.
+	// Event is nil when the stored bytes cannot be decoded; Err is why.
 	Event *protos.HealthEvent
 	Err   error
 }

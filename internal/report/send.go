@@ -26,7 +26,7 @@ const (
 // Verdict is a connector's answer for one event.
 type Verdict struct {
 	Outcome Outcome
-	// Err reports why the event was not accepted. Its gRPC code is that of the request if
+	// Err is why the event was not accepted. Its gRPC code is that of the request if
 	// the connector has answered for the whole request.
 	Err error
 }
@@ -39,9 +39,9 @@ type Sender struct {
 	Failed func(error)
 }
 
-// Send returns the connector's answer for each event, in their order. An error reports
-// that the request failed for a reason that is none of its events': nothing is known
-// to be accepted, and all have to be sent again.
+// Send returns the connector's answer for each event, in their order. An error means that
+// the request failed for a reason that is none of its events': nothing is known to be
+// accepted, and all have to be sent again.
 //
 // A connector of an older version answers for whole requests. It is asked about each
 // event alone if it refuses the request for one of them. Its PermissionDenied does not

@@ -1,6 +1,6 @@
-// Package retry is about work that is tried again: the errors with which a handler reports when
-// (every other error means "again, with backoff"; package consume carries them out), the
-// wait between two tries or for news, and where a row of failures begins and ends.
+// Package retry is about work that is retried: the errors with which a handler sets its next try
+// (every other error means "again, with backoff"; package consume carries them out), the wait
+// between two tries or for news, and where a row of failures begins and ends.
 package retry
 
 import (
@@ -127,7 +127,7 @@ func Park(d time.Duration, why string) error {
 	return &park{after: max(d, 0), why: why}
 }
 
-// AsWait reports whether err, or what it wraps, is a Wait, and its parts.
+// AsWait returns the parts of err, or of what it wraps, if that is a Wait.
 func AsWait(err error) (d time.Duration, why string, ok bool) {
 	if e, found := errors.AsType[*wait](err); found {
 		return e.after, e.why, true
@@ -135,7 +135,7 @@ func AsWait(err error) (d time.Duration, why string, ok bool) {
 	return 0, "", false
 }
 
-// AsPark reports whether err, or what it wraps, is a Park, and its parts.
+// AsPark returns the parts of err, or of what it wraps, if that is a Park.
 func AsPark(err error) (d time.Duration, why string, ok bool) {
 	if e, found := errors.AsType[*park](err); found {
 		return e.after, e.why, true

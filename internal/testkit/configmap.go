@@ -9,7 +9,7 @@ import (
 // Mount is a ConfigMap of one file as kubelets mount it: the file is a link into a
 // folder that is a link itself, which a change exchanges.
 type Mount struct {
-	// File is what a service is reported to read.
+	// File is the path of the file for a service to read.
 	File string
 
 	t    TB

@@ -15,7 +15,7 @@ import (
 // the GPU operator's driver container, and the installers of clouds.
 var places = []string{"/usr/bin", "/usr/local/bin", "/bin", "/usr/local/nvidia/bin", "/home/kubernetes/bin/nvidia/bin", "/opt/nvidia/bin"}
 
-// killedWithin is what a program that was killed gets to release its output.
+// killedWithin is the time that a killed program gets to release its output.
 const killedWithin = 5 * time.Second
 
 // Find is the path of nvidia-smi below a driver root, as it is called there.

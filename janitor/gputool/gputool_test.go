@@ -38,7 +38,7 @@ func FuzzNames(f *testing.F) {
 	})
 }
 
-// What can not be reported in the kernel log is a failure: nobody would clear the fault.
+// What cannot be reported in the kernel log is a failure: nobody would clear the fault.
 func TestAKernelLogThatTakesNothing(t *testing.T) {
 	tool := gputool.Tool{
 		SMI: func(context.Context, ...string) (string, error) { return "", nil }, Kernel: refusing{}, Log: t.Logf,

@@ -6,7 +6,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/fault"
 )
 
-// Reboot reports what to do next with a RebootNode.
+// Reboot decides what to do next with a RebootNode.
 func Reboot(v View, p Policy, now time.Time) Verdict {
 	if verdict, decided := opening(v, p, now); decided {
 		return verdict

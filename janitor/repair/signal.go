@@ -67,7 +67,7 @@ func until(at, now time.Time, wait Verdict) Verdict {
 	return wait
 }
 
-// signaling is a machine that has to be reported, or reported again.
+// signaling returns the next step for a machine that has to get the signal, or get it again.
 func signaling(v View, p Policy, now time.Time) Verdict {
 	o, n := v.Object, v.Node
 	sent := !o.SignalAt.IsZero()
@@ -90,7 +90,7 @@ func signaling(v View, p Policy, now time.Time) Verdict {
 	}
 	switch {
 	case n.Unknown:
-		// Anyone who asks: the faults that the repair is for may be over.
+		// Whatever asks for the repair, its faults may be over.
 		return awaiting(v, p, now, SessionUnknown)
 	case o.Session != "" && n.Missing:
 		return awaiting(v, p, now, MarksLifted)

@@ -6,7 +6,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/fault"
 )
 
-// Termination reports what to do next with a TerminateNode. It is over when the
+// Termination returns the next step of a TerminateNode. It is over when the
 // provider reports that the machine is gone and the Node object is gone too.
 func Termination(v View, p Policy, now time.Time) Verdict {
 	if verdict, decided := opening(v, p, now); decided {
@@ -34,9 +34,9 @@ func Termination(v View, p Policy, now time.Time) Verdict {
 	return signaling(v, p, now)
 }
 
-// terminating is a machine that may have been asked to go. Whatever else is true
-// of it, the provider is asked first: its word that the machine is gone is what
-// makes the Node object a leftover.
+// terminating returns the next step for a machine whose termination may have been
+// requested. The provider is always asked first: only its answer that the machine is
+// gone makes the Node object a leftover.
 func terminating(v View, p Policy, now time.Time) Verdict {
 	o, n := v.Object, v.Node
 	same := fault.Compare(o.Machine, n.Identity)
@@ -60,7 +60,7 @@ func terminating(v View, p Policy, now time.Time) Verdict {
 		return verdict
 	}
 	if n.Identity.BootID != o.PreBoot {
-		// It was rebooted after the signal, or does not report: no second one.
+		// It was rebooted after the signal, or its boot id is unknown: no second signal.
 		return awaiting(v, p, now, BootChanged)
 	}
 	return signaling(v, p, now)

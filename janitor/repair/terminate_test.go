@@ -79,9 +79,9 @@ func TestTermination(t *testing.T) {
 	}
 }
 
-// Whatever the facts are, a Node is removed only when the machine was asked to
-// go, the provider reports that it is gone, and the Node is that machine's; and a
-// signal needs what it needs for a reboot.
+// Whatever the facts are, a Node is removed only when the termination of the machine
+// was requested, the provider reports that the machine is gone, and the Node is that
+// machine's. A signal needs what it needs for a reboot.
 func TestTerminationNeedsItsProofs(t *testing.T) {
 	var signals, deletions int
 	for _, v := range everyView() {

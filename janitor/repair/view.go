@@ -6,11 +6,11 @@
 // first one: the idempotency key, the boot id, the machine it is meant for
 // (Begin), the claim on the Node, which is one for all kinds (Claim), and the
 // moment from which the machine may have been signaled (Send writes it right before
-// the call). So after a crash at any point the object and the Node report where to
+// the call). So after a crash at any point the object and the Node show where to
 // go on:
 //
 //	no key                     nothing happened
-//	key, no SignalAt           nothing was sent, whoever claims the Node
+//	key, no SignalAt           nothing was sent, whatever claims the Node
 //	SignalAt, no answer        perhaps sent: the boot id decides, or whether the
 //	                           provider still has the machine; no effect after
 //	                           ResendAfter = the same key again
@@ -33,7 +33,7 @@ type View struct {
 // Object is a repair object.
 type Object struct {
 	UID string
-	// Unnamed: it does not report which Node it is for.
+	// Unnamed: it does not name the Node it is for.
 	Unnamed bool
 	// Abandoned: its owner waits for it no longer.
 	Abandoned bool
@@ -60,7 +60,7 @@ type Object struct {
 	// NotBefore is until when the plugin asked to be left alone; zero if it did
 	// not.
 	NotBefore time.Time
-	// Acknowledged: the plugin (in manual mode: somebody) reported that it was sent.
+	// Acknowledged: the plugin (in manual mode: a person) confirmed that the signal was sent.
 	Acknowledged bool
 }
 
@@ -71,7 +71,7 @@ type Node struct {
 	// Identity of the machine, with its boot id; empty means not reported.
 	Identity record.NodeIdentity
 	Ready    bool
-	// Session on the Node; Schedulable as nodemark.Marks reports.
+	// Session on the Node; Schedulable is that of nodemark.Marks.
 	Session     string
 	Schedulable bool
 	// Missing: a mark of the session was lifted, which is no release, and is not yet
@@ -80,7 +80,7 @@ type Node struct {
 	// Excluded: the operator keeps us off the node, by its label or by the
 	// configuration.
 	Excluded bool
-	// Unknown: the store cannot report all faults of the Node's session.
+	// Unknown: the store does not know all faults of the Node's session.
 	Unknown bool
 	// Claim is the uid of the repair object that claims the Node.
 	Claim string
@@ -93,7 +93,7 @@ type Plugin int
 const (
 	NotQueried Plugin = iota
 	ReportsReady
-	// ReportsNotReady: it reports it, or it did not answer.
+	// ReportsNotReady: the provider reports that the node is not ready, or did not answer.
 	ReportsNotReady
 	// ReportsDeleted: the provider certainly has no such machine.
 	ReportsDeleted

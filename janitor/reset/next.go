@@ -23,7 +23,7 @@ const (
 	endsWithin = time.Minute
 )
 
-// Next reports what to do next with a GPUReset.
+// Next returns the next step of a GPUReset.
 func Next(v View, p Policy, now time.Time) repair.Verdict {
 	o := v.Object
 	switch {
@@ -120,7 +120,7 @@ func gated(v View) (repair.Verdict, bool) {
 	case n.Excluded:
 		return conclude(repair.NodeExcluded), true
 	case n.Unknown:
-		// Anyone who asks: the faults that the reset is for may be over.
+		// Whatever asks for the reset, its faults may be over.
 		return repair.Verdict{Step: repair.Wait, Reason: repair.SessionUnknown}, true
 	case o.Session != "" && n.Missing:
 		return repair.Verdict{Step: repair.Wait, Reason: repair.MarksLifted}, true
@@ -214,8 +214,8 @@ func pending(v View, p Policy, now time.Time) time.Duration {
 	return 0
 }
 
-// restoring is a reset whose end is decided: the labels are released, and after
-// a good one the services must be up again.
+// restoring returns the next step of a reset whose end is decided: the labels are restored,
+// and after a good reset the services must be up again.
 func restoring(v View, p Policy, now time.Time) repair.Verdict {
 	o, n := v.Object, v.Node
 	switch {
@@ -259,7 +259,7 @@ func conclude(why repair.Reason) repair.Verdict {
 }
 
 // waiting waits for the world, but not for ever: before the teardown since the
-// start, after it since then. A Node that is waited for manually may take its time.
+// start, after it since then. The wait for a person has no limit.
 func waiting(v View, p Policy, now time.Time, reason repair.Reason) repair.Verdict {
 	from := v.Object.Started
 	if !v.Object.TeardownAt.IsZero() {

@@ -4,7 +4,7 @@
 //
 // A reset takes the GPU services off the node by its labels, runs one Job, and gives
 // the labels back. What is about to be done is written down before it is done, so
-// that after a crash at any point the object and the Node report where to go on:
+// that after a crash at any point the object and the Node show where to go on:
 //
 //	no TeardownAt              nothing happened
 //	TeardownAt, no mark        the labels are as they were: note them and go on
@@ -37,7 +37,7 @@ type Object struct {
 	UID string
 	// Session the object belongs to; empty for a person's.
 	Session string
-	// Deleting, Finalizer: the object waits for labels and claim to be released.
+	// Deleting, Finalizer: the object waits for labels to be restored and its claim to be released.
 	Deleting, Finalizer bool
 	// Completed: the outcome is final, since CompletedAt.
 	Completed   bool
@@ -55,7 +55,7 @@ type Object struct {
 	JobUID string
 	// ResetManually: in manual mode somebody reported that the GPUs are reset.
 	ResetManually bool
-	// Concluded: how the reset ends is decided; Good reports well. RestoreAt is when.
+	// Concluded: how the reset ends is decided, at RestoreAt. Good: it ends well.
 	Concluded, Good bool
 	RestoreAt       time.Time
 }
@@ -107,8 +107,8 @@ type Policy struct {
 const (
 	// Note writes down the services as they are, before their labels are changed.
 	Note repair.Step = "Note"
-	// TearDown reports "false" in the services' labels, while the Node is as in the
-	// view, and marks the Node.
+	// TearDown sets the services' labels to "false", while the Node is as in the view, and
+	// marks the Node.
 	TearDown repair.Step = "TearDown"
 	// NoteJob writes down that the Job is about to be created, CreateJob creates it,
 	// SeeJob writes down that it exists.

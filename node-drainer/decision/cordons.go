@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Unmarked is a fault of which the Node bears no marks yet: it is not evaluated, or evaluated
-// and its quarantine not written to the Node.
+// Unmarked is a fault without marks on the Node yet: it is not evaluated, or its quarantine is
+// not written to the Node.
 type Unmarked struct {
 	Node string
 	// Since is when the fault was stored, or its verdict heard of.
@@ -16,7 +16,7 @@ type Unmarked struct {
 
 const (
 	// unmarkedFor is how long a fault counts as about to be marked; one that cannot be
-	// evaluated stops nobody.
+	// evaluated stops no drain.
 	unmarkedFor = 20 * time.Second
 	// StandBackFor is how long one drain stands back at most.
 	StandBackFor = 10 * time.Second
@@ -25,8 +25,8 @@ const (
 	burst = 4
 )
 
-// Fresh are nodes with such faults, as many as it takes to report a burst; all is cut to
-// the faults that still count.
+// Fresh returns nodes with such faults, as many as it takes to detect a burst. It removes the
+// faults that no longer count from all.
 func Fresh(all map[string]Unmarked, now time.Time) (nodes []string) {
 	maps.DeleteFunc(all, func(_ string, f Unmarked) bool { return now.Sub(f.Since) >= unmarkedFor })
 	for _, f := range all {

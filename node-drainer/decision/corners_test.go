@@ -290,7 +290,7 @@ func TestKindsOfSteps(t *testing.T) {
 }
 
 // TestNothingIsTakenAwayOutsideASession: whatever the records and the Node
-// report, pods go only with an open record whose drain is InProgress, or done and not
+// show, pods go only with an open record whose drain is InProgress, or done and not
 // repaired, and a Node that bears its session and keeps new pods away.
 func TestNothingIsTakenAwayOutsideASession(t *testing.T) {
 	changes := map[string]func(*View){

@@ -69,8 +69,8 @@ func openWork(records []record.Record) []record.Record {
 	return out
 }
 
-// cancel ends the drains of records whose quarantine has ended. Only what the
-// records report counts: they are written before the Node is.
+// cancel ends the drains of records whose quarantine has ended. Only the records
+// count: they are written before the Node is.
 func cancel(v View) (Step, bool) {
 	s := Step{Kind: Cancel, Why: FaultsCleared}
 	for _, r := range v.Records {
@@ -109,7 +109,7 @@ func inSession(records []record.Record, session string) []record.Record {
 	return out
 }
 
-// blocked reports what keeps a drain from going on at all.
+// blocked returns the step for a drain that cannot go on at all.
 func blocked(v View, undone []record.Record, p Policy, now time.Time) (Step, bool) {
 	wait := Step{Kind: Wait, Until: now.Add(p.Recheck)}
 	marks := marksOf(v)
@@ -132,8 +132,7 @@ func blocked(v View, undone []record.Record, p Policy, now time.Time) (Step, boo
 	return wait, true
 }
 
-// marks reports whether the session asks to keep pods away, and whether the Node
-// does.
+// marks are whether the session asks to keep pods away, and whether the Node does.
 type marks struct{ wanted, there bool }
 
 func marksOf(v View) marks {
@@ -208,7 +207,7 @@ func drainedFaults(records []record.Record) []record.Record {
 
 // drainingLabel and drainedLabel are what this service may write over a state;
 // from remediating on the label belongs to fault-remediation. A drain that had nothing to
-// move was not reported, and its end is not either: the record has it, and the label
+// move sets no label, and its end sets none either: the record shows it, and the label
 // of the repair follows a moment later.
 func drainingLabel(state nodemark.State) nodemark.State {
 	switch state {

@@ -13,7 +13,7 @@ const (
 
 func count(left, total int) string { return fmt.Sprintf("%d of %d pods left", left, total) }
 
-// progress reports how far the drain is and what it waits for. It holds no
+// progress describes how far the drain is and what it waits for. It contains no
 // durations, so that it changes only when a pod does. The total is remembered
 // in the message itself, before.
 func progress(left []pending, where, before string) string {

@@ -18,7 +18,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
-// TestScripts reports the life of one node per file. A script changes the world
+// TestScripts plays the life of one node per file. A script changes the world
 // (see world.do) and asks with "run" for the steps until the drain waits.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, file string) {

@@ -143,7 +143,7 @@ type Update struct {
 	Status record.EvictionStatus
 }
 
-// Final reports that the record's drain is over with this update.
+// Final reports whether the record's drain is over with this update.
 func (u Update) Final() bool { return u.Status.Status.Final() }
 
 // On returns status with the update, and the finish time if it is final.
@@ -183,7 +183,7 @@ type Blocked struct {
 	Why Reason
 	// By names what keeps them: budgets, or the pods themselves.
 	By []string
-	// Overdue reports that it has lasted for so long that somebody has to act.
+	// Overdue: it has lasted for so long that somebody has to act.
 	Overdue bool
 }
 
@@ -198,8 +198,8 @@ func (s Step) Updated(r record.Record, now time.Time) (status record.Status, ok 
 	return r.Status, false
 }
 
-// Reads reports which facts are to be read from the API server itself, rather than from a
-// cache. The records are read with the pods.
+// Reads are the facts to read from the API server itself, rather than from a cache. The
+// records are read with the pods.
 type Reads struct{ Node, Pods bool }
 
 // Needs is what has to be read before a step is taken. What cannot be taken back needs
@@ -211,5 +211,5 @@ func Needs(s Step) Reads {
 	}
 }
 
-// EndsPass reports that nothing more follows before the world changes.
+// EndsPass reports whether nothing more follows before the world changes.
 func (s Step) EndsPass() bool { return s.Kind == Wait || s.Kind == Nothing }

@@ -24,8 +24,8 @@ func forged(rng *rand.Rand, id string) record.Record {
 	return r
 }
 
-// TestPersistOnlyRecordsChangeNoStep: whatever a PERSIST_ONLY record bears and
-// anyone who put it before the decision, the step is that of the PROCESS records alone.
+// TestPersistOnlyRecordsChangeNoStep: whatever a PERSIST_ONLY record contains and
+// whatever added it to the view, the step is that of the PROCESS records alone.
 func TestPersistOnlyRecordsChangeNoStep(t *testing.T) {
 	kinds := map[Kind]bool{}
 	for seed := range uint64(500) {

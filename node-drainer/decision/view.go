@@ -29,7 +29,7 @@ type View struct {
 	Pods []*corev1.Pod
 	// Attempts are the last tries to take a pod away, by its UID.
 	Attempts map[types.UID]Attempt
-	// Returns reports by the UID of a controller how often it put a pod back on the node
+	// Returns counts by the UID of a controller how often it put a pod back on the node
 	// after one was evicted.
 	Returns map[string]int
 	// ReportedAt is when progress was last written; zero is never.
@@ -38,7 +38,7 @@ type View struct {
 	MovedAt time.Time
 }
 
-// Node is what the Node object reports.
+// Node is what the Node object shows.
 type Node struct {
 	// Exists is false only if the API server is sure that there is no such Node.
 	Exists bool
@@ -48,7 +48,7 @@ type Node struct {
 	State         nodemark.State
 	Unschedulable bool
 	Taints        []record.Taint
-	// Unknown: the store cannot report all faults of the session.
+	// Unknown: the store does not know all faults of the session.
 	Unknown bool
 	// Released: our annotations claim a cordon or taint that the Node lacks, so
 	// a person took it away.
@@ -89,7 +89,7 @@ type Attempt struct {
 	// Budgets are the disruption budgets that refused, by name. The eviction API
 	// refuses every pod that has more than one.
 	Budgets []string
-	// Allows reports that the budgets may allow a disruption now.
+	// Allows: the budgets may allow a disruption now.
 	Allows bool
 	// Message is the error of an errored try.
 	Message string

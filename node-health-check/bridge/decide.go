@@ -3,8 +3,8 @@
 // reads and writes nothing.
 //
 // Nothing is remembered between two steps but the object itself. The ids, numbers and
-// times of its two events are functions of the object, so that anyone who repeats a step
-// publishes nothing new.
+// times of its two events are functions of the object, so that a repeated step publishes
+// nothing new.
 package bridge
 
 import (
@@ -81,7 +81,7 @@ var reasons = map[nodemark.State]Reason{
 	nodemark.RemediationSucceeded: "RemediationSucceeded", nodemark.RemediationFailed: "RemediationFailed",
 }
 
-// Decision is the next step and what the conditions shall report before it.
+// Decision is the next step and what the conditions report before it.
 type Decision struct {
 	Do      Step
 	Reason  Reason
@@ -154,7 +154,7 @@ func Decide(o *v1alpha1.HealthEventRemediation, node *corev1.Node) Decision {
 	return d
 }
 
-// mirror is what the marks of the node report the repair.
+// mirror is what the marks of the node show of the repair.
 func mirror(o *v1alpha1.HealthEventRemediation, node *corev1.Node) Decision {
 	d := Decision{Do: WriteConditions, Processing: metav1.ConditionTrue, Succeeded: metav1.ConditionUnknown, NodeDeleted: replaces(o)}
 	before := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionSucceeded)
@@ -181,7 +181,7 @@ func mirror(o *v1alpha1.HealthEventRemediation, node *corev1.Node) Decision {
 	return d
 }
 
-// reasonOf a state; one that is not known here is reported as it is.
+// reasonOf returns the reason of a state; that of an unknown state is Quarantined.
 func reasonOf(s nodemark.State) Reason {
 	if r, known := reasons[s]; known {
 		return r
@@ -198,7 +198,7 @@ func inQuarantine() []Reason {
 	return out
 }
 
-// acts reports whether the event may change the cluster: only if the object reports it.
+// acts reports whether the event may change the cluster: only if its strategy is PROCESS.
 func acts(o *v1alpha1.HealthEventRemediation) bool {
 	return o.Spec.ProcessingStrategy == protos.ProcessingStrategy_PROCESS.String()
 }
@@ -216,7 +216,7 @@ func failed(why Reason, message string) Decision {
 // Refusal is the outcome of a remediation whose event is refused for good.
 func Refusal(message string) Decision { return failed(Refused, message) }
 
-// Write writes a decision into the conditions and reports whether any is another now.
+// Write writes a decision into the conditions and reports whether any of them changed.
 func (d Decision) Write(o *v1alpha1.HealthEventRemediation, now metav1.Time) bool {
 	if d.Reason == "" {
 		return false

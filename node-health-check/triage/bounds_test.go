@@ -176,7 +176,7 @@ func TestUnreadableForeignRemediation(t *testing.T) {
 	}
 }
 
-// The condition Disabled reports why the check does nothing, and else what it fails to do.
+// The condition Disabled reports why the check does nothing, or what it fails to do.
 func TestTheConditionDisabled(t *testing.T) {
 	const failed = "the check is operational, but some actions fail: removing a remediation failed for 1 nodes and is retried (node n: refused)"
 	missing := &triage.Problem{Reason: v1alpha1.ReasonTemplateNotFound, Message: "there is no template"}

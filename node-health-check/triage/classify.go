@@ -23,7 +23,7 @@ const (
 	Unhealthy Health = "unhealthy"
 )
 
-// Finding is what Classify reports about a node.
+// Finding is the result of Classify for a node.
 type Finding struct {
 	Health Health
 	// Type and Status of the condition that decided, unless the node is healthy.

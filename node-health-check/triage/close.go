@@ -63,7 +63,7 @@ func (c *closing) settle(o Outcome) {
 	entry := c.nodes[o.Act.Node]
 	switch {
 	case o.Act.Do == NotifyRemediator && o.Err != nil:
-		// The remediator was not reported: the record must not report it.
+		// The remediator was not notified: the record must not show a timeout.
 		for i := range entry.Remediations {
 			if entry.Remediations[i].Resource.UID == uid(o.Act.Remediation) {
 				entry.Remediations[i].TimedOut = nil
@@ -198,8 +198,8 @@ func (c *closing) explain(s *v1alpha1.NodeHealthCheckStatus) {
 	}
 }
 
-// same reports whether two statuses distinguishes the same, from their own time. Times
-// are stored in seconds.
+// same reports whether two statuses are equal, apart from their own time. Times are stored in
+// seconds.
 func same(a, b v1alpha1.NodeHealthCheckStatus) bool {
 	a.LastUpdateTime, b.LastUpdateTime = nil, nil
 	return equality.Semantic.DeepEqual(a, b)

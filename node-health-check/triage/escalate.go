@@ -27,7 +27,7 @@ const (
 	TurnNone Turn = "none left"
 )
 
-// Escalation is what Escalate reports about a node.
+// Escalation is the result of Escalate for a node.
 type Escalation struct {
 	Turn Turn
 	// Step whose turn it is; nil if none is left.
@@ -36,8 +36,8 @@ type Escalation struct {
 	Remediation *Remediation
 	// Why a remediation is given up.
 	Why string
-	// NotifyRemediator the remediator that it is given up. One that reports it has succeeded, or
-	// knows already, is not reported.
+	// NotifyRemediator: the remediator has to be notified that the remediation is given up. One
+	// that reports success, or knows already, is not notified.
 	NotifyRemediator bool
 	// In is until the step's time is up; 0 is never.
 	In time.Duration

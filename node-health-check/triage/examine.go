@@ -236,9 +236,9 @@ func (r *round) blocker(n *corev1.Node) Blocker {
 }
 
 // foreign waits for the end of somebody else's object that is where the node's
-// remediation would be. The node is the check's from then on, regardless of who made the object.
+// remediation would be. The node is the check's from then on, whatever made the object.
 func (r *round) foreign(n *corev1.Node, one *Remediation) {
-	// Anyone who made the object has the node's lease too.
+	// The creator of the object has the node's lease too.
 	if hold := r.blocker(n); hold != Free && hold != BlockerDryRun && hold != BlockerLease {
 		r.reportBlocked(n, hold, string(hold))
 		return
@@ -255,7 +255,7 @@ func (r *round) reportBlocked(n *corev1.Node, hold Blocker, why string) {
 		r.plan.waiting[n.Name] = why
 	}
 	switch hold {
-	case BlockerDisabled: // the condition reports
+	case BlockerDisabled: // the condition shows it
 	case BlockerPaused:
 		r.plan.notice("paused", NoticeSkipped, "no remediation starts, because the check is paused: "+strings.Join(r.Check.Spec.PauseRequests, ", "))
 	case BlockerBudget:
@@ -275,7 +275,7 @@ func (r *round) reportBlocked(n *corev1.Node, hold Blocker, why string) {
 // way alone.
 func (r *round) paused() bool { return len(r.Check.Spec.PauseRequests) > 0 }
 
-// over gives a remediation up: its record reports when, and the next pass goes on.
+// over gives a remediation up: its record shows when, and the next pass goes on.
 func (r *round) over(n *corev1.Node, e Escalation, tried []v1alpha1.Remediation) {
 	r.plan.again(settle)
 	if r.DryRun {

@@ -15,8 +15,8 @@ type failure struct {
 	first string // the first node, by name, and its error
 }
 
-// failures are the acts that failed, by their verbs. One that was cut short has not:
-// anyone who leads next does it.
+// failures are the acts that failed, by their verbs. One that was cut short has not
+// failed: the next leader does it.
 func failures(outcomes []Outcome) map[Verb]*failure {
 	found := map[Verb]*failure{}
 	for _, o := range outcomes {

@@ -32,7 +32,7 @@ const (
 	Release Verb = "release"
 )
 
-// describe report what an act of the verb does.
+// describe returns what an act of the verb does.
 func (v Verb) describe() string {
 	return map[Verb]string{
 		Begin: "starting a remediation", NotifyRemediator: "reporting the timeout to a remediator", Remove: "removing a remediation",
@@ -60,7 +60,7 @@ type Act struct {
 // Notice is something people should see as an Event on the check.
 type Notice struct {
 	// Key of a notice that is reported once, and again only after a pass without it.
-	// Empty is reported every time.
+	// A notice without a key is reported every time.
 	Key             string
 	Warning         bool
 	Reason, Message string

@@ -21,7 +21,7 @@ func (r *Remediation) Record() v1alpha1.Remediation {
 	}
 }
 
-// records are a node's remediations as the status shall report them: those that are
+// records are a node's remediations as the status reports them: those that are
 // there, those that are over, and those of which nobody can know. One that was not
 // given up and is gone is forgotten, so that it can be made again.
 func (r *round) records(node string) []v1alpha1.Remediation {

@@ -17,7 +17,7 @@ import (
 	"github.com/nvidia/nvsentinel/node-health-check/triage"
 )
 
-// TestScripts reports the life of checks and their nodes, pass by pass.
+// TestScripts plays the life of checks and their nodes, pass by pass.
 //
 //	check min=N|max=N [threshold=N] [delay=D] [reboot[=D]] [terminate=D]
 //	                        a check; reboot alone waits for ever
@@ -155,7 +155,7 @@ func (s *script) setting(t *testing.T, word string, args []string) {
 	}
 }
 
-// check begins again.
+// check begins a new world with a check.
 func (s *script) check(t *testing.T, args []string) {
 	t.Helper()
 	var steps []triage.Step
@@ -221,7 +221,7 @@ func names(args []string) []string {
 	return out
 }
 
-// describe reports what a pass made of the world.
+// describe returns the result of a pass as text.
 func (s *script) describe() string {
 	var out strings.Builder
 	status := s.view.Check.Status
@@ -259,7 +259,7 @@ func (s *script) describe() string {
 	return out.String()
 }
 
-// flags are what an entry reports besides its remediations.
+// flags are what an entry shows besides its remediations.
 func flags(u v1alpha1.UnhealthyNode) string {
 	line := ""
 	for _, r := range u.Remediations {

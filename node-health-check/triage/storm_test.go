@@ -17,7 +17,7 @@ type scene struct {
 	storm                        bool
 }
 
-// model is what the specification states of one pass.
+// model is what the specification states for one pass.
 func model(s scene, required, threshold int) scene {
 	unhealthy := s.waiting + s.remediated
 	if s.storm && unhealthy > threshold {
@@ -118,8 +118,8 @@ func checkPass(t *testing.T, s scene, required, threshold int) scene {
 	return after
 }
 
-// TestPassMatchesTheModel goes through the states of few nodes with real
-// passes: the gate is where the model has it, removal included.
+// TestPassMatchesTheModel runs real passes through the states of a few nodes: the
+// gate opens and closes as in the model, removal included.
 func TestPassMatchesTheModel(t *testing.T) {
 	const nodes = 4
 	passes := 0

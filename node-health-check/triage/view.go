@@ -24,7 +24,7 @@ type View struct {
 	Steps []Step
 	// Nodes that the selector matches.
 	Nodes []*corev1.Node
-	// Remediations of the steps' kinds, regardless of who made them.
+	// Remediations of the steps' kinds, whatever made them.
 	Remediations []Remediation
 	// Unread are kinds of which the check has recorded remediations and that cannot
 	// be read now: nobody knows whether those are gone.
@@ -70,7 +70,7 @@ type Step struct {
 type Remediation struct {
 	Kind                 schema.GroupVersionKind
 	Namespace, Name, UID string
-	// Node it is for, and Template it was made from (empty if it does not report).
+	// Node it is for, and Template it was made from (empty if it names none).
 	Node, Template string
 	Created        time.Time
 	// Owned by this check.
@@ -81,7 +81,7 @@ type Remediation struct {
 	Succeeded string
 	// DeletionExpected: the remediator reports that the node will not come back.
 	DeletionExpected bool
-	// Abandoned: it has the annotation that reports the remediator so.
+	// Abandoned: it has the annotation by which the remediator knows that it is given up.
 	Abandoned bool
 	// Delayed: it has the annotation of the healthy delay, with the time
 	// HealthySince, which is zero if nobody can read it.
@@ -98,7 +98,7 @@ type Lease struct {
 	Duration          time.Duration
 }
 
-// heldByOther reports whether somebody else than holder has the lease at a time.
+// heldByOther reports whether somebody other than holder has the lease at a time.
 func (l Lease) heldByOther(holder string, now time.Time) bool {
 	return l.Holder != "" && l.Holder != holder && !now.After(l.Renewed.Add(l.Duration))
 }

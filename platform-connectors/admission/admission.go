@@ -202,10 +202,10 @@ func (n *normaliser) refuse(p *protos.HealthEvent, node string) *Refusal {
 	return n.checkID(node != "")
 }
 
-// checkID accepts an empty id and a UUID in its usual form. Of a publisher that
-// publishes events about one node it takes random ones only, of version 4 or 7: ids are
-// those of all nodes, and with one that can be computed it could take the place
-// of another publisher's event before that comes.
+// checkID accepts an empty id and a UUID in its usual form. From a publisher of one
+// node it takes random ones only, of version 4 or 7: ids are those of all nodes, and
+// with one that can be computed it could take the place of another publisher's event
+// before that comes.
 func (n *normaliser) checkID(random bool) *Refusal {
 	id := n.event.ID
 	if id == "" {

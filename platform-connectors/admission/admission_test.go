@@ -255,8 +255,8 @@ func TestNormaliseBoundsLists(t *testing.T) {
 	}
 }
 
-// TestFaultsOfOneEventAreBounded goes to every bound of an event at once: what
-// its faults take, for anyone who makes them of it, has a bound of its own.
+// TestFaultsOfOneEventAreBounded goes to every bound of an event at once: the size of
+// the faults that are made of it has a bound of its own.
 func TestFaultsOfOneEventAreBounded(t *testing.T) {
 	long := func(i int) string { return fmt.Sprintf("%0*d", MaxText, i) }
 	// kinds are the types of the entities, in turn.
@@ -310,7 +310,7 @@ func TestFaultsOfOneEventAreBounded(t *testing.T) {
 	}
 }
 
-// TestRecoveriesAreNotCut: what names less could publish events about more.
+// TestRecoveriesAreNotCut: a recovery that names less could end more faults.
 func TestRecoveriesAreNotCut(t *testing.T) {
 	entities := func(n int, kind string) func(*protos.HealthEvent) {
 		return func(p *protos.HealthEvent) {
@@ -364,7 +364,7 @@ func TestMetadataCutKeepsOrderAndBoot(t *testing.T) {
 	}
 }
 
-// Who publishes events about all nodes may derive ids: nobody else can give them.
+// Only cluster-wide publishers may derive ids: nobody else can use these.
 func TestDerivedIDsAreThoseOfClusterWidePublishers(t *testing.T) {
 	derived := event(func(p *protos.HealthEvent) { p.Id = "6f1ed0c5-6c1b-5a54-9d0e-2f6d4f7a3b52" })
 	if e, _, refusal := Normalise(derived, ""); refusal != nil || e.ID != derived.GetId() {

@@ -69,7 +69,7 @@ func (n *normaliser) cutMetadata(notes map[string]string) {
 	n.event.Metadata = out
 }
 
-// fits reports that nothing of the metadata is to be changed.
+// fits reports whether nothing of the metadata is to be changed.
 func fits(metadata map[string]string) bool {
 	for k, v := range metadata {
 		if !plain(k) || !plain(v) || len(k) > MaxText || len(v) > MaxMetadataValue {
@@ -136,7 +136,7 @@ func unfit(r rune) bool {
 	return unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
 }
 
-// plain reports that s is printable ASCII, as nearly every text is.
+// plain reports whether s is printable ASCII, as nearly every text is.
 func plain(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' {
@@ -148,8 +148,8 @@ func plain(s string) bool {
 
 // cutLists bounds entities, codes, their product, and what the faults they make
 // take. A fault keeps at least one of each list that it gave, so that no cut
-// loses it. A recovery is refused instead: one that names less could publish events about
-// more, as one without sub-units does for the whole device.
+// loses it. A recovery is refused instead: one that names less could end more faults, as
+// one without sub-units ends those of the whole device.
 func (n *normaliser) cutLists() *Refusal {
 	before := len(n.cuts)
 	n.cutEntities()

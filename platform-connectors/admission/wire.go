@@ -22,7 +22,7 @@ const (
 	// MaxElements bounds entities, codes and metadata entries of one request.
 	MaxElements = 65536
 	// maxMetadataEntries bounds the metadata entries of one event as given. They have no
-	// order on the wire, so of more nobody could report which to keep.
+	// order on the wire, so nobody could know which of more to keep.
 	maxMetadataEntries = 4096
 )
 
@@ -31,7 +31,7 @@ const (
 // bounds of an event is left out but for one, which Normalise cuts and names.
 // Publishers whose library does not check may send text that is not UTF-8, which
 // protobuf refuses with the whole request; its bad bytes are replaced instead,
-// and fixed reports it.
+// and mended is then true.
 func Decode(wire []byte, into *protos.HealthEvents) (mended bool, err error) {
 	if wire, err = new(counter).batch(wire, into.ProtoReflect().Descriptor().Fields().ByName("events")); err != nil {
 		return false, err

@@ -1,6 +1,6 @@
-// Package authz decides who may report what at the front door: which peers may
-// enter, whether a caller publishes events about its own node or for all of them, which
-// agent it publishes events about, and to which agent a check name belongs. It does no I/O
+// Package authz decides who may send what to the ingest endpoint: which peers may
+// enter, whether a caller publishes events about its own node or about all nodes, as
+// which agent it publishes, and to which agent a check name belongs. It does no I/O
 // and reads no clock.
 package authz
 
@@ -16,7 +16,7 @@ import (
 
 // Caller is what is known of the one who sends a batch.
 type Caller struct {
-	// UID is the user of the peer process; nil when the transport cannot determine.
+	// UID is the user of the peer process; nil when the transport does not know it.
 	UID *uint32
 	// Account is the user name of a verified token, for example
 	// system:serviceaccount:nvsentinel:syslog-health-monitor; empty without one.
@@ -25,7 +25,7 @@ type Caller struct {
 	Pod, Node string
 }
 
-// Agent is what an operator reports about one publisher.
+// Agent is what an operator configures for one publisher.
 type Agent struct {
 	// Name is the agent's name in its events.
 	Name string `toml:"name"`
@@ -44,7 +44,7 @@ type Agent struct {
 	EarlierStrategyNumbers bool `toml:"legacyStrategyNumbers"`
 }
 
-// Policy is what an operator reports about all callers.
+// Policy is what an operator configures for all callers.
 type Policy struct {
 	// Node is the connector's own.
 	Node string
@@ -89,7 +89,7 @@ func Reasons() []Reason {
 	return []Reason{ForeignUID, NoToken, ForeignPod, Unbound, ForeignAgent, ForeignCheck}
 }
 
-// Refusal is the error of a caller that may not do what it asks. Its text reports
+// Refusal is the error of a caller that may not do what it asks. Its text describes
 // what to do.
 type Refusal struct {
 	Reason  Reason
@@ -141,7 +141,7 @@ func ValidateAgents(agents []Agent) error {
 	return errors.Join(problems...)
 }
 
-// Enter reports whether the caller may send anything at all: its user, its token
+// Enter decides whether the caller may send anything at all, by its user, its token
 // and, if that is bound to a pod, the pod's node.
 func (p Policy) Enter(c Caller) *Refusal {
 	switch {
@@ -230,8 +230,8 @@ const (
 	MaxAccounts = 256
 )
 
-// Owners is what was learned from the events that were accepted: anyone who uses a
-// name first has it. What an operator reported in a Policy goes before it.
+// Owners is what was learned from the events that were accepted: the first one that
+// uses a name owns it. What an operator configures in a Policy takes precedence.
 type Owners struct {
 	// Checks is the agent of each check name.
 	Checks map[string]string `json:"checks"`
@@ -249,7 +249,7 @@ func with(m map[string]string, key, value string) map[string]string {
 	return out
 }
 
-// Speak reports whether the caller may speak as the agent about the check, and
+// Speak decides whether the caller may publish as the agent about the check, and
 // notes in the owners what is learned from it; learned is false when they
 // are as they were. Nothing is noted of a refused one. The owners' maps are
 // replaced, never changed: a copy of the owners stays as it is.
@@ -276,7 +276,7 @@ func (p Policy) Speak(o *Owners, c Caller, agent, check string) (learned bool, r
 	return learned, nil
 }
 
-// speaker reports whether the caller may speak as the agent.
+// speaker decides whether the caller may publish as the agent.
 func (p Policy) speaker(o Owners, c Caller, agent string) *Refusal {
 	known := p.named(agent)
 	account := known.Account

@@ -7,8 +7,8 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
-// TestManagedConditionsAreRecognized: anyone who looks at a Node distinguishes every condition that is
-// written here from those of others, whatever of its text had to be cut.
+// TestManagedConditionsAreRecognized: every condition of a Node that is written here can be
+// distinguished from those of others, whatever of its text had to be cut.
 func TestManagedConditionsAreRecognized(t *testing.T) {
 	long := fatal(1, strings.Repeat("GPU", MaxMessage), "79")
 	long.Event.CheckName = "Long"

@@ -125,7 +125,7 @@ func TestExactFitIsStored(t *testing.T) {
 	}
 }
 
-// TestSizeEqualsFileSize: what an event reports in addition counts as much as it takes.
+// TestSizeEqualsFileSize: additional content of an event counts with the size it takes.
 func TestSizeEqualsFileSize(t *testing.T) {
 	long := strings.Repeat("x", 1000)
 	base := change(fatal(1, "GPU-1", "79"), func(r *record.Record) {

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// LateDelivery is how long events are on their way before the condition reports it: a try of a
+	// LateDelivery is how long events are on their way before the condition shows it: a try of a
 	// connector takes 25 seconds at most.
 	LateDelivery = 30 * time.Second
 	// textEvery is the least time between two writes that change the text alone.
@@ -23,13 +23,13 @@ const (
 
 // Backlog is what a connector has begun to hand to the store and the store has not taken.
 type Backlog struct {
-	// Since is when it began; zero reports that nothing waits.
+	// Since is when it began; zero if nothing waits.
 	Since time.Time
-	// Fatal reports that a fatal fault that acts is among it.
+	// Fatal: a fatal fault that acts is among it.
 	Fatal bool
 	// Problem is why the last try failed, or empty.
 	Problem string
-	// Delivered reports that the store has taken something in this life of the connector.
+	// Delivered: the store has taken something since this start of the connector.
 	Delivered bool
 }
 

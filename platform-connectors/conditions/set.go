@@ -1,4 +1,4 @@
-// Package conditions is what a node's conditions must report, as a function of the
+// Package conditions is what a node's conditions must show, as a function of the
 // events that were accepted: a structured set of the faults that stand, folded
 // event by event in the publishers' order, and the text that is its view. It
 // does no I/O and reads no clock.
@@ -133,7 +133,7 @@ func (s *Set) capacity() *capacity {
 	return left
 }
 
-// take reports whether a fault has capacity, and takes it.
+// take reports whether there is capacity for a fault, and takes it.
 func (c *capacity) take(f *Fault, first bool) bool {
 	size := f.size()
 	if (c.faults < 1 || c.bytes < size) && (!first || size > maxFirst) {

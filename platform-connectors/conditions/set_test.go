@@ -165,7 +165,7 @@ func TestFold(t *testing.T) {
 				t.Errorf("last change %q, want %q", last, tc.last)
 			}
 			check(t, &s, tc.want)
-			// Reported again in the same order, as after a crash, it reports the same.
+			// Folded again in the same order, as after a crash, the events have the same result.
 			for _, r := range tc.events {
 				s.Fold(r)
 			}

@@ -112,7 +112,7 @@ func trimFault(r record.Record) record.Record {
 }
 
 // order is the metadata that states when, in its publisher's counting and under
-// which boot, a fault was seen, and what the action was that nobody knew.
+// which boot, a fault was seen, and which unknown action it had.
 func order(e record.Event) map[string]string {
 	out := map[string]string{}
 	for _, key := range append(slices.Clone(record.OrderKeys), record.MetadataUnknownAction) {
@@ -123,7 +123,7 @@ func order(e record.Event) map[string]string {
 	return out
 }
 
-// trimRecovery keeps what a recovery publishes events about and its order.
+// trimRecovery keeps what a recovery ends, and its order.
 func trimRecovery(r record.Record) record.Record {
 	e := r.Event
 	out := record.Record{
@@ -167,7 +167,7 @@ func size(r *record.Record) int {
 	return n
 }
 
-// scope is what a recovery publishes events about, and in which publisher's order.
+// scope is what a recovery ends, and in which publisher's order.
 func scope(r record.Record) string {
 	e := r.Event
 	b, err := json.Marshal([]any{e.Agent, e.ComponentClass, r.SeqEpoch, e.ErrorCode, e.EntitiesImpacted})

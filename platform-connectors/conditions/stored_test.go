@@ -106,7 +106,7 @@ func TestFoldStored(t *testing.T) {
 	}
 }
 
-// TestStoredPreservesUnknownFields: a fault that a store has lost is reported again with what
+// TestStoredPreservesUnknownFields: a fault that a store has lost is replayed with what
 // this version does not know of it, also from the file of the set.
 func TestStoredPreservesUnknownFields(t *testing.T) {
 	r := change(fatal(1, "GPU-1", "79"), func(r *record.Record) {

@@ -22,10 +22,9 @@ const (
 
 // View is what is known of one Node.
 type View struct {
-	// GPU reports that it has GPUs.
+	// GPU: it has GPUs.
 	GPU bool
-	// Publisher and Connector report that a Ready pod of a monitor, and of the
-	// connector, is on it.
+	// Publisher, Connector: a Ready pod of a monitor, and of the connector, is on it.
 	Publisher, Connector bool
 	// For is how long one of the two has been missing, as far as was seen.
 	For time.Duration
@@ -36,7 +35,7 @@ type View struct {
 	Age  time.Duration
 }
 
-// Policy is what an operator reports about coverage.
+// Policy is what an operator configures for coverage.
 type Policy struct {
 	// After is how long a Node may be without.
 	After time.Duration
@@ -117,7 +116,7 @@ func Record(node string, v View, p Policy, reason Reason, now time.Time) record.
 	return r
 }
 
-// text reports what is not there.
+// text describes what is missing.
 func (v View) text() string {
 	switch {
 	case !v.Publisher && !v.Connector:

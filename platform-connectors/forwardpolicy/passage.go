@@ -1,7 +1,7 @@
 // Package forwardpolicy decides which records of a node's connector the gateway passes
 // on to the store. A connector may be in the hands of anyone who is root on its node:
 // every record is checked as if no door had seen it, and the node is that of the
-// connector's token, whatever the record reports. It does no I/O and reads no clock.
+// connector's token, whatever the record contains. It does no I/O and reads no clock.
 package forwardpolicy
 
 import (
@@ -80,7 +80,7 @@ func refuse(reason Reason, format string, args ...any) *Refusal {
 	return &Refusal{reason, fmt.Sprintf(format, args...)}
 }
 
-// Caller is who brings records, as verified tokens report.
+// Caller is who brings records, according to verified tokens.
 type Caller struct {
 	// Node is that of the connector's pod.
 	Node string
@@ -89,10 +89,10 @@ type Caller struct {
 	Publisher *authz.Caller
 }
 
-// Policy is what an operator reports about publishers.
+// Policy is what an operator configures for publishers.
 type Policy struct{ Agents []authz.Agent }
 
-// Enter reports whether the caller's publisher, if it has one, may publish events about all
+// Enter decides whether the caller's publisher, if it has one, may publish events about all
 // nodes: its account is that of a cluster-wide agent, and its pod runs on the
 // connector's node.
 func (p Policy) Enter(c Caller) *authz.Refusal {
@@ -199,7 +199,7 @@ func strategyName(s record.Strategy) bool {
 	return s != "" && len(s) <= maxName && strings.Trim(string(s), "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == ""
 }
 
-// speak reports whether the caller may bring an event of this agent about this node.
+// speak decides whether the caller may bring an event of this agent about this node.
 func (p Policy) speak(c Caller, e record.Event) *Refusal {
 	if c.Publisher != nil {
 		if _, refusal := p.of(c).Speak(&authz.Owners{}, *c.Publisher, e.Agent, e.CheckName); refusal != nil {

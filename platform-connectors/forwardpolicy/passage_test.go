@@ -46,8 +46,8 @@ func derived(r *record.Record) {
 	r.Event.ID = r.ID
 }
 
-// placed has an event report its place in its publisher's order, and the record the one
-// that is stored.
+// placed sets the place of an event in its publisher's order, and the one in the record that
+// is stored.
 func placed(output, stored uint64, epoch string) func(*record.Record) {
 	return func(r *record.Record) {
 		r.Event.Metadata["seq"] = strconv.FormatUint(output, 10)
@@ -55,7 +55,7 @@ func placed(output, stored uint64, epoch string) func(*record.Record) {
 	}
 }
 
-// unplaced is an event of a publisher that states which outbox it has, and no place.
+// unplaced is an event of a publisher that names its outbox, and no place in it.
 func unplaced(r *record.Record) {
 	delete(r.Event.Metadata, "seq")
 	r.Seq, r.SeqEpoch = 0, ""

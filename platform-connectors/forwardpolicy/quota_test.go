@@ -74,7 +74,7 @@ func withMessage(text string) func(*record.Record) {
 	return func(r *record.Record) { r.Event.Message = text }
 }
 
-// TestDecide reports lives of connections: each event with what becomes of it.
+// TestDecide plays connections: each event with what becomes of it.
 func TestDecide(t *testing.T) {
 	type step struct {
 		after time.Duration

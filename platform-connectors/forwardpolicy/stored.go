@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// RepeatWindow is how long what is stored makes a repeat of what reports the same: somebody
-	// may end a fault without its node's knowing.
+	// RepeatWindow is how long a stored record makes another one with the same content a repeat:
+	// somebody may end a fault, and its node does not know.
 	RepeatWindow = time.Minute
 	// MaxStored bounds the records that are known to be stored; further ones make no
 	// repeats.
@@ -56,7 +56,7 @@ type once struct {
 // Forget forgets everything: nothing is a repeat until it is stored again.
 func (s *Stored) Forget() { *s = Stored{Server: s.Server} }
 
-// Decide reports what becomes of a record at a level and returns it as it is stored. What it
+// Decide decides what becomes of a record at a level and returns it as it is stored. What it
 // lets be stored counts as stored from then on: if it is not, call Forget.
 func (s *Stored) Decide(level Level, r record.Record, now time.Time) (record.Record, Verdict) {
 	switch {
@@ -77,7 +77,7 @@ func (s *Stored) Decide(level Level, r record.Record, now time.Time) (record.Rec
 	return r, verdict
 }
 
-// repeats reports whether a record reports what was stored within the window. The same record
+// repeats reports whether a record repeats what was stored within the window. The same record
 // again is left to the store, which knows it.
 func (s *Stored) repeats(r record.Record, now time.Time) bool {
 	c := s.checks[of(r.Event)]
@@ -89,8 +89,8 @@ func (s *Stored) repeats(r record.Record, now time.Time) bool {
 	return ok && last.id != r.ID && age >= 0 && age < RepeatWindow
 }
 
-// note knows a record as stored: a recovery begins again what faults are known, and a
-// fault what recoveries are.
+// note notes a record as stored: a recovery resets which faults are known, and a fault which
+// recoveries are.
 func (s *Stored) note(r record.Record, now time.Time) {
 	if s.checks == nil {
 		s.checks = map[check]*checkHistory{}
@@ -146,7 +146,7 @@ func override(o *record.Override) string {
 	return string(text)
 }
 
-// withoutEntities is a fault as one of the whole check; differs reports that it was about less.
+// withoutEntities is a fault as one of the whole check; differs is true if it was about less.
 func withoutEntities(r record.Record) (_ record.Record, differs bool) {
 	if r.Event.IsHealthy || len(r.Event.EntitiesImpacted) == 0 {
 		return r, false
@@ -178,7 +178,7 @@ type Use struct{ Bytes, Records int64 }
 // Plus is the sum of two uses.
 func (u Use) Plus(o Use) Use { return Use{u.Bytes + o.Bytes, u.Records + o.Records} }
 
-// Level reports how much of its quota a node has used.
+// Level is how much of its quota a node has used.
 type Level int
 
 // Levels.
@@ -225,11 +225,11 @@ const (
 	Merge Verdict = "merge"
 	// Observed: the record is for the record only, and is counted.
 	Observed Verdict = "persist-only"
-	// Repeat: the record reports what is stored, and is counted.
+	// Repeat: the record repeats what is stored, and is counted.
 	Repeat Verdict = "repeat"
 )
 
-// Counted reports that a record is not stored.
+// Counted reports whether a record is not stored.
 func (v Verdict) Counted() bool { return v == Observed || v == Repeat }
 
 // Verdicts lists every verdict by which a record is counted or changed, in a fixed order.

@@ -216,8 +216,8 @@ func TestRepeatsMemory(t *testing.T) {
 	}
 }
 
-// TestCapacityIsCheckedOncePerSecond: when every identity is in use, capacity is checked once per second, or
-// immediately if the clock was set back.
+// TestCapacityIsCheckedOncePerSecond: when every identity is in use, capacity is checked
+// once per second, or immediately if the clock was set back.
 func TestCapacityIsCheckedOncePerSecond(t *testing.T) {
 	for name, tc := range map[string]struct {
 		since time.Duration // the last look

@@ -73,7 +73,7 @@ type Override struct {
 type Config struct {
 	// Stages are the enabled ones, in order.
 	Stages []string
-	// Retired reports that StageRetired is enabled.
+	// Retired is true if StageRetired is enabled.
 	Retired   bool
 	Metadata  Metadata
 	Overrides Overrides
@@ -86,7 +86,7 @@ type Config struct {
 	PersistOnlyToProcess bool
 }
 
-// Default is the stages' files where they report nothing, without any stage.
+// Default is the configuration of empty files of the stages, without any stage.
 func Default() Config {
 	return Config{
 		Metadata:  Metadata{CacheSize: 50, CacheTTL: time.Hour},
@@ -125,9 +125,9 @@ func (c Config) Validate() error {
 	return errors.Join(problems...)
 }
 
-// permits refuses a rule that has acted upon what a publisher wants for the record
-// only: that is the publisher's to report, and a rule that is meant for something else
-// must not do it by the way.
+// permits refuses a rule that makes PROCESS of an event that its publisher wants for the
+// record only: the publisher decides that, and a rule that is meant for something else must
+// not change it as a side effect.
 func (c Config) permits(r Rule) error {
 	if c.PersistOnlyToProcess || r.Override.ProcessingStrategy != string(record.Process) {
 		return nil

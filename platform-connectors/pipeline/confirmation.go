@@ -40,8 +40,8 @@ type Confirmation struct {
 	Defaults bool `toml:"defaults"`
 }
 
-// ConfirmRule reports which faults are not acted upon alone, and what confirms one:
-// whichever of Second, Reports and StandsFor is met first.
+// ConfirmRule selects the faults that are not acted upon alone, and defines what confirms
+// one: whichever of Second, Reports and StandsFor is met first.
 type ConfirmRule struct {
 	Name string `toml:"name" json:"name"`
 	// When is a CEL expression for the faults that wait; see Rule.When.
@@ -137,7 +137,7 @@ func (r ConfirmRule) mirrored() ConfirmRule {
 // Lasts is how long a fault waits, and is remembered when it was confirmed.
 func (r ConfirmRule) Lasts() time.Duration { return max(r.Within, r.StandsFor) }
 
-// WaitsFor reports in words what confirms a fault.
+// WaitsFor describes in words what confirms a fault.
 func (r ConfirmRule) WaitsFor() string {
 	var out string
 	or := func(format string, args ...any) {
@@ -191,11 +191,11 @@ func compileConfirmation(env *cel.Env, c Confirmation) (out []confirmable, probl
 	return out, errors.Join(problems...)
 }
 
-// applyConfirmation makes a fault PERSIST_ONLY if a rule wants it confirmed, and notes for which
-// rules it is the second signal. What is for the record only by its publisher, or
-// by a rule before, has no part in it; nor have recoveries, events that report that a
-// fault is confirmed, and agents whose events do not go through the spool, where
-// nobody would look for a second signal.
+// applyConfirmation makes a fault PERSIST_ONLY if a rule wants it confirmed, and notes for
+// which rules it is the second signal. It leaves out what is for the record only by its
+// publisher, or by a rule before; recoveries; events which state that a fault is confirmed;
+// and agents whose events do not go through the spool, where nothing would find a second
+// signal.
 func (p *Pipeline) applyConfirmation(e record.Event, notes *Notes) record.Event {
 	if e.IsHealthy || e.ProcessingStrategy != record.Process || e.Confirms() != "" || slices.Contains(p.config.ClusterWide, e.Agent) {
 		return e
@@ -224,9 +224,9 @@ func (p *Pipeline) applyConfirmation(e record.Event, notes *Notes) record.Event 
 	return held
 }
 
-// match reports whether the rule matches one of the codes of an event, and all of
-// them. An event waits only if all do: what one code reports is not to be held for
-// another.
+// match reports whether the rule matches one of the codes of an event, and whether it
+// matches all of them. An event waits only if all match: a fault of one code is not held
+// for another code.
 func (r compiled) match(inputs []map[string]any, notes *Notes) (one, all bool) {
 	all = true
 	for _, input := range inputs {
@@ -267,8 +267,8 @@ func Confirmed(waiting record.Event, r ConfirmRule, by, how string) (record.Even
 	return e, nil
 }
 
-// annotated is metadata with notes, which take the place of others where there is
-// no capacity: of those that report when a fact was seen, never.
+// annotated is metadata with notes, which take the place of other entries where there is no
+// space, but never of those that state when a fact was seen.
 func annotated(metadata, notes map[string]string) map[string]string {
 	out := maps.Clone(metadata)
 	if out == nil {

@@ -62,7 +62,7 @@ func TestWaitingFaults(t *testing.T) {
 	}
 }
 
-// TestEachOfTwoWaitsForTheOther, and reports it.
+// TestEachOfTwoWaitsForTheOther: each event names the signal that it waits for.
 func TestEachOfTwoWaitsForTheOther(t *testing.T) {
 	first, second := `"79" in event.errorCode`, `event.checkName == "GpuAllWatch"`
 	p, err := Compile(confirming(Confirmation{Rules: []ConfirmRule{{Name: "r", When: first, Second: second, Mutual: true, Within: time.Minute, Reports: 3}}}))
@@ -90,7 +90,7 @@ func confirmation(t *testing.T) string {
 	return id
 }
 
-// TestWaitMessage: repeats report the same, so that they are counted.
+// TestWaitMessage: repeats have the same text, so that they are counted.
 func TestWaitMessage(t *testing.T) {
 	p, err := Compile(confirming(Confirmation{Rules: []ConfirmRule{{
 		Name: "r", When: "true", Second: `event.checkName == "GpuAllWatch"`, Within: time.Minute, Reports: 3, StandsFor: time.Hour,

@@ -43,7 +43,7 @@ type Node struct {
 // Applied is one field that a rule changed.
 type Applied struct{ Rule, Field string }
 
-// Notes reports what was done to one event.
+// Notes describes what was done to one event.
 type Notes struct {
 	Applied []Applied
 	// Failed are rules that could not be evaluated; they did not match.
@@ -54,7 +54,7 @@ type Notes struct {
 	// those for which it is the second signal.
 	Waits    *ConfirmRule
 	SecondOf []string
-	// Cut: the metadata had no capacity for all labels.
+	// Cut: the metadata had no space for all labels.
 	Cut bool
 }
 
@@ -105,7 +105,7 @@ func compile(env *cel.Env, expression string) (cel.Program, error) {
 	return env.Program(ast, cel.CostLimit(costLimit), cel.EvalOptions(cel.OptOptimize))
 }
 
-// Warnings report which rules have an event acted upon, or clear a fault, because of text
+// Warnings returns which rules have an event acted upon, or clear a fault, because of text
 // that programs can choose, and which stage has no effect.
 func (p *Pipeline) Warnings() (out []string) {
 	if p.config.Retired {
@@ -129,8 +129,7 @@ func (p *Pipeline) Warnings() (out []string) {
 	return out
 }
 
-// acts reports that an override makes more of an event than its publisher did, or ends
-// a fault.
+// acts reports whether an override makes more of an event than its publisher did, or ends a fault.
 func (o Override) acts() bool {
 	return o.IsFatal != nil && *o.IsFatal || o.IsHealthy != nil && *o.IsHealthy ||
 		o.RecommendedAction != "" && o.RecommendedAction != string(record.ActionNone) || o.ProcessingStrategy == string(record.Process)
@@ -139,7 +138,7 @@ func (o Override) acts() bool {
 // Config is what the pipeline was compiled from.
 func (p *Pipeline) Config() Config { return p.config }
 
-// Idle reports that there is no stage.
+// Idle reports whether there is no stage.
 func (p *Pipeline) Idle() bool { return len(p.stages) == 0 }
 
 // NeedsNode reports whether Apply can use the event's node.
@@ -150,8 +149,7 @@ func (p *Pipeline) Confirms() bool { return p.has(StageConfirmation) && len(p.co
 
 func (p *Pipeline) has(stage string) bool { return slices.Contains(p.stages, stage) }
 
-// Apply changes an event as the stages report, in their order. The event given is not
-// changed.
+// Apply changes an event as the stages define, in their order. The event given is not changed.
 func (p *Pipeline) Apply(e record.Event, node *Node) (record.Event, Notes) {
 	var notes Notes
 	for _, s := range p.stages {
@@ -167,8 +165,8 @@ func (p *Pipeline) Apply(e record.Event, node *Node) (record.Event, Notes) {
 	return e, notes
 }
 
-// augment adds the node's provider id and labels. They replace what a publisher
-// reports under their names, but never the keys that carry order and boot.
+// augment adds the node's provider id and labels. They replace the publisher's entries
+// under their names, but never the keys that carry order and boot.
 func (p *Pipeline) augment(e record.Event, node *Node, notes *Notes) record.Event {
 	if node == nil {
 		notes.NodeUnknown = true
@@ -216,8 +214,8 @@ func (p *Pipeline) override(e record.Event, notes *Notes) record.Event {
 	return e
 }
 
-// inputs are an event as the rules see it: with one code at a time. A rule that
-// is about one code must not change what another code of the event reports.
+// inputs are an event as the rules see it: with one code at a time. A rule about one code
+// must not change the meaning of another code of the event.
 func inputs(e record.Event) []map[string]any {
 	if len(e.ErrorCode) < 2 {
 		return []map[string]any{{"event": value(e)}}
@@ -269,7 +267,7 @@ func (r compiled) change(e record.Event, notes *Notes) record.Event {
 		if action, err := record.ParseAction(o.RecommendedAction); err == nil { // Validate has seen it
 			e.RecommendedAction, e.CustomRecommendedAction = action, o.CustomRecommendedAction
 			e.Metadata = maps.Clone(e.Metadata)
-			delete(e.Metadata, record.MetadataUnknownAction) // it reports no more what to do
+			delete(e.Metadata, record.MetadataUnknownAction) // the metadata no longer names what to do
 			applied("recommendedAction")
 		}
 	}

@@ -22,8 +22,7 @@ import (
 // Recoveries are never counted.
 
 const (
-	// MaxWindow bounds the window: anyone who looks for patterns gets to know of a
-	// repeat so much later.
+	// MaxWindow bounds the window: pattern detection sees a repeat that much later.
 	MaxWindow = time.Minute
 	// MaxIdentities bounds the events of which repeats are recognised; those of
 	// others are stored one by one.
@@ -44,7 +43,7 @@ const (
 )
 
 // Repeats counts the repeats of one node. It is not safe for concurrent use; it is
-// made by New.
+// made by NewRepeats.
 type Repeats struct {
 	window  time.Duration
 	entries map[identity]*entry
@@ -138,8 +137,7 @@ func (c *Repeats) follow(e record.Event) bool {
 	return true
 }
 
-// remember has an event that goes to the store stand for its repeats, as long as
-// there is capacity.
+// remember has an event that goes to the store stand for its repeats, as long as there is space.
 func (c *Repeats) remember(now time.Time, key identity, r record.Record) {
 	if e := c.entries[key]; e != nil {
 		if len(e.bursts) == 0 { // else it happened before what is counted
@@ -178,7 +176,7 @@ func (c *Repeats) count(now time.Time, e *entry, index uint64, r record.Record, 
 	e.record, e.index, e.size = r, index, size
 }
 
-// hasCapacity reports whether the times of an entry have capacity for another one.
+// hasCapacity reports whether the times of an entry have space for another one.
 func (e *entry) hasCapacity(at time.Time) bool {
 	return len(e.bursts) < record.MaxBursts || e.joins(at)
 }
@@ -284,8 +282,8 @@ func notable(e record.Event) bool {
 		len(e.Metadata)+notes+1 <= admission.MaxMetadata // one more for Release
 }
 
-// happened is when an event did: as its publisher reports, but not after it was
-// accepted.
+// happened is when an event happened: the time that its publisher gives, but not after it
+// was accepted.
 func happened(r record.Record) time.Time {
 	if at := r.Event.GeneratedTimestamp; r.CreatedAt.IsZero() || !at.After(r.CreatedAt) {
 		return at
@@ -293,8 +291,8 @@ func happened(r record.Record) time.Time {
 	return r.CreatedAt
 }
 
-// identify distinguishes events by all but id, time and place in the order, and
-// reports how large one is, about.
+// identify distinguishes events by all but id, time and place in the order, and returns the
+// approximate size of one.
 func identify(node record.NodeIdentity, e record.Event) (identity, int) {
 	e.ID, e.GeneratedTimestamp = "", time.Time{}
 	e.Metadata = maps.Clone(e.Metadata)

@@ -21,7 +21,7 @@ type line struct {
 
 func newLine() *line { return &line{Repeats: NewRepeats(MaxWindow)} }
 
-// give accepts an event so long after noon and reports what goes to the store.
+// give accepts an event so long after noon and returns what goes to the store.
 func (l *line) give(after time.Duration, change ...func(*record.Event)) []record.Record {
 	l.index++
 	at := noon.Add(after)
@@ -61,8 +61,8 @@ func summarize(records []record.Record) string {
 	return strings.Join(out, " ")
 }
 
-// TestRepeatDetection: the first event is always stored at once; whether the second
-// is, reports the table.
+// TestRepeatDetection: the first event is always stored at once; the table defines whether
+// the second is.
 func TestRepeatDetection(t *testing.T) {
 	meta := func(key, value string) func(*record.Event) {
 		return func(e *record.Event) { e.Metadata[key] = value }

@@ -44,8 +44,8 @@ func (s *Signals) state() string {
 	return fmt.Sprintf("%d waits, %d seconds, %d out", len(s.Waits), len(s.Seconds), len(s.Outbox))
 }
 
-// TestRequiredRecords: the set is written to the disk only when an event has changed
-// it; release reports the same of what a person did.
+// TestRequiredRecords: Fold and Release report whether they have changed the set, because
+// only then it is written to the disk.
 func TestRequiredRecords(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before, word string
@@ -182,8 +182,8 @@ func TestBytesAtTheirBound(t *testing.T) {
 	}
 }
 
-// TestEventMemory measures an event without the names of its faults: its texts, and about what a
-// list takes for each.
+// TestEventMemory measures an event without the names of its faults: its texts, and the
+// approximate size of each list.
 func TestEventMemory(t *testing.T) {
 	for name, tc := range map[string]struct {
 		event record.Event
@@ -202,7 +202,7 @@ func TestEventMemory(t *testing.T) {
 	}
 }
 
-// TestAnAddressIsDomainBusAndDevice, regardless of who writes it.
+// TestAnAddressIsDomainBusAndDevice: an address is read in every notation.
 func TestAnAddressIsDomainBusAndDevice(t *testing.T) {
 	for written, want := range map[string]string{
 		"0000:3b:00": "0:3b:00", "00000000:3B:00.0": "0:3b:00", "3b:00": "0:3b:00", "3B:00.0": "0:3b:00",

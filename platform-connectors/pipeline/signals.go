@@ -25,12 +25,12 @@ const (
 	MaxBytes = 4 << 20
 )
 
-// Observation is an accepted event with what the pipeline reports about it.
+// Observation is an accepted event with the notes of the pipeline.
 type Observation struct {
 	// Record is as it was accepted, As its event as the pipeline makes it.
 	Record record.Record
 	As     record.Event
-	// Notes report whether it waits, and for which rules it is the second signal.
+	// Notes show whether it waits, and for which rules it is the second signal.
 	Notes Notes
 }
 
@@ -47,7 +47,7 @@ type Signals struct {
 // WaitingFault is a fault that waits to be confirmed, or was.
 type WaitingFault struct {
 	Rule ConfirmRule `json:"rule"`
-	// Key distinguishes faults: one that comes again is a report of the same.
+	// Key identifies the fault: one that comes again is a report of the same.
 	Key string `json:"key"`
 	// Record is the newest event of it; once it is confirmed, only what a recovery
 	// needs of it.
@@ -71,7 +71,7 @@ type SignalReport struct {
 type SecondSignal struct {
 	// Rules are those for which it is the second signal.
 	Rules []string `json:"rules"`
-	// Key distinguishes it, as that of a Wait.
+	// Key identifies it, as that of a WaitingFault does.
 	Key    string        `json:"key"`
 	Record record.Record `json:"record"`
 	Open   []string      `json:"open"`
@@ -294,9 +294,9 @@ func (w *WaitingFault) LapsesIn(now time.Time) (left time.Duration, ok bool) {
 	return w.Record.CreatedAt.Add(w.Rule.Within + grace).Sub(now), true
 }
 
-// Pass takes the time when there are no events: what has stood for long enough, as
-// stood reports a wait, is confirmed, and what nothing can confirm any more has
-// lapsed. It returns how waits ended.
+// Pass takes the time when there are no events: a fault that has stood for long enough, by
+// the time that stood returns, is confirmed, and a wait that nothing can confirm any more
+// has lapsed. It returns how waits ended.
 func (s *Signals) Pass(now time.Time, stood func(WaitingFault) time.Duration) (ends []WaitEnd) {
 	s.Waits = slices.DeleteFunc(s.Waits, func(w WaitingFault) bool {
 		left, ok := w.LapsesIn(now)

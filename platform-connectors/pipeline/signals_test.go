@@ -46,8 +46,8 @@ func idOf(word string) string {
 
 // event is what a word of a story stands for: k is the kernel's fault, d DCGM's,
 // -k and -d are their recoveries, then the device (* is none) and the second.
-// A suffix changes it: b another boot, n a boot that it does not report, p for the record
-// only, c one more code, w GPU B as well.
+// A suffix changes it: b another boot, n without a boot, p for the record only, c one more
+// code, w GPU B as well.
 func (n *node) event(word string) record.Record {
 	what, at, _ := strings.Cut(word, "@")
 	suffix := strings.TrimLeft(at, "0123456789")

@@ -143,7 +143,7 @@ func (c *Chain) before(i int) string {
 	return ", the earlier steps are " + strings.Join(names, ", ")
 }
 
-// offers reports whether a template has the output that is read.
+// offers returns an error if a template lacks the output that is read.
 func offers(r ref, t *Template) error {
 	if r.output == "" || t == nil || t.Paths[r.output] != "" {
 		return nil

@@ -76,7 +76,7 @@ func TestCheckOfAChain(t *testing.T) {
 	expect(t, "a later step", c.Check(nil), "spec.steps[0].when: step one: steps.two: step two is not an earlier step, and expressions can read only earlier steps, and this is the first step")
 }
 
-// TestADashInAName is an operator without brackets, and the error reports it.
+// TestADashInAName: a dash without brackets is an operator, and the error explains it.
 func TestADashInAName(t *testing.T) {
 	_, err := Compile(v1alpha1.RepairChainSpec{Steps: []v1alpha1.Step{{Name: "validate-again"}, {Name: "b", When: "steps.validate-again == 'Done'"}}})
 	expect(t, "without brackets", err, "write a name with a dash in brackets: steps['validate-again'], outputs['validate-again']")

@@ -33,7 +33,7 @@ type Template struct {
 	GVK    schema.GroupVersionKind
 	// Rule of reading and writing; nil where what exists is healthy.
 	Rule *healthrule.Rule
-	// Display shows people how the object is; nil reports nothing.
+	// Display is the rule by which people see the health of the object; nil shows nothing.
 	Display   *healthrule.Rule
 	Paths     map[string]string
 	Namespace string
@@ -94,7 +94,7 @@ func text(v any) string {
 	return s
 }
 
-// ruleOf is a rule as the evaluator of objects knows it: the two have one form in JSON.
+// ruleOf converts a rule for package healthrule: the two have one form in JSON.
 func ruleOf(r v1alpha1.HealthRule) (rule healthrule.Rule) {
 	text, err := json.Marshal(r)
 	if err == nil {
@@ -110,7 +110,7 @@ func ruleOf(r v1alpha1.HealthRule) (rule healthrule.Rule) {
 type Chain struct {
 	Steps []Step
 
-	succeedsIf *expression // nil is the rule of evaluated
+	succeedsIf *expression // nil is the default rule of finish
 }
 
 // Step is one of its steps.
@@ -167,7 +167,7 @@ func Compile(spec v1alpha1.RepairChainSpec) (*Chain, error) {
 	return c, errors.Join(problems...)
 }
 
-// dashed reports how an expression names a step whose name has a dash, if it seems to.
+// dashed is a hint on how to write a step name with a dash, if the text seems to need it.
 func dashed(spec v1alpha1.RepairChainSpec, text string) string {
 	for _, s := range spec.Steps {
 		if strings.Contains(s.Name, "-") && strings.Contains(text, "."+s.Name) {

@@ -72,8 +72,8 @@ func TestApplyVerdict(t *testing.T) {
 	}
 }
 
-// TestConclude: what a run reports about its two steps. It goes on as long as anything may
-// still begin or end.
+// TestConclude: the conditions of a run follow from its two steps. It goes on as long as
+// anything may still begin or end.
 func TestConclude(t *testing.T) {
 	const done, failed, running, waiting, skipped = v1alpha1.StepDone, v1alpha1.StepFailed, v1alpha1.StepRunning, v1alpha1.StepWaiting, v1alpha1.StepSkipped
 	const yes, no, unknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
@@ -115,8 +115,8 @@ func TestConclude(t *testing.T) {
 	}
 }
 
-// TestKeep: inputs and template are reported about the object as it is, not of what is wanted
-// next; a step has begun with what is kept first.
+// TestKeep: the status shows the inputs and the template of the object as it is, not of the
+// object that is wanted next; a step has begun with what is kept first.
 func TestKeep(t *testing.T) {
 	x := templateOf(t, "make", `{"apiVersion":"v1","kind":"ConfigMap"}`)
 	_, run := chainOf(t, v1alpha1.Step{Name: "one"})
@@ -150,7 +150,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// TestStateRoundTrip: state is read as it was written, or the step names the part that cannot be read.
+// TestStateRoundTrip: state is read as it was written, or the error names the step.
 func TestStateRoundTrip(t *testing.T) {
 	_, run := chainOf(t, v1alpha1.Step{Name: "one"})
 	p, err := Progress(run, 0)

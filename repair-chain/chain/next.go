@@ -53,8 +53,8 @@ const (
 
 // Facts is what a run depends on besides itself.
 type Facts struct {
-	// Session that the Node bears; Excluded reports that it is opted out, Unread that
-	// nobody knows.
+	// Session that the Node bears; Excluded means that the node is opted out, Unread that
+	// the Node could not be read.
 	Session          string
 	Excluded, Unread bool
 	// Pause is why nothing may begin; empty is off. Lease is why the node's lease could not
@@ -88,12 +88,12 @@ func Begin(node string, spec v1alpha1.RepairChainSpec) v1alpha1.RepairRunStatus 
 	return status
 }
 
-// Consider decides about a step of a run, and writes into its status what its object
-// does not control. A turn is due if the object is to be polled, made or written; ahead
-// reports whether the next step may be considered.
+// Consider decides about a step of a run, and writes into its status what its object does
+// not control. A turn is due if the object is to be read, made or written; ahead reports
+// whether the next step may be considered.
 //
 // A step begins when all before it are over. What is over is over: only an object that
-// follows its rendered definition is looked after until the run's end.
+// follows its rendered definition is maintained until the run's end.
 func (c *Chain) Consider(run *v1alpha1.RepairRun, i int, f Facts) (turn *Turn, ahead bool) {
 	st, s := &run.Status.Steps[i], c.Steps[i]
 	t, usable := f.Templates[s.Template]
@@ -160,7 +160,7 @@ func (c *Chain) begins(run *v1alpha1.RepairRun, i int, f Facts) bool {
 	return err == nil && due
 }
 
-// follows is why no step begins behind one that failed and reports nothing about the node.
+// follows is why no step begins after one that failed with no result about the node.
 func follows(earlier v1alpha1.StepStatus) (reason, message string) {
 	if endsRun(earlier) == v1alpha1.ReasonMisconfigured {
 		return ReasonMistake, "step " + earlier.Name + " shows an error in the chain or its template: no further step starts"
@@ -168,7 +168,7 @@ func follows(earlier v1alpha1.StepStatus) (reason, message string) {
 	return ReasonUnknown, "the effect of step " + earlier.Name + " is unknown (" + earlier.Reason + "): no further step starts"
 }
 
-// blockerOf reports why nothing may be written now.
+// blockerOf returns why nothing may be written now.
 func blockerOf(run *v1alpha1.RepairRun, f Facts) Blocker {
 	switch {
 	case run.DeletionTimestamp != nil:
@@ -311,7 +311,7 @@ func (c *Chain) ApplyVerdict(run *v1alpha1.RepairRun, i int, turn *Turn, d artif
 	return st.State == v1alpha1.StepFailed
 }
 
-// Trouble reports why a step's object could not be looked at, made or written just now.
+// Trouble records why a step's object could not be read, made or written just now.
 func Trouble(run *v1alpha1.RepairRun, i int, err error) {
 	wait(&run.Status.Steps[i], ReasonTrouble, err.Error())
 }

@@ -16,8 +16,8 @@ const HolderPrefix = "RepairRun-"
 // Holder is the name of a run as the holder of its node's lease.
 func Holder(run *v1alpha1.RepairRun) string { return HolderPrefix + run.Name }
 
-// Leased reports whether anyone who made a run holds the node's lease for it: a NodeHealthCheck,
-// or fault-remediation.
+// Leased reports whether the maker of a run holds the node's lease for it: a
+// NodeHealthCheck, or fault-remediation.
 func Leased(run *v1alpha1.RepairRun) bool {
 	return v1alpha1.OwnedByNodeHealthCheck(run) ||
 		run.Labels[remediation.ManagedByLabel] == remediation.ManagedBy && run.Annotations[remediation.RecordAnnotation] != ""

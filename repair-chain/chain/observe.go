@@ -8,11 +8,11 @@ import (
 	"github.com/nvidia/nvsentinel/internal/healthrule"
 )
 
-// observedPath is where objects report which generation their controller has seen.
+// observedPath is where objects show which generation their controller has seen.
 const observedPath = ".status.observedGeneration"
 
 // Observe writes into a run what only people read of a step's object: the generation that
-// its controller has seen, and what the template's healthRule reports. What was seen of an
+// its controller has seen, and the result of the template's healthRule. What was seen of an
 // object that is not there any more stays.
 func Observe(run *v1alpha1.RepairRun, i int, t *Template, d artifact.Decision) {
 	st := &run.Status.Steps[i]

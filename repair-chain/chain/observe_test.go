@@ -10,8 +10,8 @@ import (
 	"github.com/nvidia/nvsentinel/internal/healthrule"
 )
 
-// TestObserve: what people read of an object is that of the step's own, where the template
-// states; what can not be read reports nothing new.
+// TestObserve: people see values of the step's own object, from the paths that the template
+// gives; a value that cannot be read changes nothing.
 func TestObserve(t *testing.T) {
 	single, elsewhere := healthrule.Single("Ready"), healthrule.Single("Ready")
 	elsewhere.ObservedGenerationPath = ".status.seen"

@@ -12,7 +12,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/artifact"
 )
 
-// inconclusive are the reasons of failed steps that report nothing about the node, with the
+// inconclusive are the reasons of failed steps that give no result about the node, with the
 // reason for which the run ends: the chain or the template is wrong, or others took the
 // object away. They select no other step.
 var inconclusive = map[string]string{
@@ -26,8 +26,8 @@ var inconclusive = map[string]string{
 	artifact.ReasonDrifted:       v1alpha1.ReasonOutcomeUnknown,
 }
 
-// endsRun is the reason for which a run ends with a failed step that reports nothing about the
-// node; empty for every other step.
+// endsRun is the reason for which a run ends with a failed step that gives no result about
+// the node; empty for every other step.
 func endsRun(st v1alpha1.StepStatus) string {
 	if st.State != v1alpha1.StepFailed {
 		return ""
@@ -35,7 +35,7 @@ func endsRun(st v1alpha1.StepStatus) string {
 	return inconclusive[st.Reason]
 }
 
-// undecided is the first step that failed and reports nothing about the node; -1 is none.
+// undecided is the first step that failed with no result about the node; -1 is none.
 func undecided(steps []v1alpha1.StepStatus) int {
 	return slices.IndexFunc(steps, func(st v1alpha1.StepStatus) bool { return endsRun(st) != "" })
 }
@@ -50,8 +50,8 @@ func (c *Chain) failed(steps []v1alpha1.StepStatus) int {
 	return -1
 }
 
-// Conclude writes the conditions of a run from its steps; ended reports that nothing more
-// begins.
+// Conclude writes the conditions of a run from its steps; ended reports whether the run is
+// over and nothing more begins.
 func (c *Chain) Conclude(run *v1alpha1.RepairRun, now time.Time) (ended bool) {
 	steps := run.Status.Steps
 	failed, unknown := c.failed(steps), undecided(steps)
@@ -78,8 +78,8 @@ func (c *Chain) Conclude(run *v1alpha1.RepairRun, now time.Time) (ended bool) {
 	return true
 }
 
-// finish ends a run in which no step failed the run: it has succeeded if succeedsIf reports
-// it or, without that, if a step is done and none that failed lacks an alternative.
+// finish ends a run in which no step failed the run: it has succeeded if succeedsIf is true
+// or, without that, if a step is done and none that failed lacks an alternative.
 func (c *Chain) finish(run *v1alpha1.RepairRun, now time.Time) {
 	steps := run.Status.Steps
 	fail := func(reason, message string) { conclude(run, metav1.ConditionFalse, reason, message, now) }
@@ -172,7 +172,7 @@ func ends(reason string) bool {
 	return reason == v1alpha1.ReasonSessionOver || reason == v1alpha1.ReasonNodeExcluded
 }
 
-// stepMessage is what a run reports about the step that decides about it.
+// stepMessage is the message of a run about the step that decides its result.
 func stepMessage(st v1alpha1.StepStatus) string {
 	return "step " + st.Name + ": " + reasonText(st)
 }

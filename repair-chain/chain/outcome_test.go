@@ -98,8 +98,8 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
-// TestInconclusiveOutcomes: an inconclusive outcome is no failure: after a step that shows a mistake, or whose
-// object was removed by others, no further step starts, and the run reports it.
+// TestInconclusiveOutcomes: after a step that shows a mistake, or whose object was removed
+// by others, no further step starts, and the run ends with that outcome.
 func TestInconclusiveOutcomes(t *testing.T) {
 	for reason, want := range map[string]string{
 		ReasonExpression: v1alpha1.ReasonMisconfigured, ReasonRender: v1alpha1.ReasonMisconfigured,

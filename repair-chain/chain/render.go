@@ -72,7 +72,7 @@ func (s Step) due(vars map[string]any) (bool, error) {
 	return yes, nil
 }
 
-// truth is what an expression reports that can only be true or false.
+// truth is the value of an expression that can only be true or false.
 func truth(p cel.Program, vars map[string]any) (bool, error) {
 	v, _, err := p.Eval(vars)
 	if err != nil {
@@ -141,8 +141,8 @@ type renderError struct{ error }
 // Unwrap is the text's own.
 func (e *renderError) Unwrap() error { return e.error }
 
-// Render makes the object of a step, of these inputs. Name, namespace, marks and owner
-// are ours, whatever the template states; an object that is for another node is none.
+// Render makes the object of a step, of these inputs. Name, namespace, labels and owner are
+// set here, whatever the template has; an object for another node is refused.
 func (t *Template) Render(run *v1alpha1.RepairRun, step string, inputs map[string]any) (artifact.Definition, error) {
 	f, node := run.Spec.Fault, v1alpha1.NodeOf(run)
 	made, err := t.object.Render(data{
@@ -207,7 +207,7 @@ func foreign(v any, node string) string {
 	return ""
 }
 
-// SlotID reports for which step of which run an object is.
+// SlotID identifies the step of a run that an object is for.
 func SlotID(run *v1alpha1.RepairRun, step string) string { return string(run.UID) + "/" + step }
 
 // nameLength is how long the name of an object is at most: a Job's is a label of its

@@ -115,7 +115,7 @@ func TestAnObjectIsBounded(t *testing.T) {
 	expect(t, "a byte more", err, "renders an object of 16385 bytes, the limit is 16384")
 }
 
-// TestARebootActsOnce, whatever a template states.
+// TestARebootActsOnce: a template of a RebootNode cannot be mutable.
 func TestARebootActsOnce(t *testing.T) {
 	x := &v1alpha1.RepairTemplate{Spec: v1alpha1.RepairTemplateSpec{
 		Lifecycle: v1alpha1.Mutable, Template: runtime.RawExtension{Raw: []byte(`{"apiVersion":"janitor.dgxc.nvidia.com/v1alpha1","kind":"RebootNode"}`)},

@@ -44,7 +44,7 @@ func templateOf(t *testing.T, name, object string) *Template {
 	return compiled
 }
 
-// expect reports whether an error has these words; empty is none.
+// expect fails the test unless an error has these words; empty is no error.
 func expect(t *testing.T, what string, err error, want string) {
 	t.Helper()
 	if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
@@ -55,7 +55,7 @@ func expect(t *testing.T, what string, err error, want string) {
 // endless takes more than costLimit units of CEL.
 var endless = strings.Repeat("[1,2,3,4,5,6,7,8,9,10].all(x, ", 6) + "true" + strings.Repeat(")", 6)
 
-// TestDue: a step whose condition reports neither yes nor no is not due.
+// TestDue: a step whose condition is neither true nor false is not due.
 func TestDue(t *testing.T) {
 	for when, tc := range map[string]struct {
 		due     bool
@@ -105,7 +105,7 @@ func TestInputsAreJSONValues(t *testing.T) {
 }
 
 // TestStepWithoutTemplate: what is under way goes on as it was made, what has not begun
-// fails, and reports why.
+// fails, with the reason.
 func TestStepWithoutTemplate(t *testing.T) {
 	unset := templateOf(t, "make", `{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"{{ .Inputs.nothing }}"}}`)
 	works := templateOf(t, "make", `{"apiVersion":"v1","kind":"ConfigMap"}`)

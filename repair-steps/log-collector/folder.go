@@ -55,8 +55,8 @@ func copyTo(path, file string) error {
 	return errors.Join(err, to.Sync(), to.Close())
 }
 
-// prune removes all but the newest archives, and what deaths left of others. The one
-// that just came is the newest, whatever the clocks report.
+// prune removes all but the newest archives, and what crashes left of others. The one that
+// just came is the newest, whatever the clocks show.
 func (f folder) prune(newest string) error {
 	entries, err := os.ReadDir(f.KeepDir)
 	if err != nil {

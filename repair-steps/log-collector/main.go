@@ -39,7 +39,7 @@ func run(ctx context.Context, j *daemon.Job, cfg settings) error {
 	return errors.Join(err, delivery.WriteTermination(cfg.TerminationLog, word))
 }
 
-// collect makes the archive and brings it away, and reports in a sentence what it did.
+// collect makes and delivers the archive, and returns a sentence about what it did.
 func collect(ctx context.Context, j *daemon.Job, cfg settings) (string, error) {
 	where, err := Open(ctx, cfg.Storage, j.Clock, j.Log)
 	if err != nil {

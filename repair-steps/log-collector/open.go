@@ -17,7 +17,7 @@ import (
 
 // Storage is where archives go.
 type Storage interface {
-	// Take brings the file there, whole or not at all, and reports where it is. To bring it
+	// Take brings the file there, whole or not at all, and returns where it is. To bring it
 	// again changes nothing.
 	Take(ctx context.Context, file string) (where string, err error)
 }

@@ -123,7 +123,7 @@ func TestBucket(t *testing.T) {
 		t.Setenv(key, value)
 	}
 	c := DefaultStorage()
-	c.UploadURL, c.Sending.CAFile = config.NewSecret("s3://My_Bucket/gpu-1/run.tar.gz"), ca // no name of a host: the path reports the bucket
+	c.UploadURL, c.Sending.CAFile = config.NewSecret("s3://My_Bucket/gpu-1/run.tar.gz"), ca // no name of a host: the path names the bucket
 	where, err := take(t, c, file)
 	if err != nil || where != c.UploadURL.Reveal() {
 		t.Fatalf("%q, %v", where, err)

@@ -94,7 +94,7 @@ func manifest(t *testing.T, archive []byte) collector.Manifest {
 	}
 }
 
-// TestCommandLine: the help, and what is wrong is reported by the flag's name.
+// TestCommandLine: the help is printed, and an error names the flag that is wrong.
 func TestCommandLine(t *testing.T) {
 	for says, x := range map[string]struct {
 		args []string
@@ -171,7 +171,7 @@ func TestKilledInMidUpload(t *testing.T) {
 	}
 }
 
-// TestAReceiverThatRefuses: the step has failed, and reports why.
+// TestAReceiverThatRefuses: the step has failed, with the reason.
 func TestAReceiverThatRefuses(t *testing.T) {
 	s := httptest.NewServer(http.NotFoundHandler())
 	defer s.Close()

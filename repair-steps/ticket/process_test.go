@@ -97,7 +97,7 @@ func code(t *testing.T, err error) int {
 	return end.ExitCode()
 }
 
-// TestCommandLine: the help, and what is wrong is reported by the flag's name.
+// TestCommandLine: the help is printed, and an error names the flag that is wrong.
 func TestCommandLine(t *testing.T) {
 	for says, x := range map[string]struct {
 		args []string
@@ -118,7 +118,7 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// one reports that there is exactly one ticket, with all that was known.
+// one checks that there is exactly one ticket, with all that was known.
 func (d *desk) one(t *testing.T) {
 	t.Helper()
 	d.mu.Lock()
@@ -179,7 +179,7 @@ func TestKilledBeforeTheAnswer(t *testing.T) {
 	d.one(t)
 }
 
-// TestRefused: asked once, failed, and informed of why, without secrets.
+// TestRefused: a refused request is sent once, and the step fails with the reason, without secrets.
 func TestRefused(t *testing.T) {
 	d := &desk{before: func(int) int { return http.StatusForbidden }}
 	s := httptest.NewServer(d)

@@ -3,8 +3,8 @@
 // at a time, commits what is settled, and closes the feed. A service brings the
 // reconciler and what else makes it look.
 //
-// Of the records that it writes a consumer is informed again: OwnWrites distinguishes these from other
-// news.
+// The feed also delivers the records that a consumer writes: OwnWrites distinguishes these
+// from other news.
 package consumer
 
 import (
@@ -29,7 +29,7 @@ type Service struct {
 	// Metrics are the names of its metrics.
 	Metrics consume.Names
 	Store   store.Store
-	// Selector reports which records the feed delivers.
+	// Selector selects the records that the feed delivers.
 	Selector record.Selector
 	// Since is where a consumer that is new to the store begins, asked for when it
 	// leads; nil is the first record.

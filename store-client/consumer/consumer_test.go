@@ -92,7 +92,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// shelf is a cache that is filled when it is asked to be.
+// shelf is a cache that the test fills.
 type shelf struct{ running, filled chan struct{} }
 
 func (s shelf) Run(ctx context.Context) error {

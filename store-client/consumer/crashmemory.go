@@ -19,14 +19,14 @@ import (
 )
 
 // This part of the package remembers in the store what a consumer's process died of, and
-// keeps the records that it is never to look at again, the dead letters;
-// the record itself stays as it is, and who deletes the letter puts it back.
+// keeps the records that it must never handle again, the dead letters. The record itself
+// stays as it is; deleting the letter puts it back.
 
 // PoisonRecordSource is that of the dead letters of a consumer whose process died of them;
 // their ids are those of the records.
 func PoisonRecordSource(consumer string) string { return consumer + ": killed by a record" }
 
-// runsSource is the source of the letters that report how consumers' processes ended. They
+// runsSource is the source of the letters that record how consumers' processes ended. They
 // are no dead letters but the only thing beside the records that every store keeps.
 const runsSource = "lives of consumers"
 
@@ -81,8 +81,8 @@ func (c *CrashMemory) Load(ctx context.Context) (crashloop.Past, error) {
 	return last.Past, nil
 }
 
-// Suspect is what a consumer's process handled when it died, again and again; what
-// it is distinguished by is passed over by nobody yet, others only go first.
+// Suspect is what a consumer's process handled when it died, again and again. Its key is
+// not passed over yet; others only go first.
 type Suspect struct {
 	Consumer string
 	// Key is mostly a node's name; Crashes are those in a row with it in flight.
@@ -173,11 +173,11 @@ func (c *CrashMemory) IsDeadLetter(id string) bool { return (*c.ids.Load())[id] 
 // Count implements consume.Memory.
 func (c *CrashMemory) Count() int { return len(*c.ids.Load()) }
 
-// IDs are those of the records that are dead-lettered.
+// IDs returns the ids of the records that are dead-lettered.
 func (c *CrashMemory) IDs() []string { return slices.Sorted(maps.Keys(*c.ids.Load())) }
 
-// WithoutDeadLetters is the store without the records that are dead-lettered: lists leave them out,
-// and to Get they are not there.
+// WithoutDeadLetters is the store without the records that are dead-lettered: lists leave
+// them out, and Get does not find them.
 func (c *CrashMemory) WithoutDeadLetters() store.Store { return filteredStore{c.store, c} }
 
 type filteredStore struct {

@@ -9,8 +9,8 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
-// Records are a store's records in the hands of one writer, which is not to look again
-// at a record because of its own status update alone. It is safe for concurrent records.
+// Records are a store's records for one writer, which need not handle a record again
+// because of its own status update alone. It is safe for concurrent records.
 type Records struct {
 	store.Store
 	Writer record.Writer
@@ -18,8 +18,8 @@ type Records struct {
 	own OwnWrites
 }
 
-// Write is Update by the writer; news reports that somebody else changed one of
-// the records right after it, so that the caller has to look again.
+// Write is Update by the writer; news reports whether somebody else changed one of the
+// records right after it, so that the caller has to read them again.
 func (r *Records) Write(ctx context.Context, changes []store.Change) (news bool, err error) {
 	for _, c := range changes {
 		r.own.Begin(c.ID)
@@ -37,7 +37,7 @@ func (r *Records) Write(ctx context.Context, changes []store.Change) (news bool,
 	return news, err //nolint:wrapcheck // the caller says what it was doing
 }
 
-// ignores reports that a delivery shows the writer's own last write.
+// ignores reports whether a delivery shows the writer's own last write.
 func (r *Records) ignores(delivered record.Record) bool {
 	return r.own.Ignores(delivered.ID, revision(delivered))
 }
@@ -45,7 +45,7 @@ func (r *Records) ignores(delivered record.Record) bool {
 func revision(r record.Record) string { return strconv.FormatInt(r.Revision, 10) }
 
 // OwnWrites remembers the last own write of each thing until it is heard of. The
-// zero Filter is empty; it is safe for concurrent use.
+// zero OwnWrites is empty; it is safe for concurrent use.
 type OwnWrites struct {
 	mu sync.Mutex
 	// wrote is the version that the last own write of a thing made.
@@ -54,8 +54,8 @@ type OwnWrites struct {
 	writing map[string][]string
 }
 
-// Begin reports that a thing is about to be written: news of it is kept back
-// until End. There is one writer of a thing at a time.
+// Begin marks that a thing is about to be written: news of it is kept back until End. There
+// is one writer of a thing at a time.
 func (o *OwnWrites) Begin(thing string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -66,9 +66,9 @@ func (o *OwnWrites) Begin(thing string) {
 	o.writing[thing] = nil
 }
 
-// End reports which version the write made; empty if it failed or nobody knows.
-// With news it reports that other versions were heard of meanwhile: the caller
-// has to look at the thing again.
+// End records which version the write made; empty if it failed or the version is unknown.
+// news reports whether other versions were heard of meanwhile: the caller has to read the
+// thing again.
 func (o *OwnWrites) End(thing, version string) (news bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

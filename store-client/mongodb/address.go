@@ -90,8 +90,8 @@ func databaseOf(dsn string) string {
 	return cmp.Or(name, DefaultDatabase)
 }
 
-// Check reports what is wrong with an address, without connecting. Of an address
-// with +srv only the options are read: its hosts have to be looked up.
+// Check validates an address, without connecting. Of an address with +srv only the options
+// are read: its hosts have to be looked up.
 func Check(dsn string) error {
 	var err error
 	if strings.HasPrefix(dsn, "mongodb+srv://") {

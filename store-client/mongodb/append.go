@@ -43,8 +43,7 @@ func (s *Store) AppendTo(ctx context.Context, server string, records []record.Re
 	return results, now, err
 }
 
-// insert stores records of different ids and reports what is stored under them
-// now.
+// insert stores records of different ids and returns what is stored under them now.
 func (s *Store) insert(ctx context.Context, records []record.Record) (map[string]provider.Content, error) {
 	if len(records) == 0 {
 		return nil, nil
@@ -81,8 +80,8 @@ func (s *Store) insert(ctx context.Context, records []record.Record) (map[string
 	return contents, s.compare(ctx, taken, contents)
 }
 
-// insertNew inserts the documents in order, but for those whose id is taken, and
-// reports which it inserted.
+// insertNew inserts the documents in order, but for those whose id is taken, and returns
+// which it inserted.
 func (s *Store) insertNew(ctx context.Context, docs []document) (map[string]bool, error) {
 	inserted := map[string]bool{}
 	for len(docs) > 0 {
@@ -104,8 +103,8 @@ func (s *Store) insertNew(ctx context.Context, docs []document) (map[string]bool
 	return inserted, nil
 }
 
-// duplicate reports which document of an ordered insertion had a taken id: those
-// before it are stored.
+// duplicate returns which document of an ordered insertion had a taken id: those before it
+// are stored.
 func duplicate(err error) (int, bool) {
 	bulk, ok := errors.AsType[mongo.BulkWriteException](err)
 	if !ok || len(bulk.WriteErrors) != 1 || !mongo.IsDuplicateKeyError(bulk) {

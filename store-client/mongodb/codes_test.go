@@ -148,8 +148,7 @@ func feedOf(t *testing.T, f any) *feed {
 	return out
 }
 
-// TestClearTextIsNoticed: anyone who sends records over a network without TLS is
-// warned.
+// TestClearTextIsNoticed: an address that sends records over a network without TLS is detected.
 func TestClearTextIsNoticed(t *testing.T) {
 	for dsn, want := range map[string]bool{
 		"mongodb://db.example.com/d":           true,

@@ -63,9 +63,9 @@ func encode(r record.Record, storedAt, changedAt time.Time) (document, error) {
 	}, nil
 }
 
-// stored is the part of a document that is read back. Anyone who may append may have
-// made the document, so a field of another type is the document's problem and not
-// that of the query that comes across it.
+// stored is the part of a document that is read back. Every account that may append may
+// have made the document, so a field of another type is the document's problem and not that
+// of the query that comes across it.
 type stored struct {
 	ID        string
 	Exact     string
@@ -89,8 +89,7 @@ func projection() bson.D {
 	}
 }
 
-// UnmarshalBSON never fails: decode reports what is wrong, also of a field that is
-// missing.
+// UnmarshalBSON never fails: decode returns what is wrong, also of a field that is missing.
 func (s *stored) UnmarshalBSON(data []byte) error {
 	doc := bson.Raw(slices.Clone(data))
 	*s = stored{key: doc.Lookup("_id"), doc: doc}
@@ -189,7 +188,7 @@ func tree(data []byte) (any, error) {
 	return out, nil
 }
 
-// registry writes what fault-quarantine has not reported as null, as JSON does.
+// registry writes a quarantine state that fault-quarantine has not set as null, as JSON does.
 func registry() *bson.Registry {
 	r := bson.NewRegistry()
 	r.RegisterTypeEncoder(reflect.TypeFor[record.Quarantine](), bson.ValueEncoderFunc(func(_ bson.EncodeContext, w bson.ValueWriter, v reflect.Value) error {

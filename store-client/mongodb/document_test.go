@@ -33,8 +33,8 @@ func TestUnsetNodeQuarantinedIsNull(t *testing.T) {
 	}
 }
 
-// TestReplacementPreservesUnknownFields: a replacement preserves unknown fields at each level and with their type;
-// fields of this version are written as before.
+// TestReplacementPreservesUnknownFields: a replacement preserves unknown fields at each
+// level and with their type; fields of this version are written as before.
 func TestReplacementPreservesUnknownFields(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6000000, time.UTC)
 	before := record.Record{ID: "1", Revision: 1, Status: record.Status{Remediation: &record.Remediation{Attempts: []record.Attempt{{Ordinal: 1, Name: "a"}}}}}

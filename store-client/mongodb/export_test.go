@@ -17,8 +17,8 @@ import (
 // Schemas is the collection of the schema's version.
 const Schemas = schemas
 
-// Late stores r in a transaction of its own that began before whatever comes
-// next, and ends when reported.
+// Late stores r in a transaction of its own that begins before whatever comes next, and
+// ends when the returned function is called.
 func Late(t testing.TB, dsn string, r record.Record) func() {
 	t.Helper()
 	ctx := context.Background()

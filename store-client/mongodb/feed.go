@@ -23,9 +23,9 @@ const (
 	await = time.Second
 	// pageRecords bounds what one read of a scan holds in memory.
 	pageRecords = 200
-	// overlap is how much earlier than a change stream was opened a time may lie
-	// that was taken for a change which the stream bears: the bound of a write,
-	// with capacity for a clock that differs from the server's.
+	// overlap is how much earlier than a change stream was opened a time may lie that was
+	// taken for a change which the stream bears: the bound of a write, with a margin for a
+	// clock that differs from the server's.
 	overlap = 2 * provider.OperationTimeout
 )
 
@@ -50,14 +50,14 @@ type feed struct {
 	// at is how far was read; buffer what was read by a scan and not delivered.
 	at     position
 	buffer []stored
-	// stream is nil while it has to be opened again; ended reports that the server
-	// ended the last one.
+	// stream is nil while it has to be opened again; ended is true if the server ended the
+	// last one.
 	stream *mongo.ChangeStream
 	ended  bool
 	// scanned are records that the scan delivered, by id, of which the stream may
 	// bear what they were until then.
 	scanned map[string]version
-	// broken was read and is not kept separately yet; nil most of the time.
+	// broken was read and is not a dead letter yet; nil most of the time.
 	broken *provider.Document
 }
 
@@ -100,7 +100,7 @@ func (f *feed) Next(ctx context.Context) (record.Record, string, error) {
 		default:
 		}
 		if f.broken != nil {
-			// Nothing behind it is delivered before it is kept separately.
+			// Nothing behind it is delivered before it is kept as a dead letter.
 			if err := f.Bury(ctx, *f.broken); err != nil {
 				return record.Record{}, "", fmt.Errorf("reading the change feed of %s: %w", f.Name, err)
 			}
@@ -180,11 +180,10 @@ type version struct {
 
 func versionOf(doc stored) version { return version{doc.Append, doc.Revision, doc.StoredAt} }
 
-// past reports whether the scan delivered a document as it is or as it became
-// later: the stream bears each change as it was written, from before the scan
-// read on. The entry ends where the stream has caught up with the scan: what is
-// older and comes then was put back, from a backup report, and is news. So is another
-// insertion under the same id.
+// past reports whether the scan delivered a document as it is or as it became later: the
+// stream bears each change as it was written, from before the scan read on. The entry ends
+// where the stream has caught up with the scan: what is older and comes then was put back,
+// for example from a backup, and is news. So is another insertion under the same id.
 func (f *feed) past(doc stored) bool {
 	of, ok := f.scanned[doc.ID]
 	if !ok {

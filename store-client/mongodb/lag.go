@@ -103,8 +103,7 @@ func (r *reader) lag(ctx context.Context, consumer string, selector record.Selec
 	return lag, nil
 }
 
-// left reports what the consumer's scan has to read and from where it follows the
-// stream.
+// left returns what the consumer's scan has to read and from where it follows the stream.
 func (r *reader) left(ctx context.Context, f *feed, lag *store.Lag) (*scan, string, error) {
 	l, err := f.Lines.Line(ctx, f.Name)
 	if err != nil {
@@ -122,7 +121,7 @@ func (r *reader) left(ctx context.Context, f *feed, lag *store.Lag) (*scan, stri
 	return &rest, "", err
 }
 
-// countQuietPeriod is how long a counting waits for the stream to report more.
+// countQuietPeriod is how long a count waits for more changes of the stream.
 const countQuietPeriod = 200 * time.Millisecond
 
 // count adds what the stream bears behind the feed's token.

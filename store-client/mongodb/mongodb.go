@@ -55,8 +55,8 @@ type Store struct {
 	Config
 	client *mongo.Client
 	db     *mongo.Database
-	// home names this database; positions of another report nothing here. It is
-	// another one after the database was dropped or restored.
+	// home names this database; positions of another mean nothing here. It is another one
+	// after the database was dropped or restored.
 	home atomic.Pointer[string]
 	// undecodable are the documents that lists leave out.
 	undecodable provider.Undecodable
@@ -68,9 +68,9 @@ var (
 	_ store.Reader     = (*reader)(nil)
 )
 
-// Open connects to the database at dsn, a connection string of MongoDB, and
-// makes its indexes. Writes are acknowledged by the majority's journals and
-// reads see only such writes, whatever the address states.
+// Open connects to the database at dsn, a connection string of MongoDB, and makes its
+// indexes. Writes are acknowledged by the majority's journals and reads see only such
+// writes, whatever the address sets.
 func Open(ctx context.Context, dsn string, cfg Config) (*Store, error) {
 	s, err := connect(ctx, dsn, cfg)
 	if err != nil {
@@ -187,8 +187,7 @@ func (s *Store) prepare(ctx context.Context) error {
 	return nil
 }
 
-// upgrade reports in the database what is written to it from now on. What a newer program
-// has opened is left to it.
+// upgrade writes the version of the schema to the database. A newer version stays as it is.
 func (s *Store) upgrade(ctx context.Context) error {
 	if err := s.checkVersion(ctx); err != nil {
 		if errors.Is(err, store.ErrNewer) {
@@ -239,9 +238,9 @@ func (s *Store) refuseForeign(ctx context.Context) error {
 	return nil
 }
 
-// maxBehind is how far the append counter of a backup may be behind its records.
-// A place beyond is none of the project's: an account that may append could have given
-// it, to use up all places.
+// maxBehind is how far the append counter of a backup may be behind its records. The
+// services give no place beyond that: an account that may append could have given it, to
+// use up all places.
 const maxBehind = 1 << 32
 
 // catchUp sees to it that no place is given twice: a backup that is not of one

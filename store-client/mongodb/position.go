@@ -36,7 +36,7 @@ type scan struct {
 	After int64 `json:"a"`
 	// Opened is when the change stream was opened, in microseconds since 1970.
 	Opened int64 `json:"o,omitempty"`
-	// Again reports that it is a rescan.
+	// Again is true if it is a rescan.
 	Again bool `json:"g,omitempty"`
 }
 
@@ -71,12 +71,12 @@ func tokenOf(raw bson.Raw) (string, error) {
 const (
 	// tokenLost: the server refuses the token: its history is gone.
 	tokenLost provider.Loss = "token-lost"
-	// streamEnded: the collection or the database was dropped, renamed or
-	// restored; what is there now may have come without a change to report it.
+	// streamEnded: the collection or the database was dropped, renamed or restored; what is
+	// there now may have come without a change in the stream.
 	streamEnded provider.Loss = "stream-ended"
 )
 
-// evaluatePosition reads a stored line and reports why it cannot be resumed, if it cannot.
+// evaluatePosition reads a stored line and returns why it cannot be resumed, if it cannot.
 func (s *Store) evaluatePosition(ctx context.Context, l provider.Line, k provider.Kind) (position, provider.Loss, error) {
 	head, err := s.head(ctx)
 	p, why := provider.EvaluatePosition(l, *s.home.Load(), k, func(p position) bool { return p.Head > head })

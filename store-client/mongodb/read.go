@@ -247,8 +247,8 @@ func (s *Store) TrimDeadLetters(ctx context.Context, bound store.DeadLetterBound
 	return n, nil
 }
 
-// beyond are the ids of the dead letters beyond a bound. Those of an earlier version do not
-// report how large they are, and count as empty.
+// beyond are the ids of the dead letters beyond a bound. Those of an earlier version have
+// no size, and count as empty.
 func (s *Store) beyond(ctx context.Context, bound store.DeadLetterBound, now time.Time) (ids []bson.Raw, err error) {
 	of := bson.D{{Key: "$gte", Value: bound.Source}, {Key: "$lte", Value: bound.Source}}
 	if bound.Prefix {

@@ -51,7 +51,7 @@ func TestABackupThatIsNotOfOneMoment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Anyone who may append could have brought a place behind which there is none.
+	// An account that may append could have written the last of all places.
 	if _, err := s.events().InsertOne(t.Context(), bson.D{{Key: "_id", Value: "forged"}, {Key: "append", Value: int64(math.MaxInt64)}, {Key: "createdAt", Value: "never"}}); err != nil {
 		t.Fatal(err)
 	}

@@ -69,8 +69,8 @@ func secured(t *testing.T, ca *storetest.Authority, files map[string]string) *mo
 	return server
 }
 
-// TestTLS: a server is verified to its name, clients prove themselves by X.509
-// or SCRAM, and no log line or error ever reports a password.
+// TestTLS: a server is verified to its name, clients prove themselves by X.509 or SCRAM,
+// and no log line or error ever contains a password.
 func TestTLS(t *testing.T) {
 	mongotest.Need(t)
 	ca, stranger := storetest.NewAuthority(t), storetest.NewAuthority(t)

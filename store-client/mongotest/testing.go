@@ -22,9 +22,9 @@ var shared struct {
 	count  atomic.Int64
 }
 
-// Main runs a package's tests with one server for all of them and stops it.
-// Where there is no server to be had, the tests that need one are skipped and
-// report it; a server that starts and misbehaves is a failure.
+// Main runs a package's tests with one server for all of them and stops it. Where no server
+// is available, the tests that need one are skipped with the reason; a server that starts
+// and misbehaves is a failure.
 func Main(m *testing.M) int {
 	if shared.uri = os.Getenv(URI); shared.uri != "" {
 		return m.Run()

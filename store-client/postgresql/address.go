@@ -42,13 +42,13 @@ var settings = []string{
 	"tcp_user_timeout", "timezone",
 }
 
-// limits bound the connections of a process; 0 is what the address does not report.
+// limits bound the connections of a process; 0 is what the address does not set.
 type limits struct {
 	open, idle         int
 	lifetime, idleTime time.Duration
 }
 
-// What an address does not report.
+// Defaults for what an address does not set.
 const (
 	// A service keeps all that a burst has opened: to connect costs the server more
 	// than the work does that another connection would be opened for.
@@ -93,12 +93,12 @@ type parsed struct {
 	conn   *pgx.ConnConfig
 	limits limits
 	unsafe bool
-	// clear: the address admits a network without TLS. encrypted: it reports nothing
-	// of TLS, so that a network without is not admitted.
+	// clear: the address admits a network without TLS. encrypted: it does not set a mode of
+	// TLS, so that a network without TLS is not admitted.
 	clear, encrypted bool
 }
 
-// Check reports what is wrong with an address, without connecting.
+// Check validates an address, without connecting.
 func Check(dsn string) error {
 	_, err := parse(dsn)
 	return err
@@ -161,9 +161,9 @@ func read(dsn string) (parsed, error) {
 	return p, nil
 }
 
-// secure leaves out the ways over a network without TLS, unless the address asks
-// for them: libpq's default would take them when the server has no TLS, or when
-// somebody on the way reports it.
+// secure leaves out the ways over a network without TLS, unless the address asks for them:
+// libpq's default would take them when the server has no TLS, or when somebody on the
+// network claims that it has none.
 func (p *parsed) secure(dsn string) {
 	plain := func(host string, t *tls.Config) bool { return t == nil && provider.OnNetwork(host) }
 	open := plain(p.conn.Host, p.conn.TLSConfig) ||

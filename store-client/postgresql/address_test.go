@@ -9,7 +9,7 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 )
 
-// Nothing crosses a network in clear text unless the address states so.
+// Nothing crosses a network in clear text unless the address requests it.
 func TestNetworksNeedTLS(t *testing.T) {
 	t.Setenv("PGSSLMODE", "")
 	for dsn, want := range map[string]struct{ clear, encrypted bool }{
@@ -48,7 +48,7 @@ func TestNetworksNeedTLS(t *testing.T) {
 	}
 }
 
-// A service keeps what it opens, and what the address states counts more.
+// A service keeps what it opens, and the settings of the address take precedence.
 func TestLimits(t *testing.T) {
 	const given = "postgres://u@localhost/d?pool_max_conns=20&pool_min_conns=3&pool_max_conn_lifetime=2h&pool_max_conn_idle_time=7s"
 	for dsn, want := range map[string]struct{ service, few limits }{
@@ -69,8 +69,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// Processes that connect together replace their connections at different times, and
-// none later than it was reported.
+// Processes that connect together replace their connections at different times, and none
+// later than the configured lifetime.
 func TestConnectionLifetimesDiffer(t *testing.T) {
 	seen := map[time.Duration]bool{}
 	for range 100 {

@@ -88,7 +88,7 @@ func TestConnectionsAreKept(t *testing.T) {
 	}
 }
 
-// TestFewConnectionsAreKept by whose address states so.
+// TestFewConnectionsAreKept: few connections are kept if the address sets that.
 func TestFewConnectionsAreKept(t *testing.T) {
 	_, opened, swing := swinging(t, "&pool_min_conns=1")
 	swing()

@@ -92,7 +92,7 @@ func dialect(conf *pgx.ConnConfig, cfg sqlstore.Config) sqlstore.Dialect {
 	}
 }
 
-// refused reports that the server answered a statement with an error, or never saw it.
+// refused reports whether the server answered a statement with an error, or never saw it.
 func refused(err error) bool {
 	var answer *pgconn.PgError
 	return errors.As(err, &answer) && answer.SeverityUnlocalized == "ERROR" || errors.Is(err, driver.ErrBadConn)

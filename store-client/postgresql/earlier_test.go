@@ -10,8 +10,8 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
-// TestADatabaseOfTheEarlierOneIsRefused, with the ways out, by services and readers,
-// and left as it is; stored under another name it is in nobody's way.
+// TestADatabaseOfTheEarlierOneIsRefused: services and readers refuse it, name the ways out,
+// and leave it as it is. Once its table is renamed, it does not block them.
 func TestADatabaseOfTheEarlierOneIsRefused(t *testing.T) {
 	_, dsn := pgtest.Database(t)
 	db := raw(t, dsn)

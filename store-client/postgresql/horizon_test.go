@@ -131,7 +131,7 @@ func expect(t *testing.T, f store.Feed, commit bool, want ...record.Record) {
 	}
 }
 
-// waiting asks what `nvsentinel status` describes.
+// waiting checks the lag that `nvsentinel status` shows.
 func waiting(t *testing.T, dsn string, sel record.Selector, want int) {
 	t.Helper()
 	lag, err := storetest.Reader(t, dsn).Lag(t.Context(), "c", sel, 100)

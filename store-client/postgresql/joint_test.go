@@ -107,7 +107,7 @@ func TestLockedRecordBlocksNoOtherUpdate(t *testing.T) {
 	stands(t, s, changes[1], 1)
 }
 
-// A caller that goes while others' updates are written is informed immediately that nothing
+// A caller that goes while others' updates are written gets the error at once that nothing
 // was applied, and nothing is; those who came with it are.
 func TestACallerThatWentIsNotApplied(t *testing.T) {
 	s, way, _, changes := slowStore(t, 3)
@@ -129,7 +129,7 @@ func TestACallerThatWentIsNotApplied(t *testing.T) {
 	stands(t, s, changes[2], 1)
 }
 
-// A caller that goes when its update is on its way is informed of what became of it.
+// A caller that goes when its update is on its way gets the outcome of the update.
 func TestACallerOfASentUpdateLearnsItsOutcome(t *testing.T) {
 	s, way, _, changes := slowStore(t, 1)
 	trap := way.Set(jointMessage, cutproxy.Hold)
@@ -144,8 +144,8 @@ func TestACallerOfASentUpdateLearnsItsOutcome(t *testing.T) {
 	stands(t, s, changes[0], 1)
 }
 
-// frozen is the context of a process that was stopped: its time is over, and no timer
-// of it has reported it.
+// frozen is the context of a process that was stopped: its time is over, and none of its
+// timers has fired.
 type frozen struct {
 	context.Context
 	over      chan struct{}
@@ -164,7 +164,7 @@ func (f frozen) Err() error {
 	}
 }
 
-// A caller whose lease has run out by the clock is not applied, whatever its timers report.
+// An update is not applied if the lease has run out by the clock, whatever the timers show.
 func TestFenceIsCheckedBeforeTheStatement(t *testing.T) {
 	s, way, _, changes := slowStore(t, 2)
 	first, release := heldUpdate(t, s, way, changes[0])

@@ -32,10 +32,9 @@ const (
 	idleLimit = "10000"
 )
 
-// Open connects to the database at dsn and brings its schema up to date. Every
-// transaction commits with synchronous_commit=on; a server that runs with
-// fsync=off or full_page_writes=off is refused unless the address states
-// nvsentinel_allow_unsafe=true.
+// Open connects to the database at dsn and brings its schema up to date. Every transaction
+// commits with synchronous_commit=on; a server that runs with fsync=off or
+// full_page_writes=off is refused unless the address contains nvsentinel_allow_unsafe=true.
 func Open(ctx context.Context, dsn string, cfg sqlstore.Config) (*sqlstore.Store, error) {
 	p, err := parse(dsn)
 	if err != nil {
@@ -71,8 +70,8 @@ func OpenReader(ctx context.Context, dsn string, cfg sqlstore.Config) (*sqlstore
 	return sqlstore.New(db, cfg), nil
 }
 
-// checkSchema is sqlstore.CheckSchema, and reports about a database that is not of this
-// suite at all what it is.
+// checkSchema is sqlstore.CheckSchema, and its error names what is in a database that is
+// not of this suite.
 func checkSchema(ctx context.Context, db *sql.DB) error {
 	err := sqlstore.CheckSchema(ctx, db, schema)
 	if err == nil {
@@ -162,7 +161,7 @@ func locked(ctx context.Context, db *sql.DB, f func(tx *sql.Tx) error) error {
 	return nil
 }
 
-// queryMaintenances reports whether the account may keep what providers announce.
+// queryMaintenances is the query whether the account may keep what providers announce.
 const queryMaintenances = `SELECT COALESCE(bool_and(has_table_privilege(to_regclass(t), right_name)), false)
 FROM unnest('{maintenance_events,maintenance_providers}'::text[]) AS t, unnest('{SELECT,INSERT,UPDATE,DELETE}'::text[]) AS right_name
 WHERE to_regclass('maintenance_events') IS NOT NULL`

@@ -53,8 +53,8 @@ CREATE ROLE services; GRANT services TO certified, worded; GRANT CREATE ON SCHEM
 	return server, host, n
 }
 
-// TestTLS: a server is verified to its name, clients prove themselves by
-// certificate or by password, and no log line or error ever reports a password.
+// TestTLS: a server is verified to its name, clients prove themselves by certificate or by
+// password, and no log line or error ever contains a password.
 func TestTLS(t *testing.T) {
 	ca, stranger := storetest.NewAuthority(t), storetest.NewAuthority(t)
 	server, host, port := secured(t, ca)

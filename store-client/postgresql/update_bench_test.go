@@ -16,8 +16,8 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
-// BenchmarkUpdates has as many callers concurrently update the status of nodes, each its own record
-// again and again, on a server that syncs: beside it, and a millisecond away, where
+// BenchmarkUpdates has callers update the status of records concurrently, each its own
+// record again and again, on a server that syncs: beside it, and a millisecond away, where
 // the time of one caller counts the round trips.
 func BenchmarkUpdates(b *testing.B) {
 	server := pgtest.Own(b, pgtest.Options{Durable: true})

@@ -11,7 +11,7 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
-// appended stores n records and returns their next evaluation.
+// appended stores n records and returns a change of each: its quarantine verdict.
 func appended(t testing.TB, s store.Store, n int) []store.Change {
 	t.Helper()
 	var records []record.Record

@@ -156,7 +156,7 @@ func (r *reader) query(ctx context.Context, call string, q question, take func(l
 	}
 }
 
-// err is what the store reported, as far as it has a meaning.
+// err is the error of the store, with its kind where that is known.
 func (p problem) err() error {
 	switch p.Code {
 	case codeNotFound:

@@ -16,7 +16,7 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
-// TestConformance: read over HTTP a store reports what it reports when it is opened.
+// TestConformance: a store returns the same over HTTP as when it is opened.
 func TestConformance(t *testing.T) {
 	storetest.RunReader(t, storetest.Backend{
 		Name:       "sqlite over HTTP",
@@ -78,7 +78,7 @@ func served(t testing.TB, records store.Reader, log *slog.Logger) string {
 	return l.Addr().String()
 }
 
-// TestConnectionRefused: what dialling reports is what every read reports.
+// TestConnectionRefused: every read returns the error of dialling.
 func TestConnectionRefused(t *testing.T) {
 	away := errors.New("no gateway is ready")
 	r := remote.Open(func(context.Context) (net.Conn, error) { return nil, away })

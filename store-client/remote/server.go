@@ -55,8 +55,8 @@ func Serve(ctx context.Context, l net.Listener, records store.Reader, log *slog.
 	return nil
 }
 
-// Handler answers the reads of a store. It asks nobody who he is: anyone who reaches it
-// reads every record. What a store's error reports goes to log and not to the caller.
+// Handler answers the reads of a store. It authenticates nobody: every client that reaches
+// it reads every record. The text of a store's error goes to log and not to the caller.
 func Handler(records store.Reader, log *slog.Logger) http.Handler {
 	s := &server{records: records, log: log, slots: make(chan struct{}, AtOnce)}
 	calls := map[string]http.HandlerFunc{
@@ -116,7 +116,7 @@ func answer[Q any, P questionPtr[Q]](s *server, read func(ctx context.Context, q
 	}
 }
 
-// inTurn reads when there is capacity.
+// inTurn reads when a slot is free.
 func (s *server) inTurn(ctx context.Context, read func() error) error {
 	select {
 	case s.slots <- struct{}{}:
@@ -127,8 +127,8 @@ func (s *server) inTurn(ctx context.Context, read func() error) error {
 	}
 }
 
-// problem is how an error is reported: a store's own text stays here, because it is unknown
-// what it holds.
+// problem is how an error is reported to the caller: a store's own text stays here, because
+// its content is unknown.
 func (s *server) problem(r *http.Request, err error) (int, problem) {
 	if why, ok := errors.AsType[refused](err); ok {
 		return http.StatusBadRequest, problem{codeRefused, why.Error()}
@@ -251,10 +251,10 @@ func (l *lines) write(x line) error {
 	return nil
 }
 
-// end reports that the answer is whole.
+// end writes that the answer is whole.
 func (l *lines) end() { l.last(line{End: &end{More: l.more}}) }
 
-// finish reports why the answer is not whole; the status counts while nothing was reported.
+// finish writes why the answer is not whole; the status counts while nothing was written.
 func (l *lines) finish(status int, p problem) {
 	if !l.begun {
 		l.begun = true
@@ -264,7 +264,7 @@ func (l *lines) finish(status int, p problem) {
 	l.last(line{Error: &p})
 }
 
-// last is reported to the callers that are still there.
+// last writes the last line and sends it to the caller.
 func (l *lines) last(x line) {
 	if l.write(x) == nil {
 		_ = l.text.Flush()

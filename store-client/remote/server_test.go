@@ -22,7 +22,7 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
-// fakeReader is a store that answers what the test reports.
+// fakeReader is a store whose answers the test defines.
 type fakeReader struct {
 	store.Reader
 	list  func(ctx context.Context, q store.Query) ([]record.Record, error)
@@ -96,7 +96,7 @@ func TestWire(t *testing.T) {
 	}
 }
 
-// TestRefused: what is not understood is not answered, and why is reported.
+// TestRefused: a request that is not understood is refused with the reason.
 func TestRefused(t *testing.T) {
 	nested := strings.Repeat(`{"Any":[`, 80) + `{}` + strings.Repeat(`]}`, 80)
 	put := post("/v1/ping", "{}")
@@ -132,8 +132,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestErrorsStay: what a store reports, such as an address with a password, is for the
-// log of the server alone.
+// TestErrorsStay: the text of a store's error, such as an address with a password, is for
+// the log of the server alone.
 func TestErrorsStay(t *testing.T) {
 	secret := errors.New("connecting to postgres://u:hunter2@db/records: refused")
 	var log bytes.Buffer

@@ -19,8 +19,8 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
-// Port is where a store is served unless something else was reported; PortName names the
-// port of a pod that reports it.
+// Port is the default port on which a store is served. PortName is the name of the container
+// port on which a pod serves it.
 const (
 	Port     = 9446
 	PortName = "inspect"
@@ -63,7 +63,7 @@ type line struct {
 
 // end is the last line of a whole answer.
 type end struct {
-	// More reports that more records may follow the page.
+	// More means that more records may follow the page.
 	More bool `json:"more,omitempty"`
 }
 
@@ -86,7 +86,7 @@ type letters struct {
 	Source string `json:"source"`
 }
 
-// nothing asks without reporting what for.
+// nothing is a request without parameters.
 type nothing struct{}
 
 // delay asks for the lag of a consumer.
@@ -152,7 +152,7 @@ func count(s record.Selector) int {
 // refused is a question that is not answered.
 type refused string
 
-// Error reports why.
+// Error returns the reason.
 func (r refused) Error() string { return string(r) }
 
 // decode reads a question, which is all that the body holds.

@@ -19,7 +19,7 @@ var errMoved = errors.New("the database file was replaced or removed during a tr
 type connector struct {
 	driver    driver.Driver
 	dsn, path string
-	// made reports that the file was there once: it is not made again.
+	// made means that the file existed once: it is not created again.
 	made *atomic.Bool
 }
 

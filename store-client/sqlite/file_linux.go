@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileID distinguishes a file from those that had its path before or have it later: numbers
-// of files are used again, with another time of birth.
+// fileID distinguishes a file from earlier and later files at the same path: inode numbers are
+// reused, with another creation time.
 func fileID(path string) string {
 	var s unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_INO|unix.STATX_BTIME, &s); err != nil {

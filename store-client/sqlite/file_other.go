@@ -2,5 +2,5 @@
 
 package sqlite
 
-// fileID distinguishes files on Linux only.
+// fileID returns an identity on Linux only.
 func fileID(string) string { return "" }

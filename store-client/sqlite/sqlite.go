@@ -178,7 +178,7 @@ func watch(ctx context.Context, path string, clk clock.Clock, log *slog.Logger, 
 		return
 	}
 	defer w.Close()
-	// The folder, because the log is removed and made again.
+	// The folder is watched because the log is removed and created again.
 	if err := w.Add(filepath.Dir(path)); err != nil {
 		log.Warn("database file not watched, change feeds polling instead", "error", err)
 		return

@@ -84,7 +84,7 @@ func TestReaderAlone(t *testing.T) {
 
 // TestSwappedFile: a backup takes the file's place while a service has it open. What
 // is acknowledged from then on is in the new file, and feeds read that; a file that
-// is removed is missed, not made again.
+// is removed is reported as missing, not created again.
 func TestSwappedFile(t *testing.T) {
 	dsn := storetest.SQLiteDSN(t)
 	path := strings.TrimPrefix(dsn, "sqlite://")

@@ -35,8 +35,8 @@ func OfConnectors() DeadLetterBound {
 	return DeadLetterBound{Source: Connectors, Prefix: true, Count: 1000, Bytes: 16 << 20, Age: deadLetterAge}
 }
 
-// DeadLetterBounds are the bounds of all sources whose letters go in time. Those that report how
-// processes ended, or what a service passes over, stay until somebody takes them away.
+// DeadLetterBounds returns the bounds of all sources whose dead letters expire. Letters about
+// how a process ended, or about what a service skips, are kept until somebody removes them.
 func DeadLetterBounds() []DeadLetterBound {
 	return []DeadLetterBound{
 		OfConnectors(),

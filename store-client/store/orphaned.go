@@ -21,11 +21,10 @@ const (
 	atOnce = 100
 )
 
-// OrphanedOf finds the orphaned ones among the open faults; newest are later events of their
-// publishers, the newest first. An agent is distinguished by check, because one
-// policy or check may be switched and another not. Repeats that the connector
-// demoted are not what the publisher reported; a fault that waits to be confirmed was
-// reported as PROCESS.
+// OrphanedOf returns the orphaned faults among the open ones; newest are later events of their
+// publishers, the newest first. Each check of an agent counts separately, because one policy or
+// check may be switched to PERSIST_ONLY and another not. Repeats that the connector demoted are
+// not what the publisher reported; a fault that waits to be confirmed was reported as PROCESS.
 func OrphanedOf(open, newest []record.Record) []OrphanedFault {
 	last := newestReports{}
 	last.add(newest)
@@ -62,7 +61,7 @@ func (n newestReports) orphaned(open []record.Record) (out []OrphanedFault) {
 }
 
 // FindOrphaned reads what the publishers of open faults reported last, with one query for
-// each agent and node, and finds the orphaned ones among them.
+// each agent and node, and returns the orphaned ones.
 func FindOrphaned(ctx context.Context, records Lister, open []record.Record) ([]OrphanedFault, error) {
 	asked, last := map[publisher]bool{}, newestReports{}
 	for _, r := range open {

@@ -25,8 +25,8 @@ type Lag struct {
 	// Oldest is when the first of them was stored or changed, by the store's
 	// clock; zero when none waits.
 	Oldest time.Time
-	// Lost is why the stored position reports nothing here, or empty. The consumer
-	// will begin a rescan, of which Pending counts what can be reported already.
+	// Lost is why the stored position is not valid here, or empty. The consumer will begin a
+	// rescan, of which Pending counts what is already known.
 	Lost string
 }
 
@@ -42,9 +42,9 @@ type Reader interface {
 	DeadLetters(ctx context.Context, source string) ([]DeadLetter, error)
 	// Consumers lists everyone who has a stored position, by name.
 	Consumers(ctx context.Context) ([]Consumer, error)
-	// Lag reports what the named consumer, reading with the selector, has not
-	// committed; limit bounds the count (at least 1). A consumer without a stored
-	// position has everything before it.
+	// Lag returns what the named consumer, reading with the selector, has not committed; limit
+	// bounds the count (at least 1). A consumer without a stored position has everything before
+	// it.
 	Lag(ctx context.Context, consumer string, selector record.Selector, limit int) (Lag, error)
 	// Ping reports whether the store can be reached.
 	Ping(ctx context.Context) error

@@ -38,7 +38,7 @@ var ErrNewer = errors.New("a newer version is required to change it")
 // nothing was applied.
 var ErrMoved = errors.New("the store was replaced by another server")
 
-// AppendResult reports what became of one appended record.
+// AppendResult is the result of appending one record.
 type AppendResult int
 
 // Results of an append.
@@ -97,7 +97,7 @@ type Query struct {
 	Limit int
 	// More, if it is given, is set to whether more records may follow the page.
 	// Then the page also ends with the record that brings its documents to
-	// PageBytes, however few they are: its length reports nothing. See Pages.
+	// PageBytes, however few they are: its length does not show the end. See Pages.
 	More *bool
 }
 
@@ -134,8 +134,8 @@ type Finder interface {
 }
 
 // FindOf reads the record of a node that is known by an id: the stored one of that id,
-// or of its alias, if it is about the node. A record of another node reports nothing of
-// this one, whatever its id: then it is ErrNotFound.
+// or of its alias, if it is about the node. A record of another node does not count, whatever
+// its id: then the result is ErrNotFound.
 func FindOf(ctx context.Context, records Finder, node, id string) (record.Record, error) {
 	r, err := records.Get(ctx, id)
 	if err == nil && r.Event.NodeName == node || err != nil && !errors.Is(err, ErrNotFound) {
@@ -204,7 +204,7 @@ type Store interface {
 // One that was taken out of service for good must not keep everything for ever.
 const ExpireGrace = 30 * 24 * time.Hour
 
-// Identified is a store that can distinguish servers.
+// Identified is a store that can identify its server.
 type Identified interface {
 	// Server names the history that writes go to now. It is another one when
 	// another server took over, an older state was restored, or the records were

@@ -7,8 +7,8 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
-// TestTyposAreNamed: what is misspelt is reported when the service starts, before
-// anything is connected.
+// TestTyposAreNamed: a misspelled name is reported when the service starts, before it connects
+// to anything.
 func TestTyposAreNamed(t *testing.T) {
 	for store, want := range map[string]string{
 		"postgres://u@h/d?sslmod=verify-full":       `"sslmod"`,

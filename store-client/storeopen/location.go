@@ -7,8 +7,8 @@ import (
 	"github.com/nvidia/nvsentinel/internal/config"
 )
 
-// Location is the part of a service's configuration that reports where the records
-// are; it is embedded.
+// Location is the part of a service's configuration that names the location of the records; it
+// is embedded.
 type Location struct {
 	_ struct{} `block:"Store" usage:"Location of the stored event records ([stores](../../tasks/choose-a-store.md))"`
 
@@ -18,7 +18,7 @@ type Location struct {
 	SingleHost bool `toml:"singleHost" flag:"single-host" usage:"If true, all services run on this host, which permits a SQLite store. Only the processes of one host can share it."`
 }
 
-// Validate reports what is wrong with the address.
+// Validate returns an error if the address is invalid.
 func (l Location) Validate() error {
 	if l.Store.IsZero() {
 		return errors.New("store (--store) is empty")

@@ -44,7 +44,7 @@ type kind struct {
 	name    string
 	schemes []string
 	form    string
-	// check reports what is wrong with an address, without opening anything.
+	// check returns an error if an address is invalid, without opening anything.
 	check      func(dsn string) error
 	open       func(ctx context.Context, dsn string, o Options, cfg sqlstore.Config) (store.Store, error)
 	openReader func(ctx context.Context, dsn string, cfg sqlstore.Config) (store.Reader, error)
@@ -60,8 +60,8 @@ var kinds = []kind{
 
 // Open opens the store at dsn: "sqlite:///absolute/path.db",
 // "postgres://user@host/database" or "mongodb://host,host/database". A store that cannot be reached yet is asked
-// again until ctx ends, and the waiting is logged; an address or a server that
-// waiting does not fix is an error at once. The errors hold no password.
+// again until ctx ends, and the waiting is logged; an address or a server for which waiting does
+// not help is an error at once. The errors contain no password.
 func Open(ctx context.Context, dsn string, o Options) (store.Store, error) {
 	p, err := lookup(dsn)
 	if err != nil {
@@ -136,7 +136,7 @@ func (o Options) config() (Options, sqlstore.Config) {
 	return o, sqlstore.Config{Log: o.Logger, Clock: o.Clock, Metrics: provider.NewMetrics(o.Registerer), PollOnly: o.PollOnly}
 }
 
-// Check reports what is wrong with the address, without opening anything.
+// Check returns an error if the address is invalid, without opening anything.
 func Check(dsn string, o Options) error {
 	p, err := lookup(dsn)
 	if err != nil {
@@ -217,7 +217,7 @@ func readMongoDB(ctx context.Context, dsn string, cfg sqlstore.Config) (store.Re
 	return mongodb.OpenReader(ctx, dsn, mongodb.Config{Log: cfg.Log, Clock: cfg.Clock, Metrics: cfg.Metrics})
 }
 
-// maintainSQLite opens the file as before: it has no accounts.
+// maintainSQLite opens the file as usual: SQLite has no accounts.
 func maintainSQLite(ctx context.Context, dsn string, o Options, cfg sqlstore.Config) (store.Maintenances, error) {
 	if !o.SingleHost {
 		return nil, errSingleHost

@@ -49,9 +49,9 @@ func appendTwice(t *testing.T, b Backend) {
 	}
 }
 
-// appendForeignID: a store that lost records may be given their ids again by another
-// node. The node's own record is stored all the same, once, and found by its id; what
-// the other node stored is no record of it.
+// appendForeignID: a store that lost records may receive their ids again from another node. The
+// node's own record is stored all the same, once, and found by its id; what the other node
+// stored is no record of it.
 func appendForeignID(t *testing.T, b Backend) {
 	_, s := database(t, b)
 	own, other := Record("n"), Record("m")
@@ -146,7 +146,7 @@ func appendConcurrently(t *testing.T, b Backend) {
 }
 
 // appendAtLength appends again as long as the turn to write does not come
-// within the time of one call, as on a busy machine, and reports how often.
+// within the time of one call, as on a busy machine, and returns how often.
 func appendAtLength(t *testing.T, s store.Store, records []record.Record) (got []store.AppendResult, again int) {
 	ctx := within(t)
 	got, err := s.Append(ctx, records)
@@ -354,7 +354,7 @@ func expireBehind(t *testing.T, b Backend) {
 	count(expiry.Add(store.ExpireGrace+time.Second), 1)
 }
 
-// appendTo: a store reports which server it is, and takes nothing for another one.
+// appendTo: a store identifies its server, and rejects records for another one.
 func appendTo(t *testing.T, b Backend) {
 	_, s := database(t, b)
 	known, ok := s.(store.Identified)

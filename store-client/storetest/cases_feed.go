@@ -104,7 +104,7 @@ func feedLateCommit(t *testing.T, b Backend) {
 		cancel()
 		commit()
 		writer.Wait()
-		// A consumer that starts again from its position misses nothing either.
+		// A consumer that restarts from its position misses nothing either.
 		got = append(got, ids(Receive(t, openFeed(t, s, "c", sel), 2-len(got)))...)
 		slices.Sort(got)
 		want := ids([]record.Record{older, younger})

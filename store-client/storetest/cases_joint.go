@@ -39,7 +39,7 @@ func attempts(a, c record.Record) []*attempt {
 	}
 }
 
-// updateTogether: what becomes of one update reports nothing of those beside it.
+// updateTogether: the result of one update does not affect the results of the others.
 func updateTogether(t *testing.T, b Backend) {
 	dsn := b.New(t)
 	stores := []store.Store{Open(t, dsn, storeopen.Options{}), Open(t, dsn, storeopen.Options{})}

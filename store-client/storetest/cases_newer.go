@@ -24,7 +24,7 @@ const unknown = "newerField"
 // texts are objects whose members are all texts of somebody's choice.
 var texts = []string{"metadata", "outputs"}
 
-// enrich gives every object of a tree the unknown member, which reports where it is.
+// enrich adds the unknown member to every object of a tree; its value is the object's path.
 func enrich(tree any, path string) {
 	switch v := tree.(type) {
 	case map[string]any:
@@ -41,7 +41,7 @@ func enrich(tree any, path string) {
 	}
 }
 
-// enriched lists where a tree has the unknown member; each has to be where it reports.
+// enriched lists where a tree has the unknown member; each has to be at the path in its value.
 func enriched(t testing.TB, tree any, path string, found map[string]bool) map[string]bool {
 	t.Helper()
 	switch v := tree.(type) {

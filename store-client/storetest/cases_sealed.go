@@ -13,7 +13,7 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
-// newerLeft: whatever the way of the update, and regardless of who writes.
+// newerLeft: no update, of whatever kind and from whichever writer, changes a newer record.
 func newerLeft(t *testing.T, b Backend) {
 	dsn, s := database(t, b)
 	records := faults(4)

@@ -16,8 +16,7 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
-// Variables by which the suite reports its own binary to be the process that is
-// killed.
+// Environment variables with which the suite starts its own binary as the process to kill.
 const (
 	childDSN  = "NVSENTINEL_STORETEST_DSN"
 	childRole = "NVSENTINEL_STORETEST_ROLE"

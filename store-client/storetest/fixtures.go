@@ -81,9 +81,8 @@ func MustAppend(t testing.TB, s store.Store, records ...record.Record) {
 	}
 }
 
-// Seed stores records as the services would have updated them: all are appended,
-// then every writer in turn writes its part of the given statuses. It returns
-// the records as stored.
+// Seed stores records with the statuses that the services would write: all are appended, then
+// every writer in turn writes its part of the given statuses. It returns the records as stored.
 func Seed(t testing.TB, s store.Store, records ...record.Record) []record.Record {
 	t.Helper()
 	var fresh []record.Record

@@ -77,8 +77,8 @@ func Generate(rng *rand.Rand) record.Record {
 	return r
 }
 
-// Inserted are records as a connector stores them, one for each combination of
-// what the named selectors of insertions report apart.
+// Inserted are records as a connector stores them, one for each combination of the fields that
+// the named selectors of insertions distinguish.
 func Inserted() []record.Record {
 	var out []record.Record
 	for _, strategy := range []record.Strategy{record.Process, record.PersistOnly} {

@@ -24,8 +24,7 @@ const killedBatch = 50
 
 // Killed appends n records to the database at dsn while consumers follow it,
 // and kills the server in the middle: every acknowledged record has to be there
-// once, nothing else, and every consumer has to have seen each. It reports what
-// happened.
+// once, nothing else, and every consumer has to have seen each. It logs what happened.
 func Killed(t *testing.T, server Mortal, dsn string, n int) {
 	t.Helper()
 	s := Open(t, dsn, storeopen.Options{})

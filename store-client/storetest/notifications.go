@@ -72,8 +72,8 @@ type DSN struct {
 	Opens bool
 }
 
-// Try opens the store by each name, hearing all that is reported. Those that
-// are not to open get some seconds to fail in, together.
+// Try opens the store by each name, and captures all log output and errors. Those that must not
+// open get some seconds to fail, together.
 func Try(t *testing.T, h *Hearing, dsns ...DSN) {
 	t.Helper()
 	var closed sync.WaitGroup

@@ -20,17 +20,17 @@ type Backend struct {
 	Name string
 	// New makes an empty database and returns its address.
 	New func(t testing.TB) string
-	// Interrupt opens a store whose next commit breaks: arm reports when. before
-	// means that the database never sees the commit, otherwise the commit is
-	// carried out and its answer lost.
+	// Interrupt opens a store whose next commit breaks: arm chooses the moment. before means
+	// that the database never sees the commit, otherwise the commit is carried out and its
+	// answer lost.
 	Interrupt func(t testing.TB, dsn string) (s store.Store, arm func(before bool))
-	// Repeats reports that the provider repeats a broken commit by itself: then a
-	// success is right, if it is true.
+	// Repeats means that the provider repeats a broken commit by itself: then a success is
+	// correct if the record is stored.
 	Repeats bool
-	// Slow reports that the server is a slow one: the cases do less.
+	// Slow means that the server is slow: the cases do less.
 	Slow bool
-	// Orphans reports that the server keeps a transaction open whose client was killed,
-	// for ever, with everything that it holds.
+	// Orphans reports whether the server keeps the transaction of a killed client open forever,
+	// with all its locks.
 	Orphans func(t testing.TB) bool
 	// Late begins to append r, first of all, and returns when its transaction
 	// has begun; commit lets it end.
@@ -61,7 +61,7 @@ type Damage struct {
 	// Position replaces the stored one; "elsewhere" stands for one of another
 	// server, "beyond" for one after the end of the store.
 	Position string
-	// Mark reports that the low-water mark is lost too.
+	// Mark means that the low-water mark is lost too.
 	Mark bool
 }
 
@@ -156,7 +156,7 @@ func cases() []testCase {
 	}
 }
 
-// readerCases are those that report something about a reader.
+// readerCases are the cases that test a reader.
 func readerCases() []testCase {
 	return []testCase{
 		{"read: absent is ErrNotFound, and only absent", readAbsent},

@@ -64,8 +64,8 @@ func try(ctx context.Context, caller kubernetes.Interface, verb, path, body stri
 }
 
 // TestChainsAreNobodysToWrite: repair-chain makes Jobs and the janitor's objects, and
-// nothing by which it could do more; fault-remediation makes runs, and reports nothing of
-// what they do.
+// nothing by which it could do more; fault-remediation makes runs, and does not decide what they
+// do.
 func TestChainsAreNobodysToWrite(t *testing.T) {
 	w := newWorld(t)
 	node := w.plain(t, "node").Name
@@ -120,7 +120,7 @@ func TestChainsAreNobodysToWrite(t *testing.T) {
 func TestJobsOfSteps(t *testing.T) {
 	w := newWorld(t)
 	caller := w.account(t, "repair-chain")
-	testkit.Until(t, 2*time.Minute, func() bool { // a policy is active a moment after it was applied
+	testkit.Until(t, 2*time.Minute, func() bool { // a policy takes effect shortly after it is applied
 		err := try(t.Context(), caller, http.MethodPost, jobsPath, job("", ""))
 		return refused(err) && strings.Contains(err.Error(), "has no token")
 	})

@@ -110,7 +110,7 @@ func TestOnlyTheKubeletOfANodeReportsForIt(t *testing.T) {
 	w := newWorld(t)
 	ns := w.cluster.Namespace(t)
 	tenant, evil, own := events{t, w.editor(t, ns), ns}, events{t, w.kubelet(t, "evil"), ns}, events{t, w.kubelet(t, "victim"), ns}
-	testkit.Until(t, 2*time.Minute, func() bool { // a new policy is active a little later
+	testkit.Until(t, 2*time.Minute, func() bool { // a new policy takes effect a little later
 		_, err := tenant.client.EventsV1().Events(ns).Create(t.Context(), newEvent(ns, "probe", "kubelet", "probe"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return refused(err) && strings.Contains(err.Error(), "only a kubelet writes")
 	})
@@ -178,8 +178,8 @@ func TestConnectorPublishesAboutItsNode(t *testing.T) {
 	}
 }
 
-// TestClusterConnectorPublishesAboutAnyNode: with its own account, and again without
-// counting twice what was reported.
+// TestClusterConnectorPublishesAboutAnyNode: it uses its own account, and does not count an
+// event twice when it sends it again.
 func TestClusterConnectorPublishesAboutAnyNode(t *testing.T) {
 	w := newWorld(t)
 	connector := w.account(t, "platform-connectors-cluster")
@@ -203,7 +203,7 @@ func TestClusterConnectorPublishesAboutAnyNode(t *testing.T) {
 }
 
 // TestServicesPublishEvents: with its own account each service writes an Event, and raises its
-// count when it reports the same again, which is all that it may do.
+// count when the same happens again, which is all that it may do.
 func TestServicesPublishEvents(t *testing.T) {
 	w := newWorld(t)
 	node := w.plain(t, "told").Name

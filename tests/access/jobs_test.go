@@ -37,8 +37,8 @@ func resetJob(t *testing.T, change func(*batchv1.Job)) *batchv1.Job {
 	return job
 }
 
-// resets applies the manifest of GPU resets, once, and returns what creates a Job as the
-// janitor, in a dry run, when the policy is active.
+// resets applies the manifest of GPU resets, once, waits until the policy is active, and returns
+// a function that creates a Job as the janitor, in a dry run.
 func resets(t *testing.T) func(*batchv1.Job) (*batchv1.Job, error) {
 	t.Helper()
 	w := newWorld(t)
@@ -178,7 +178,7 @@ func TestOnlyTheJobOfAResetPasses(t *testing.T) {
 				t.Errorf("with %s a Job passes that is not the janitor's (-janitor's +passes):\n%s", field, diff)
 			}
 		case !refused(err):
-			invalid++ // no Job at all, reports the API server
+			invalid++ // not a valid Job, according to the API server
 		}
 	}
 	t.Logf("%d Jobs tried, %d different fields; %d accepted, all of the allowed shape; %d were no valid Jobs", tried, len(fields), accepted, invalid)

@@ -57,7 +57,7 @@ func TestAKubeletWritesNoMark(t *testing.T) {
 		if sick {
 			quarantined(t, w, node)
 		}
-		testkit.Until(t, 2*time.Minute, func() bool { // a policy is active a moment after it was applied
+		testkit.Until(t, 2*time.Minute, func() bool { // a policy takes effect shortly after it is applied
 			forgery := []byte(`{"metadata":{"annotations":{"` + nodemark.CanaryAnnotation + `":"x"}}}`)
 			_, err := kubelet.CoreV1().Nodes().Patch(t.Context(), name, types.MergePatchType, forgery, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 			return refused(err)

@@ -146,7 +146,7 @@ func TestAResetChangesTheLabelsOfGPUServicesOnly(t *testing.T) {
 	}
 	refusal("a label between", change{patch: labels("nvidia.com/gpu.deploy.dcgm", "true")})
 	refusal("another label on the way back", down(nil, map[string]any{"nvidia.com/gpu.deploy.driver": "true"}))
-	// Anyone who took the claim away: the services come back.
+	// The services come back, regardless of who removed the claim.
 	if err := (change{patch: annotations(nodemark.RepairAnnotation, nil)}).by(t.Context(), w.admin, node.Name); err != nil {
 		t.Fatal(err)
 	}

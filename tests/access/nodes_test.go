@@ -166,7 +166,7 @@ func TestTheSimulationPluginPlaysTheMachine(t *testing.T) {
 	}
 	plugin := w.account(t, "csp-plugin-kwok")
 	boot := change{status: true, patch: status("nodeInfo", map[string]any{"bootID": "forged"})}
-	testkit.Until(t, 2*time.Minute, func() bool { // a policy is active a moment after it was applied
+	testkit.Until(t, 2*time.Minute, func() bool { // a policy takes effect shortly after it is applied
 		err := boot.by(t.Context(), plugin, real.Name)
 		return refused(err) && strings.Contains(err.Error(), "simulated nodes only")
 	})

@@ -26,8 +26,8 @@ func patchPod(t *testing.T, by kubernetes.Interface, pod string, patch any, o me
 	return err
 }
 
-// TestDevicesOfPods: with the token that lies on a node, root
-// there can report which GPUs the pods of that node hold, and nothing else.
+// TestDevicesOfPods: with the token stored on a node, root on that node can write which GPUs the
+// node's pods hold, and nothing else.
 func TestDevicesOfPods(t *testing.T) {
 	w := newWorld(t)
 	own, victim := w.plain(t, "own"), w.plain(t, "victim")
@@ -40,7 +40,7 @@ func TestDevicesOfPods(t *testing.T) {
 	mine, theirs := "train-"+own.Name, "train-"+victim.Name
 	devices := annotations(nodemark.DevicesAnnotation, `{"devices":{"nvidia.com/gpu":["GPU-a"]}}`)
 	collector := w.onNode(t, "metadata-collector", own.Name)
-	testkit.Until(t, 2*time.Minute, func() bool { // a new policy is active a little later
+	testkit.Until(t, 2*time.Minute, func() bool { // a new policy takes effect a little later
 		return refused(patchPod(t, collector, theirs, devices, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}))
 	})
 	_, ofANode := collector.CoreV1().Nodes().Get(t.Context(), own.Name, metav1.GetOptions{})

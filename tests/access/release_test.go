@@ -71,7 +71,7 @@ func (w *world) sick(t *testing.T, name string) *corev1.Node {
 	return w.now(t, node.Name)
 }
 
-// noted waits until the API server notes who lifts a mark: a new policy is active a
+// noted waits until the API server records who removes a mark: a new policy takes effect a
 // little later.
 func (w *world) noted(t *testing.T) {
 	t.Helper()
@@ -87,8 +87,9 @@ func (w *world) noted(t *testing.T) {
 	})
 }
 
-// TestAPIServerRecordsWriterOfMark: the API server records the writer in every case. Nothing else of the Node
-// shows it: of a removed field, managedFields names no manager.
+// TestAPIServerRecordsWriterOfMark: the API server records who removes a mark, whichever way it
+// is done. Nothing else on the Node shows it: managedFields names no manager for a removed
+// field.
 func TestAPIServerRecordsWriterOfMark(t *testing.T) {
 	w := newWorld(t)
 	w.noted(t)

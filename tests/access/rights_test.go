@@ -79,8 +79,8 @@ func TestLeasesOfOthers(t *testing.T) {
 	}
 }
 
-// TestServicesCreateTheirOwnOnly: a lease of another service that is not there yet
-// could be held before it comes, and the emergency stop be brought.
+// TestServicesCreateTheirOwnOnly: otherwise a service could take the lease of another service
+// before that one starts, or create the object of the emergency stop.
 func TestServicesCreateTheirOwnOnly(t *testing.T) {
 	w := newWorld(t)
 	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
@@ -172,7 +172,7 @@ func TestOnlyNodeHealthCheckCreatesHealthEventRemediations(t *testing.T) {
 		if account == "node-health-check" {
 			continue
 		}
-		testkit.Until(t, 2*time.Minute, func() bool { // a policy is active a moment after it was applied
+		testkit.Until(t, 2*time.Minute, func() bool { // a policy takes effect shortly after it is applied
 			err := create(account)
 			return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy")
 		})
@@ -182,8 +182,8 @@ func TestOnlyNodeHealthCheckCreatesHealthEventRemediations(t *testing.T) {
 	}
 }
 
-// TestAHealthEventRemediationKeepsItsNode, and its owner, regardless of who asks: the fault is of
-// that node, and so has to be its end.
+// TestAHealthEventRemediationKeepsItsNode: nobody can change its node or its owner. The fault is
+// on that node, and its end must be too.
 func TestAHealthEventRemediationKeepsItsNode(t *testing.T) {
 	w := newWorld(t)
 	config := w.cluster.RESTConfig()
@@ -203,7 +203,7 @@ func TestAHealthEventRemediationKeepsItsNode(t *testing.T) {
 		`{"metadata":{"annotations":{"remediation.medik8s.io/node-name":"b"}}}`, `{"metadata":{"annotations":{"remediation.medik8s.io/node-name":null}}}`,
 		`{"metadata":{"ownerReferences":[]}}`, `{"metadata":{"ownerReferences":[` + strings.Replace(owner, `"a"`, `"b"`, 1) + `]}}`,
 	} {
-		testkit.Until(t, 2*time.Minute, func() bool { // a policy is active a moment after it was applied
+		testkit.Until(t, 2*time.Minute, func() bool { // a policy takes effect shortly after it is applied
 			err := patch(forged)
 			return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "its recovery ends what its fault began")
 		})

@@ -46,7 +46,7 @@ type world struct {
 
 var only = &world{users: map[string]kubernetes.Interface{}}
 
-// newWorld applies what the chart ships, once, and waits until it is active.
+// newWorld applies what the chart ships, once, and waits until the policies are active.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	only.mu.Lock()
@@ -203,8 +203,8 @@ func status(key string, value any) any { return map[string]any{"status": map[str
 // refused reports whether a policy or a missing right refused a write.
 func refused(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) }
 
-// inForce waits until the policy of an account's Nodes refuses what it must: a new
-// one is active a little later.
+// inForce waits until the policy of an account's Nodes refuses what it must: a new policy takes
+// effect a little later.
 func inForce(t *testing.T, caller kubernetes.Interface, node string, sub ...string) {
 	t.Helper()
 	forgery := []byte(`{"metadata":{"labels":{"example.com/probe":"x"}}}`)

@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// objectsBaseline is what a change of an object costs at least until it may be
-// reported: a watch shows it, and one object of the cluster is written.
+// objectsBaseline is the least that a change of an object costs until it may be reported: a
+// watch event and the write of one object of the cluster.
 func objectsBaseline(ctx context.Context, client kubernetes.Interface, node string, times int) ([]time.Duration, error) {
 	watch, err := client.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + node})
 	if err != nil {

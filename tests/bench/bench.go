@@ -2,7 +2,7 @@
 // the real binaries on a real control plane and a durable PostgreSQL, and puts
 // each figure beside a baseline: the same work done manually, measured in the same
 // run on the same file system with the same concurrency and bytes. The baselines
-// are the files floor_*.go, at most 60 lines each.
+// are the files baseline_*.go, at most 60 lines each.
 package bench
 
 import (
@@ -80,7 +80,7 @@ type Options struct {
 	Progress io.Writer
 }
 
-// Sizes report how much is measured.
+// Sizes define how much is measured.
 type Sizes struct {
 	// Acks is how many events one publisher sends, one after the other.
 	Acks int
@@ -209,7 +209,7 @@ func Run(ctx context.Context, o Options) (Table, error) {
 	return t, errors.Join(append(problems, ctx.Err())...)
 }
 
-// binaryOf is the binary of a service.
+// binaryOf returns the name of a service's binary.
 func binaryOf(room string) string {
 	switch room {
 	case fleet.Connector:

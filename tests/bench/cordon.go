@@ -36,8 +36,8 @@ func (s *stage) measureCordon(ctx context.Context) (rows []Row, err error) {
 	return append(s.cordonRows(cordons, objects), used.requestRows("fault", len(s.cordon))...), err
 }
 
-// failInTurn has node after node fail, and reports how long each waited for its cordon and
-// for its maintenance object.
+// failInTurn makes the nodes fail one after the other, and returns how long each waited for its
+// cordon and for its maintenance object.
 func (s *stage) failInTurn(ctx context.Context, c *crowd) (cordons, objects []time.Duration, err error) {
 	pace := time.NewTicker(cordonPace)
 	defer pace.Stop()

@@ -62,7 +62,7 @@ func (d *diary) await(ctx context.Context, limit time.Duration, keys ...string) 
 	}
 }
 
-// when reports when each of these was first seen; they were.
+// when returns when each key was first seen; all of them must have been.
 func (d *diary) when(keys ...string) []time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()

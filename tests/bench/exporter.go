@@ -31,7 +31,8 @@ const (
 	exportWorkers, exportNodes, exportBatch = 16, 1000, 100
 	// exportTarget is in events per second.
 	exportTarget = 5000
-	// maxStoredBodies of the exporter's requests are what the baseline sends.
+	// maxStoredBodies is how many of the exporter's requests are stored for the baseline to
+	// send.
 	maxStoredBodies = 256
 )
 

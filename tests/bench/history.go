@@ -303,7 +303,7 @@ func (h *chronicle) medians() times {
 	return t
 }
 
-// list asks what fault-quarantine asks: what is to be evaluated, and what is open.
+// list runs the queries of fault-quarantine: what is to be evaluated, and what is open.
 func (h *chronicle) list(ctx context.Context, node string) (time.Duration, error) {
 	began := time.Now()
 	for _, selector := range []record.Selector{record.BacklogOfNode(node), record.OpenOfNode(node)} {

@@ -96,7 +96,7 @@ func (r *ingestRun) together(ctx context.Context) error {
 	return errors.Join(err, failed)
 }
 
-// measureBaselines does the same manually: equal bytes, equal concurrency.
+// measureBaselines does the same work directly: equal bytes, equal concurrency.
 func (r *ingestRun) measureBaselines(ctx context.Context) error {
 	s := r.fleet.Service(fleet.Connector + "@gpu-0")
 	s.Stop(ctx)

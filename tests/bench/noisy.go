@@ -24,9 +24,9 @@ const (
 )
 
 // noisy measures how soon nodes are cordoned while another one reports as fast
-// as no healthy one does and the store is far away; before that, without it. It
-// does so twice, each time with everything started again: with no quota of nodes
-// at the gateway, and with one that the noisy node reaches soon.
+// as no healthy one does and the store is far away; before that, without it. It does so twice,
+// and starts everything again each time: with no quota of nodes at the gateway, and with one
+// that the noisy node reaches soon.
 func noisy(ctx context.Context, o Options) (rows []Row, err error) {
 	for _, q := range []noiseQuota{
 		{name: "no quota", flags: []string{"--gateway-records-per-day-per-node", "0", "--gateway-bytes-per-day-per-node", "0"}},
@@ -211,8 +211,7 @@ func (n *noise) cordons(ctx context.Context, length time.Duration) (s spell, err
 }
 
 // cordonOnce reports a fault of a node, waits for the cordon, reports the
-// recovery and waits for the release. It reports how long the cordon took since a
-// moment.
+// recovery and waits for the release. It returns how long after since the cordon came.
 func (n *noise) cordonOnce(ctx context.Context, i int, since time.Time) (time.Duration, error) {
 	node := n.others.nodes[i]
 	if err := n.others.sendOne(ctx, i, n.pen.fault(node, 0, "95", protos.RecommendedAction_CONTACT_SUPPORT)); err != nil {

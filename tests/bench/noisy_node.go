@@ -101,8 +101,8 @@ func (n *noise) murmur(i int) (*protos.HealthEvent, int) {
 
 // remains is what is left of the noisy node's events.
 type remains struct {
-	// stored are in the store, missing are not, and counted is what the gateway reports
-	// about those.
+	// stored are in the store, missing are not, and counted is how many of the missing the
+	// gateway counted.
 	stored, missing, counted int
 	// rows is how large the node's rows are, table the whole table with its indexes.
 	rows, table int64
@@ -186,8 +186,8 @@ func (n *noise) account(ctx context.Context, conn *pgx.Conn) error {
 		Scan(&n.left.rows, &n.left.table)
 }
 
-// account reports how many events are among the stored ids and how many are not. It fails on
-// an event that is not, and reports another fault than every stored event before it.
+// account returns how many events are among the stored ids and how many are not. It fails on an
+// event that is not, and reports another fault than every stored event before it.
 func account(events []acknowledgedEvent, ids []string) (stored, missing int, err error) {
 	there, reported := map[string]bool{}, map[int]bool{}
 	for _, id := range ids {

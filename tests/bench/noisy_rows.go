@@ -48,7 +48,8 @@ func (s spell) each(d time.Duration) time.Duration {
 	return time.Duration(float64(d) / s.took.Seconds())
 }
 
-// parts reports who used it, down to one hundredth of a processor, and what others did.
+// parts lists which processes used processor time, down to one hundredth of a processor, and
+// what the others used.
 func (s spell) parts() string {
 	var out []string
 	for _, part := range s.used.order() {

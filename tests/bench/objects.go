@@ -253,7 +253,8 @@ func (r *objectsRun) monitor(ctx context.Context) (end func(), err error) {
 	}, nil
 }
 
-// address is where the service serves its metrics, as its log reports; empty before.
+// address is where the service serves its metrics, from its log; it is empty before the service
+// logs it.
 func (r *objectsRun) address() string {
 	return loggedAddress(filepath.Join(r.dir, "log"), "probe and metrics server started")
 }

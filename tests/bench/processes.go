@@ -14,7 +14,7 @@ import (
 // tick is the step of processor times in /proc: 1/100 s on every Linux platform of Go.
 const tick = 10 * time.Millisecond
 
-// process is what /proc/<pid>/stat reports about one.
+// process is the content of /proc/<pid>/stat of one process.
 type process struct {
 	parent int
 	// name is that of the program, 15 bytes at most.

@@ -15,8 +15,8 @@ import (
 // startsAtMost is how often a service may be started until it is ready.
 const startsAtMost = 3
 
-// ready waits until every service reports that it is. One that ends again and again is an
-// error.
+// ready waits until every service reports that it is ready. A service that ends again and again
+// is an error.
 func (s *stage) ready(ctx context.Context) error {
 	for _, service := range s.fleet.Services() {
 		err := until(ctx, s.o.Sizes.Limit, service.Name+" to be ready", func() (bool, error) {

@@ -32,8 +32,8 @@ exec '%s' "${args[@]}"
 // flagLine is a flag in a program's help.
 var flagLine = regexp.MustCompile(`(?m)^\s+--?([A-Za-z][\w-]*)`)
 
-// screen writes the script of a binary, whose help reports what flags it knows; what has no
-// help is run as it is.
+// screen writes the script of a binary, whose help lists its flags; a binary without help is run
+// as it is.
 func screen(ctx context.Context, binary, script string) error {
 	help, err := exec.CommandContext(ctx, binary, "--help").CombinedOutput()
 	if err != nil {

@@ -72,8 +72,8 @@ func (h *chronicle) faults(n int) (records []record.Record, changes []store.Chan
 	return records, changes
 }
 
-// mongoStore measures the stand-in for MongoDB, without a target: how fast it
-// is reports little about MongoDB. Without one there are no figures.
+// mongoStore measures the stand-in for MongoDB, without a target: its speed shows little about
+// that of MongoDB. Without a stand-in there are no figures.
 func mongoStore(ctx context.Context, o Options, dir string) (rows []Row, err error) {
 	server, err := mongotest.Start(ctx, mongotest.Options{Dir: dir})
 	if errors.Is(err, mongotest.ErrNone) {

@@ -68,13 +68,13 @@ func (q Quantity) String() string {
 
 // Target is what a figure is to reach; the zero value is none.
 type Target struct {
-	// Within bounds ours/baseline from above, AtLeast from below, Under and Over
-	// bound ours itself; one of them is given.
+	// Within bounds measured/baseline from above, AtLeast from below. Under and Over bound the
+	// measured value itself. One of the four is set.
 	Within, AtLeast float64
 	Under, Over     Quantity
 }
 
-// String reports it in words.
+// String returns the target in words.
 func (t Target) String() string {
 	switch {
 	case t.Within > 0:
@@ -96,16 +96,16 @@ type Row struct {
 	// Other is what the other binaries did, in a run against them.
 	Other  Quantity
 	Target Target
-	// Note reports what the figure does not, Remarks what else this run saw.
+	// Note is what the figure does not show, Remarks what else was observed in this run.
 	Note, Remarks string
 }
 
-// remark is all that is reported about it.
+// remark joins the note and the remarks.
 func (r Row) remark() string {
 	return strings.Join(slices.DeleteFunc([]string{r.Note, r.Remarks}, func(s string) bool { return s == "" }), "; ")
 }
 
-// Ratio is ours divided by the baseline; 0 without a baseline.
+// Ratio is the measured value divided by the baseline; 0 without a baseline.
 func (r Row) Ratio() float64 {
 	if !r.Baseline.Valid || r.Baseline.Value == 0 {
 		return 0

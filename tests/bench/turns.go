@@ -10,8 +10,8 @@ import (
 )
 
 // inTurns measures a figure with the present binaries, twice with the others, and with
-// the present ones again, so that a load that grows meanwhile falls on both alike. A
-// figure's rows are the means of two turns; the baselines those of all four.
+// the present ones again, so that a load that grows meanwhile falls on both alike. A figure's
+// rows are the means of two turns, its baselines the means of all four.
 func inTurns(f figure) figure {
 	return func(ctx context.Context, o Options) (rows []Row, err error) {
 		if o.Against == "" {
@@ -52,7 +52,7 @@ func oneSide(f figure) figure {
 	}
 }
 
-// place distinguishes the rows of a table: a figure may come several times.
+// place identifies a row of a table: a figure may occur several times.
 type place struct {
 	figure string
 	nth    int
@@ -183,7 +183,7 @@ func newOther(ctx context.Context, o Options) (x *other, err error) {
 	return x, nil
 }
 
-// note reports what is not as it was.
+// note lists where the run differs from the other binaries' own version.
 func (x *other) note() string {
 	var notes []string
 	if !x.own {

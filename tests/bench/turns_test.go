@@ -13,7 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// folderOf is a folder of programs; one reports what flags it knows, and what it was given.
+// folderOf returns a folder of programs; one of them prints the flags that it knows, or its
+// arguments.
 func folderOf(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

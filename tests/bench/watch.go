@@ -51,8 +51,8 @@ func (s *stage) watch(ctx context.Context) error {
 	return nil
 }
 
-// ofNode distinguishes "cordoned" and "free"; each new state ends the other. The condition
-// of the figures' check is "well", and later "shown".
+// ofNode notes when a node becomes "cordoned" or "free"; each new state ends the other. The
+// condition of the figures' check is "well", and later "shown".
 func (s *stage) ofNode(object any, _ bool) {
 	now := time.Now()
 	node, ok := object.(*corev1.Node)

@@ -51,8 +51,8 @@ func alerts(t *testing.T, with ...string) map[string]alertingRule {
 	return out
 }
 
-// TestAlerts: each asks for series and labels that the services have, and reports what is
-// wrong by labels that its expression leaves.
+// TestAlerts: each alert queries series and labels that the services have, and its text uses
+// only labels that its expression keeps.
 func TestAlerts(t *testing.T) {
 	if find(rendered(t, file("store")), "PrometheusRule", "nvsentinel") != nil {
 		t.Error("they are there by default")
@@ -141,8 +141,8 @@ func thresholds(t *testing.T) map[string]float64 {
 	return out
 }
 
-// TestAlertValues: the object is where and as the values state; each alert can be another
-// or none, and the others stay as they are.
+// TestAlertValues: the values define the object's place and content; each alert can be replaced
+// or removed, and the others stay as they are.
 func TestAlertValues(t *testing.T) {
 	const with = "--set=prometheusRule.enabled=true,prometheusRule.namespace=monitoring,prometheusRule.labels.release=p,prometheusRule.annotations.a=b"
 	object := find(rendered(t, file("store"), with), "PrometheusRule", "nvsentinel")

@@ -112,8 +112,8 @@ func TestCertificatesThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestUpgradeKeepsCertificates: those that Helm made before are found in the cluster and
-// stay as they are; one whose names are others now is made again.
+// TestUpgradeKeepsCertificates: certificates that Helm made before are found in the cluster and
+// stay as they are; one whose names have changed is made again.
 func TestUpgradeKeepsCertificates(t *testing.T) {
 	cluster := localcluster.ForTest(t, localcluster.Options{})
 	namespace := cluster.Namespace(t)

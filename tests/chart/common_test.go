@@ -58,8 +58,8 @@ func find(objects []*unstructured.Unstructured, kind, name string) *unstructured
 	return objects[i]
 }
 
-// TestPodValues: what `pods` describes holds for every workload, what a workload reports for
-// itself alone, and neither for anybody else.
+// TestPodValues: values below `pods` apply to every workload, those of a workload to it alone,
+// and neither to any other pod.
 func TestPodValues(t *testing.T) {
 	container := func(p corev1.PodTemplateSpec) corev1.Container { return p.Spec.Containers[0] }
 	for name, tc := range map[string]struct {

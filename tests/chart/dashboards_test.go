@@ -45,9 +45,9 @@ func dashboards(t *testing.T, with ...string) map[string]dashboard {
 
 const dashboardsOn = "--set=dashboards.enabled=true"
 
-// TestDashboards: each file of the chart becomes a ConfigMap that can be found, with an
-// identity of its own; each panel reports what it shows, in which unit, and asks the chosen
-// data source for series that the services have.
+// TestDashboards: each file of the chart becomes a ConfigMap that can be found, with its own
+// identity; each panel has a description and a unit, and queries the chosen data source for
+// series that the services have.
 func TestDashboards(t *testing.T) {
 	if len(dashboards(t)) > 0 {
 		t.Error("they are there by default")
@@ -118,7 +118,7 @@ func (p panel) problems(page metricsPage) (out []string) {
 	return out
 }
 
-// TestDashboardValues: the ConfigMaps are where and as the values state.
+// TestDashboardValues: the values define the place and the content of the ConfigMaps.
 func TestDashboardValues(t *testing.T) {
 	const with = "dashboards.namespace=monitoring,dashboards.labels.own=x,dashboards.annotations.grafana_folder=f"
 	for _, name := range []string{"nvsentinel-dashboard-overview", "nvsentinel-dashboard-pipeline"} {

@@ -14,8 +14,8 @@ import (
 	"github.com/nvidia/nvsentinel/cli/convert"
 )
 
-// TestGlobalDryRun: nothing acts, whatever the values of single services report: the
-// last word of each is a dry run, and nothing carries repairs out.
+// TestGlobalDryRun: nothing acts, whatever the values of single services are: the last argument
+// of each is a dry run, and nothing carries repairs out.
 func TestGlobalDryRun(t *testing.T) {
 	acting := []string{
 		file("all"), "--set=faultQuarantine.dryRun=false,nodeDrainer.dryRun=false,faultRemediation.dryRun=false",

@@ -53,8 +53,8 @@ func TestPortsAreClosed(t *testing.T) {
 	}
 }
 
-// reach reports whether policies bound what comes to a pod, and let in somebody, or
-// everybody, at a port.
+// reach reports whether policies admit somebody to a pod at a port, whether they restrict the
+// pod's ingress, and whether they admit everybody.
 func reach(t *testing.T, policies []networkingv1.NetworkPolicy, pod corev1.PodTemplateSpec, port string) (reached, guarded, open bool) {
 	t.Helper()
 	for _, p := range policies {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestUncordonedByAnnotation: the API server is asked for the annotation where it serves that, or where
-// the values request it.
+// TestUncordonedByAnnotation: the policy that writes the annotation is installed where the API
+// server serves its kind, or where the values request it.
 func TestUncordonedByAnnotation(t *testing.T) {
 	const v1, beta = "--api-versions=admissionregistration.k8s.io/v1/MutatingAdmissionPolicy", "--api-versions=admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy"
 	for name, tt := range map[string]struct {

@@ -40,8 +40,8 @@ func TestRightsOfTheLabeler(t *testing.T) {
 	}
 }
 
-// TestProofsOfMachines: what proves a machine reaches the plugin, and nothing where nothing
-// is reported: then the plugin has its own default.
+// TestProofsOfMachines: the settings that prove a machine's identity reach the plugin; without
+// them it gets none and uses its own default.
 func TestProofsOfMachines(t *testing.T) {
 	all := deployments(t, rendered(t, file("clouds")))
 	for plugin, want := range map[string][]string{

@@ -85,7 +85,7 @@ func TestDefaultsForNulls(t *testing.T) {
 	reference.Check(t, "distros/helm/nvsentinel/defaults.yaml", head+string(text))
 }
 
-// withoutDefault are the keys that a null takes away, as their comments state.
+// withoutDefault are the keys that a null removes, as their comments state.
 var withoutDefault = []string{"resources", "nodeSelector", "tolerations", "updateStrategy", "systemNamespaces"}
 
 // taken is a map of values with every other one set to null but for those of keep, and
@@ -114,8 +114,8 @@ func taken(from, set map[string]any, keep []string) (map[string]any, int) {
 // broken is what a template makes of nothing.
 var broken = regexp.MustCompile(`%!|<nil>|<no value>|(?m)--[-a-z]+="?$|: null$|^ +- null$`)
 
-// TestNulls goes through every value: one that is null is its default, or none where
-// its comment reports it, and nothing is made of the null itself.
+// TestNulls goes through every value: a null value becomes its default, or is absent where its
+// comment states it, and the null itself is never rendered.
 func TestNulls(t *testing.T) {
 	want := rendered(t, valuesFile(t, parse(t, everything)))
 	for name, tc := range map[string]struct {

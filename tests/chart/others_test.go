@@ -53,8 +53,8 @@ func TestAccountAnnotations(t *testing.T) {
 	}
 }
 
-// TestMonitors: a PodMonitor and a ServiceMonitor, each only where it is asked for, report
-// the same about the same pods; the latter has its Service.
+// TestMonitors: a PodMonitor and a ServiceMonitor, each only where the values request it, scrape
+// the same pods in the same way; the latter has its Service.
 func TestMonitors(t *testing.T) {
 	const settings = "--set=podMonitor.labels.release=p,podMonitor.annotations.a=b,podMonitor.interval=15s,podMonitor.scrapeTimeout=5s," +
 		"podMonitor.relabelings[0].action=keep,podMonitor.metricRelabelings[0].action=drop"
@@ -88,8 +88,8 @@ func TestMonitors(t *testing.T) {
 	}
 }
 
-// TestStages: each file lets one more service act than the one before, and reports all of
-// them, so that it can stand in for any other.
+// TestStages: each file lets more services act than the one before, and sets the values of all
+// of them, so that it can replace any other.
 func TestStages(t *testing.T) {
 	services := []string{"fault-quarantine", "node-drainer", "fault-remediation", "janitor"}
 	stages := func(name string) string { return "--values=" + filepath.Join(chartDir, "stages", name+".yaml") }

@@ -96,8 +96,8 @@ func TestAPluginBesideTheJanitor(t *testing.T) {
 	}
 }
 
-// TestManifestsOfAPluginOfOnesOwn: a real API server takes them, and the values
-// beside them inform the janitor of where it is.
+// TestManifestsOfAPluginOfOnesOwn: a real API server accepts them, and the values beside them
+// give the janitor the plugin's address.
 func TestManifestsOfAPluginOfOnesOwn(t *testing.T) {
 	deploy := filepath.Join(root, "examples/deploy")
 	text, err := os.ReadFile(filepath.Join(deploy, "rack-plugin.yaml"))

@@ -47,8 +47,8 @@ func TestPrivileges(t *testing.T) {
 	}
 }
 
-// mayMore reports what a container may do beyond a user's, as the page writes it; empty of
-// one that may nothing.
+// mayMore describes what a container may do beyond an ordinary user, in the words of the page;
+// it is empty if that is nothing.
 func mayMore(pod *corev1.PodSecurityContext, c *corev1.SecurityContext) string {
 	user := "root"
 	if pod.RunAsUser != nil && *pod.RunAsUser != 0 {

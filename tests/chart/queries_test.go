@@ -49,8 +49,8 @@ func readMetricsPage(t *testing.T) metricsPage {
 	return page
 }
 
-// series are those that a selector names, and whether each of them is served. What Go's
-// runtime and the process have is not on the page, which reports it.
+// series are those that a selector names, and whether each of them is served. The series of Go's
+// runtime and of the process are not on the page, which states this.
 func (p metricsPage) series(s *parser.VectorSelector) (names, problems []string) {
 	for _, m := range s.LabelMatchers {
 		if m.Name == nameLabel {

@@ -64,7 +64,7 @@ func commented(text string) (head string, out []value) {
 // explained are the keys that every workload has: they are explained once.
 var explained = []string{"replicas", "image", "resources", "nodeSelector", "tolerations", "affinity", "priorityClassName", "podAnnotations", "extraArgs", "extraEnv", "updateStrategy"}
 
-// usual are their defaults that report nothing.
+// usual are their defaults that need no explanation.
 var usual = []string{"{}", "[]", `""`, "2", `{registry: "", repository: "", tag: "", pullPolicy: ""}`}
 
 const introduction = "# Values of the chart\n\nWritten from `values.yaml` by `make generate`. [Install](../../../docs/get-started/install.md) shows the steps. " +
@@ -105,8 +105,8 @@ func TestReadme(t *testing.T) {
 	reference.Check(t, "distros/helm/nvsentinel/README.md", page)
 }
 
-// silent is true of a key without a word of its own: that of a workload which reports what
-// all report, and one that only holds others.
+// silent reports whether a key needs no row: it has no comment, and it either is a usual key of
+// a workload or only holds other keys.
 func (v value) silent(all []value) bool {
 	workload := slices.ContainsFunc(all, func(o value) bool { return slices.Equal(o.path, []string{v.path[0], "extraArgs"}) })
 	return v.comment == "" && (v.text == "" || workload && len(v.path) == 2 && slices.Contains(explained, v.path[1]) && slices.Contains(usual, v.text))

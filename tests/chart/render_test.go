@@ -33,8 +33,8 @@ const (
 	release = "gpu-health"
 )
 
-// values are the value files that the tests render; the first is what the
-// documentation states one needs.
+// values are the value files that the tests render; the first is what the documentation
+// requires.
 var values = []string{"store", "all", "own-plugin", "kwok", "nodes", "nulls", "nothing", "sidecar", "two", "clouds", "trial", "small"}
 
 // tools is where helm and the services are, built for this run.

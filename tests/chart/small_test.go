@@ -80,7 +80,8 @@ func TestSmallIsOneDeployment(t *testing.T) {
 	}
 }
 
-// TestSmallRunsEnabledControllers: the program runs the enabled controllers, and is absent if none is enabled.
+// TestSmallRunsEnabledControllers: the program runs the enabled controllers, and is absent if
+// none is enabled.
 func TestSmallRunsEnabledControllers(t *testing.T) {
 	set := "--set=profile=small,faultRemediation.enabled=false,kubernetesObjectMonitor.enabled=false"
 	args := workloads(t, rendered(t, file("store"), set))["nvsentinel-controller"].Spec.Containers[0].Args

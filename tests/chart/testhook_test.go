@@ -14,8 +14,8 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
-// TestHelmTest: the pod of `helm test` describes with its rights that it read everything, and
-// fails without them. On a machine of the test it has another store.
+// TestHelmTest: the pod of `helm test` reports that it read everything with its rights, and
+// fails without them. On the test machine it uses another store.
 func TestHelmTest(t *testing.T) {
 	if find(rendered(t, file("store")), "Pod", "nvsentinel-test") != nil {
 		t.Error("it is there by default")

@@ -17,9 +17,8 @@ import (
 
 const trialDatabase = "trial-postgresql"
 
-// TestTrialDatabase: one restricted pod, to whose address, which only its Secret has,
-// every service goes that has a store; what it stores outlives it unless the values state
-// otherwise.
+// TestTrialDatabase: one restricted pod, whose address only its Secret contains, serves every
+// service that has a store; its data outlives it unless the values state otherwise.
 func TestTrialDatabase(t *testing.T) {
 	if find(rendered(t, file("store")), "StatefulSet", trialDatabase) != nil {
 		t.Error("it is there by default")
@@ -106,7 +105,7 @@ func TestTrialDatabaseIsClosed(t *testing.T) {
 	}
 }
 
-// TestTrialDatabaseIsNamed: anyone who installs it is informed of what it is not for.
+// TestTrialDatabaseIsNamed: the installation notes state what it is not for.
 func TestTrialDatabaseIsNamed(t *testing.T) {
 	for name, want := range map[string]bool{"trial": true, "store": false} {
 		notes, problems, err := helm(t, "install", "nvsentinel", chartDir, "--namespace", release, "--dry-run=client", file(name))

@@ -102,8 +102,8 @@ func TestProcessingStrategy(t *testing.T) {
 	}
 }
 
-// TestAPortThatAnyPodReaches: through one nobody decides about repairs, whichever
-// way PROCESS is reported.
+// TestAPortThatAnyPodReaches: nobody decides about repairs through such a port, whichever value
+// sets PROCESS.
 func TestAPortThatAnyPodReaches(t *testing.T) {
 	for name, tc := range map[string]struct {
 		with    []string
@@ -132,8 +132,7 @@ func TestAPortThatAnyPodReaches(t *testing.T) {
 	}
 }
 
-// TestRefused: what is wrong with values is reported when they are rendered, by the
-// name of the value.
+// TestRefused: invalid values are reported when they are rendered, by the name of the value.
 func TestRefused(t *testing.T) {
 	set := func(values ...string) []string {
 		with := []string{file("store")}
@@ -295,9 +294,9 @@ func TestCoverage(t *testing.T) {
 	}
 }
 
-// TestCountMismatch: the policy about the labels of labeler is there with labeler, for
-// the record only unless the values state otherwise, and the connectors know its name; a
-// policy of that name among one's own stands in for it.
+// TestCountMismatch: the policy about the labels of labeler is there with labeler, with
+// PERSIST_ONLY unless the values state otherwise, and the connectors know its name; a policy of
+// that name among one's own stands in for it.
 func TestCountMismatch(t *testing.T) {
 	const on = "--set=labeler.enabled=true"
 	for name, tc := range map[string]struct {
@@ -327,8 +326,8 @@ func TestCountMismatch(t *testing.T) {
 	}
 }
 
-// TestSameEvictionPolicy: node-drainer and fault-remediation evaluate by one policy, in which the
-// release's own pods are left alone.
+// TestSameEvictionPolicy: node-drainer and fault-remediation use one policy, which leaves the
+// release's own pods alone.
 func TestSameEvictionPolicy(t *testing.T) {
 	files := texts(t, rendered(t, file("all")))
 	drain := files["node-drainer"]["node-drainer.toml"]

@@ -66,7 +66,7 @@ func repairedByAChain(ctx context.Context, f *fleet.Fleet, o Options, say func(s
 	}, "trace", s.last.fault.ID)
 }
 
-// chainSteps are what a chain's story reports besides that of a single object.
+// chainSteps adds the steps of a chain to the story of a single object.
 func (s *story) chainSteps() {
 	for _, name := range []string{"collect", "driver", "reboot", "validate"} {
 		s.add(fleet.RepairChain, "step "+name+" done", func(_ *corev1.Node, f facts) bool { return f.chain[name] == v1alpha1.StepDone })

@@ -31,7 +31,7 @@ type Options struct {
 	// Evidence is a folder for the record and the Node before, during and
 	// after, as JSON; empty writes none.
 	Evidence string
-	// Keep leaves the fleet running until ctx ends, and reports how to look around.
+	// Keep leaves the fleet running until ctx ends, and prints how to inspect it.
 	Keep bool
 	Out  io.Writer
 }
@@ -149,8 +149,8 @@ func follow(ctx context.Context, f *fleet.Fleet, o Options, from sense, hurt fun
 	return s, s.verify(ctx)
 }
 
-// persistOnly writes a fault where the monitor reports PERSIST_ONLY and waits
-// until it is stored. It returns the node as it was before.
+// persistOnly writes a fault whose monitor reports with PERSIST_ONLY and waits until it is
+// stored. It returns the node as it was before.
 func persistOnly(ctx context.Context, f *fleet.Fleet, o Options, say func(string, ...any)) (string, error) {
 	var before string
 	// The controllers of Kubernetes write on a new Node too, once.

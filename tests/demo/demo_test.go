@@ -43,8 +43,8 @@ func binaries(t *testing.T, root string) string {
 	return built
 }
 
-// settling leaves the repair time to be evaluated before the monitor reports the
-// recovery, as make demo does: a session that ends before bears no label of it.
+// settling leaves time to evaluate the repair before the monitor reports the recovery, as make
+// demo does: a session that ends before bears no label of it.
 func settling(t *testing.T, store string) demo.Options {
 	t.Helper()
 	o := options(t, store)
@@ -101,8 +101,8 @@ func TestDemoPersistOnly(t *testing.T) {
 	}
 }
 
-// TestEveryServiceIsNeeded: without a service the demo fails, and reports where it
-// stands still.
+// TestEveryServiceIsNeeded: without a service the demo fails, and reports at which step it
+// stopped.
 func TestEveryServiceIsNeeded(t *testing.T) {
 	testkit.Long(t, "TestDemo shows each room's step")
 	for _, room := range fleet.Services() {

@@ -23,7 +23,7 @@ import (
 // RebootNodes is the resource of the janitor's reboot objects.
 var RebootNodes = schema.GroupVersionResource{Group: "janitor.dgxc.nvidia.com", Version: "v1alpha1", Resource: "rebootnodes"}
 
-// sense is on which node who reports a fault, and under which name; chain reports that a
+// sense is the node of a fault, the monitor that reports it and its check; chain means that a
 // chain repairs it.
 type sense struct {
 	node, monitor, check string
@@ -137,7 +137,7 @@ func (s *story) missing() []*step {
 	return out
 }
 
-// poll takes one look and marks what is new; it reports whether anything was.
+// poll reads the state once and marks what is new; it reports whether anything was.
 func (s *story) poll(ctx context.Context, out io.Writer) (bool, error) {
 	f, err := s.observe(ctx)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// policies reports about a Node what a person reports about it in a label.
+// policies has one policy, which reports a Node that a person has labeled as broken.
 const policies = `[[policies]]
 name = "SaidByAPerson"
 enabled = true

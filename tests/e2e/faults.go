@@ -21,7 +21,7 @@ func (j *journey) node(ctx context.Context) (*corev1.Node, error) {
 	return j.client.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
 }
 
-// nodeIs waits until the Node is so, and reports how long that took.
+// nodeIs waits until the Node is in a state, and returns how long that took.
 func (j *journey) nodeIs(ctx context.Context, limit time.Duration, what string, is func(*corev1.Node) bool) (string, error) {
 	began := time.Now()
 	err := until(ctx, limit, func(ctx context.Context) error {
@@ -34,12 +34,12 @@ func (j *journey) nodeIs(ctx context.Context, limit time.Duration, what string, 
 	return fmt.Sprintf("%s after %.1f s", what, time.Since(began).Seconds()), err
 }
 
-// untouched reports that nothing of the suite but a condition is on a Node.
+// untouched reports whether a Node has nothing of the suite but a condition.
 func untouched(n *corev1.Node) bool {
 	return !n.Spec.Unschedulable && n.Annotations[nodemark.SessionAnnotation] == "" && n.Labels[nodemark.StateLabel] == ""
 }
 
-// quarantined reports that a Node is cordoned for a fault.
+// quarantined reports whether a Node is cordoned for a fault.
 func quarantined(n *corev1.Node) bool {
 	return n.Spec.Unschedulable && n.Annotations[nodemark.SessionAnnotation] != ""
 }
@@ -54,11 +54,11 @@ func faulty(n *corev1.Node) bool {
 	return false
 }
 
-// waitForOutput waits until a command reports all words, and reports how long that took.
+// waitForOutput waits until a command prints all words, and returns how long that took.
 func (j *journey) waitForOutput(ctx context.Context, limit time.Duration, command string, words ...string) (string, error) {
 	began := time.Now()
 	err := until(ctx, limit, func(ctx context.Context) error {
-		out, err := j.run(ctx, command+" || true") // its exit code reports how the node is
+		out, err := j.run(ctx, command+" || true") // its exit code shows the state of the node
 		for _, word := range words {
 			if !strings.Contains(out, word) {
 				err = errors.Join(err, fmt.Errorf("%s does not say %q: %s", command, word, out))
@@ -69,7 +69,7 @@ func (j *journey) waitForOutput(ctx context.Context, limit time.Duration, comman
 	return fmt.Sprintf("%q after %.1f s", strings.Join(words, ", "), time.Since(began).Seconds()), err
 }
 
-// watch has a fault evaluated and nothing done about it.
+// watch causes a fault, which is evaluated and not acted on.
 func (j *journey) watch(ctx context.Context) (string, error) {
 	if err := gpuFalls(0); err != nil {
 		return "", err

@@ -40,8 +40,8 @@ var steps = []step{
 	{"install again, from a registry", (*journey).again},
 }
 
-// install runs the commands of the page, with the address of the store and its
-// authority as the page's own section reports it.
+// install runs the commands of the page, with the address of the store, and its authority as in
+// the page's own section.
 func (j *journey) install(ctx context.Context) (string, error) {
 	lines, err := commands(j.page, "helm install nvsentinel distros/helm")
 	if err != nil {
@@ -159,7 +159,7 @@ func nodeReady(n *corev1.Node) bool {
 	})
 }
 
-// unready reports why a pod is not Ready; empty of one that is.
+// unready returns why a pod is not Ready; it is empty for one that is.
 func unready(p *corev1.Pod) string {
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady {

@@ -131,7 +131,7 @@ func (j *journey) table() {
 	fmt.Fprintf(j.Out, "\n%d of %d steps, %s; %d lines of %d logs read\n", len(j.steps), len(steps), time.Since(j.began).Round(time.Second), lines, files)
 }
 
-// evidence keeps what reports why it failed.
+// evidence stores what can explain the failure.
 func (j *journey) evidence() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -16,14 +16,14 @@ import (
 // program that is wrong.
 var unwanted = []string{"x509", "panic:", "fatal error:"}
 
-// denied are words for a right that is missing. What is taken out of a release may report it
+// denied are words for a missing right. A workload that is removed from a release may log them
 // before it ends: its rights go before its pods do.
 var denied = []string{"forbidden", "Unauthenticated", "PermissionDenied"}
 
 // complaint is a line that should not be.
 type complaint struct {
 	pod, line string
-	// service is who reports it, where a pod runs several.
+	// service is the one that logs the line, where a pod runs several.
 	service string
 	denied  bool
 }
@@ -31,7 +31,7 @@ type complaint struct {
 // shared is the workload whose pods run several services.
 const shared = "nvsentinel-controller"
 
-// of reports whether a workload that is installed, or a controller in one, reports it.
+// of reports whether an installed workload, or a controller in one, logged the line.
 func (c complaint) of(installed []string) bool {
 	its := c.service == "" || c.service == shared || slices.Contains(installed, c.service)
 	return slices.ContainsFunc(installed, func(workload string) bool {

@@ -142,7 +142,7 @@ func (m *machine) run(name string, args ...string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// ctr runs a command of containerd's client, and appends what it reports.
+// ctr runs a command of containerd's client, and appends its output.
 func (m *machine) ctr(ctx context.Context, output *strings.Builder, args ...string) error {
 	cmd := exec.CommandContext(ctx, "ctr", append([]string{"--address", m.file("containerd.sock"), "--namespace", "k8s.io"}, args...)...)
 	out, err := cmd.CombinedOutput()
@@ -226,7 +226,7 @@ func (m *machine) processes(ctx context.Context) (out []task, err error) {
 	return out, nil
 }
 
-// until tries until it succeeds, and reports after limit what is amiss.
+// until retries until try succeeds, and returns the last problem after limit.
 func until(ctx context.Context, limit time.Duration, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -1,7 +1,7 @@
 package e2e
 
-// What a node's parts are reported. Nothing is below the folders where a machine that runs
-// Kubernetes itself has its own.
+// The configuration of a node's parts. Nothing is below the folders that Kubernetes uses on a
+// machine that runs it itself.
 const (
 	containerdConfig = `version = 2
 root = "DIR/containerd/root"

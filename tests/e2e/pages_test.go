@@ -10,8 +10,8 @@ import (
 
 const root = "../.."
 
-// TestPagesContainCommands: the commands that a run takes from the pages are there, so
-// that a page which is written again is noticed without a run.
+// TestPagesContainCommands: the commands that a run takes from the pages are there, so that a
+// change of a page is noticed without a run.
 func TestPagesContainCommands(t *testing.T) {
 	page, err := pages(root)
 	if err != nil {
@@ -39,8 +39,8 @@ func TestPagesContainCommands(t *testing.T) {
 	}
 }
 
-// TestNames: what is played has its address, a name of nobody is reported to be nobody's, and
-// a question for an address of another kind has no answer.
+// TestNames: a simulated name has its address, an unknown name does not exist, and a query for
+// an address of another kind has no answer.
 func TestNames(t *testing.T) {
 	n := names{played: map[string]string{"db.example.com.": "10.99.0.1"}}
 	tests := map[string]struct {

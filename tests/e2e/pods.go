@@ -169,7 +169,7 @@ func readToken(file string) (c claims, err error) {
 	return c, json.Unmarshal(body, &c)
 }
 
-// counted reports how often each was.
+// counted lists how often each key occurred.
 func counted(of map[string]int) string {
 	var out []string
 	for _, key := range slices.Sorted(maps.Keys(of)) {

@@ -133,7 +133,7 @@ func mayOf(pid int) (m may, err error) {
 	return m, err
 }
 
-// statusOf is the first word of each line that the kernel reports a process.
+// statusOf returns the first value of each line of the kernel's status of a process.
 func statusOf(process string) (map[string]string, error) {
 	text, err := os.ReadFile("/proc/" + process + "/status")
 	out := map[string]string{}

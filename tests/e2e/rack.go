@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// rack is the played controller of the machine's power, which the plugin of
-// examples/go-plugin speaks to. It records its calls: an id is obeyed once.
+// rack simulates the controller of the machine's power, which the plugin of examples/go-plugin
+// calls. It records the ids of requests, and obeys each id once.
 type rack struct {
 	machine *machine
 	log     func(string, ...any)

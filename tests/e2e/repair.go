@@ -14,8 +14,8 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
-// userWork is what users run: two pods that may not both be evicted at once, and not even
-// one of them while budget reports it.
+// userWork is what users run: two pods that may not both be evicted at once, and not even one of
+// them while the budget forbids it.
 const userWork = `apiVersion: v1
 kind: Namespace
 metadata: {name: user}
@@ -38,8 +38,8 @@ metadata: {name: budget, namespace: user}
 spec: {minAvailable: 2, selector: {matchLabels: {app: train}}}
 `
 
-// plugin is the command that prints the plugin's example, as docs/get-started/install.md describes for the
-// profile.
+// plugin is the command that prints the plugin's example, as docs/get-started/install.md has it
+// for the profile.
 func (j *journey) plugin() string {
 	if j.Profile != "small" {
 		return "cat examples/deploy/rack-plugin.yaml"
@@ -88,7 +88,7 @@ func (j *journey) upgradeMeanwhile(ctx context.Context) (string, error) {
 	return j.ready(ctx)
 }
 
-// quarantineLease is the Lease of who evaluates faults.
+// quarantineLease is the Lease of the process that evaluates faults.
 const quarantineLease = "fault-quarantine-events"
 
 // leader kills the process that evaluates faults, and waits until another does so.

@@ -34,7 +34,7 @@ func newShell(s *site) (shell, error) {
 	}}, nil
 }
 
-// run a script, and return what it reports.
+// run runs a script, and returns its output.
 func (s shell) run(ctx context.Context, script string) (string, error) {
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", script)
 	cmd.Dir, cmd.Env = s.dir, s.env

@@ -38,12 +38,12 @@ type site struct {
 	bins    controlplane.NodeBinaries
 	cluster *localcluster.Cluster
 	store   *pgtest.Server
-	dsn     string // for pods, without what reports how the server is verified
+	dsn     string // for pods, without the parameters for the verification of the server
 	machine *machine
 	rack    *rack
 }
 
-// log reports what happens, and when.
+// log prints what happens, and when.
 func (s *site) log(format string, args ...any) {
 	fmt.Fprintf(s.Out, "%6.1fs  %s\n", time.Since(s.began).Seconds(), fmt.Sprintf(format, args...))
 }

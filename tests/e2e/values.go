@@ -32,7 +32,7 @@ func (j *journey) upgrade(ctx context.Context, stage string, more ...string) err
 	return err
 }
 
-// gpuFalls is what the kernel reports when a GPU has fallen off the bus.
+// gpuFalls writes what the kernel logs when a GPU has fallen off the bus.
 func gpuFalls(gpu int) error {
 	printk, err := os.OpenFile(filepath.Join(kernelFolder, "printk"), os.O_WRONLY, 0)
 	if err != nil {

@@ -57,7 +57,7 @@ func TestEveryFaultFitsTheSource(t *testing.T) {
 	}
 }
 
-// TestNothingOfItIsInTheProduct: a release could not be asked to misbehave.
+// TestNothingOfItIsInTheProduct: a release cannot be made to misbehave.
 func TestNothingOfItIsInTheProduct(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "git", "grep", "-il", "sabotag", "--", "*.go", ":!tests/", ":!*_test.go")
 	cmd.Dir = root(t)

@@ -125,7 +125,7 @@ func (b *braking) waitsForItsRepair() {
 	}
 }
 
-// verdict is what a validation reports.
+// verdict writes the result of a validation to its status.
 func (b *braking) verdict(name, good string) {
 	b.Helper()
 	resource := b.fleet.Cluster.Dynamic().Resource(validations)

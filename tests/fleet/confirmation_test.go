@@ -66,8 +66,8 @@ func TestASecondSignal(t *testing.T) {
 	s.nothingElse()
 }
 
-// signals is the suite with a rule for second signals. It is the emergency stop's, of whose
-// helpers it needs some.
+// signals is the suite with a rule for second signals. It embeds the suite of the emergency
+// stop, because it needs some of its helpers.
 type signals struct{ *braking }
 
 func startSignals(t *testing.T) signals {
@@ -129,7 +129,7 @@ func (s signals) lost(node string) {
 	})
 }
 
-// waitForWhy waits until nvsentinel why reports all of these of a node.
+// waitForWhy waits until nvsentinel why prints all of these words about a node.
 func (s signals) waitForWhy(node string, words ...string) {
 	s.Helper()
 	var text []byte
@@ -178,8 +178,8 @@ func (s signals) nothingElse() {
 	}
 }
 
-// shownWell reports whether a node's conditions name no fault. They follow the records
-// by a loop of their own, which may be behind the release.
+// shownWell reports whether a node's conditions name no fault. They follow the records in a
+// separate loop, which may be behind the release.
 func (s signals) shownWell(ctx context.Context, node string) (bool, error) {
 	object, err := s.fleet.Node(ctx, node)
 	if err != nil {

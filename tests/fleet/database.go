@@ -17,7 +17,7 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
-// databaseServer is a process of the project that keeps the records.
+// databaseServer is a process of the tests that keeps the records.
 type databaseServer interface {
 	Kill() error
 	Restart(ctx context.Context) error
@@ -25,7 +25,7 @@ type databaseServer interface {
 }
 
 // database prepares an empty database. With Lines the services reach its
-// server through a line that can be cut, and that is as long as Distance reports.
+// server through a connection that can be cut, with the delay that Distance sets.
 func (f *Fleet) database(ctx context.Context) error {
 	switch f.options.Store {
 	case "", "sqlite":

@@ -18,9 +18,9 @@ import (
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
-// TestFaultsOfDCGM: with every service as a process of its own, what DCGM sees goes
-// from the look at it to the released node, and a fault that the kernel log reports
-// too is repaired once.
+// TestFaultsOfDCGM: with every service as a process of its own, a fault that DCGM detects goes
+// from its detection to the released node, and a fault that the kernel log reports too is
+// repaired once.
 func TestFaultsOfDCGM(t *testing.T) {
 	testkit.Long(t, "gpu-health-monitor's own tests tell each fault and its end, the journeys the rest of the way")
 	b, built := startDCGM(t)

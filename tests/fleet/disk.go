@@ -93,7 +93,7 @@ func (d *Disk) Fill() error {
 	return file.Close()
 }
 
-// Empty makes space again.
+// Empty frees the space again.
 func (d *Disk) Empty() error { return os.Remove(filepath.Join(d.root, filler)) }
 
 // drop ends the holder and with it the file system.

@@ -44,7 +44,7 @@ const (
 	Connector = "platform-connectors"
 )
 
-// Options report what runs.
+// Options define what runs.
 type Options struct {
 	// Nodes is the number of simulated GPU nodes.
 	Nodes int

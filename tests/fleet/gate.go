@@ -34,8 +34,8 @@ type Gate struct {
 }
 
 // startGate serves the API server of a configuration on a free local port, with
-// that server's own certificate (clients send no token without TLS). The
-// caller's token reports who asks.
+// that server's own certificate (clients send no token without TLS). The caller's token
+// identifies the caller.
 func startGate(target *rest.Config, pki string) (*Gate, error) {
 	to, err := url.Parse(target.Host)
 	if err != nil {

@@ -131,8 +131,8 @@ func (b *braking) succeeded(n int) (runs []v1alpha1.RepairRun) {
 	return runs
 }
 
-// attributed: what the run reports about its validation's input is what its own reboot brought,
-// and the Job on the node reports it too.
+// attributed: the validation's input in the run's status is the output of its own reboot, and so
+// is that of the Job on the node.
 func (b *braking) attributed(run *v1alpha1.RepairRun) {
 	b.Helper()
 	steps := map[string]v1alpha1.StepStatus{}

@@ -63,7 +63,7 @@ type Entry struct {
 	Effect string `json:"effect"`
 }
 
-// JournalEntries are the plugin's journal: everything it was asked and did.
+// JournalEntries returns the plugin's journal: every request and every action.
 func (f *Fleet) JournalEntries() ([]Entry, error) {
 	text, err := os.ReadFile(filepath.Join(f.Dir, "journal.jsonl"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -117,7 +117,7 @@ func Build(ctx context.Context, root, dir string, progress io.Writer, flags ...s
 	return dir, gobuild.Builder{Progress: progress}.Build(ctx, batch)
 }
 
-// Reboots counts how often the plugin rebooted a node, by its journal.
+// Reboots counts the reboots of a node in the plugin's journal.
 func (f *Fleet) Reboots(node string) (int, error) {
 	books, err := f.JournalEntries()
 	n := 0

@@ -88,8 +88,8 @@ func (f *Fleet) running() map[string]string {
 	return boots
 }
 
-// rebootAgents plays what a reboot does to a machine: when the power was cycled, its
-// kernel begins again, and its processes die with SIGKILL and start again.
+// rebootAgents simulates what a reboot does to a machine: after the power cycle its kernel
+// starts again, and its processes die with SIGKILL and restart.
 func (f *Fleet) rebootAgents(ctx context.Context) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -129,7 +129,7 @@ func (f *Fleet) BootID(node string) (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-// pids distinguishes XID lines.
+// pids gives each XID line its own process id.
 var pids atomic.Int64
 
 // WriteXID has the kernel of a node's machine report an XID, and returns what it wrote.

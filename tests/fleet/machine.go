@@ -102,9 +102,9 @@ func (f *Fleet) Returned(ctx context.Context, was *corev1.Node) error {
 	return f.attended(ctx, was.Name)
 }
 
-// attended reports whether the simulated kubelet ended the pods that were taken away
-// before it knew the Node. One whose end it overlooked meanwhile is shown to it
-// again, since it does not look by itself.
+// attended returns an error until the simulated kubelet has ended the pods that were deleted
+// before it knew the Node. It updates a pod whose deletion the kubelet missed, because the
+// kubelet does not check by itself.
 func (f *Fleet) attended(ctx context.Context, name string) error {
 	client := f.Cluster.Client()
 	pods, err := client.CoreV1().Pods(UserNamespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + name})

@@ -56,8 +56,8 @@ func owner(pid int) (string, error) {
 	return fmt.Sprintf("%s %d %s", namespace, pid, fields[start]), nil
 }
 
-// dead reports whether an owner is certain to be gone. What is written by halves
-// or in another namespace is not evaluated.
+// dead reports whether an owner is certain to be gone. A text that is incomplete or from another
+// namespace does not count as dead.
 func dead(text string) bool {
 	fields := strings.Fields(text)
 	namespace, err := os.Readlink("/proc/self/ns/pid")

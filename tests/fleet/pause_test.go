@@ -26,34 +26,34 @@ import (
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
-// The nodes of the emergency stop's test, by what the emergency stop finds them in.
+// The nodes of the test of the emergency stop, named by their state when it is activated.
 const (
-	waitsForAPerson = "gpu-0" // quarantined before, recovers within the emergency stop
-	inMidDrain      = "gpu-1" // a pod's budget holds it up, and goes within the emergency stop
+	waitsForAPerson = "gpu-0" // quarantined before, recovers during the emergency stop
+	inMidDrain      = "gpu-1" // a pod's budget blocks it, and is removed during the emergency stop
 	drained         = "gpu-2" // the maintenance object is about to be created
 	unsignalled     = "gpu-3" // the maintenance object is there, the signal about to be sent
-	fresh           = "gpu-4" // has its faults within the emergency stop
+	fresh           = "gpu-4" // has its faults during the emergency stop
 
 	guard = "guard" // the pod that holds up the drain
 )
 
-// acting are the services that the emergency stop stops.
+// acting are the services that the emergency stop halts.
 var acting = []string{"fault-quarantine", "node-drainer", "fault-remediation", "janitor"}
 
-// braking is the suite with somebody at the emergency stop.
+// braking is the suite with the emergency stop under the test's control.
 type braking struct {
 	*testing.T
 	fleet *Fleet
-	// offset is how long each process's log was when one was last killed within
-	// the emergency stop.
+	// offset is how long each process's log was when one was last killed during the emergency
+	// stop.
 	offset map[string]int
 }
 
-// TestPause: with two replicas of every service as processes of their own, in
-// the middle of all that cannot be taken back, the emergency stop goes on: nothing new is
-// cordoned, evicted, created or signalled, not by the replica that leads after the
-// leader is killed, nor when all are killed and start again, and a recovery
-// releases its node. The emergency stop goes off: everything goes on by itself.
+// TestPause: with two replicas of every service as processes of their own, in the middle of
+// every irreversible action, the emergency stop is activated: nothing new is cordoned, evicted,
+// created or signalled, not by the replica that leads after the leader is killed, nor when all
+// are killed and start again, and a recovery releases its node. The emergency stop is lifted:
+// everything continues by itself.
 func TestPause(t *testing.T) {
 	testkit.Long(t, "internal/pause on a real API server, and the brake's test of each of the four services")
 	b := startBraking(t)
@@ -86,7 +86,7 @@ func startBraking(t *testing.T) *braking {
 		Nodes: 5, Store: "postgresql", Root: root, Bin: bin, Progress: io.Discard, SettleTime: time.Second, RebootTime: time.Second, Audit: true,
 		Replicas: 2, Lease: 6 * time.Second, JanitorFlags: []string{"--plugin-timeout", "2s", "--resend-after", "4s"},
 		QuarantineFlags: []string{"--circuit-breaker-enabled=false"},
-		// What is parked, and why, is reported at this level.
+		// The log names what is parked, and why, at this level.
 		Env: func(string, string) []string { return []string{"LOG_LEVEL=debug"} },
 	})
 	if err != nil {
@@ -112,7 +112,7 @@ func (b *braking) until(cond func(ctx context.Context) (bool, error)) {
 	})
 }
 
-// before brings every node to where the emergency stop shall find it.
+// before brings every node into the state that it has when the emergency stop is activated.
 func (b *braking) before() {
 	b.Helper()
 	b.report(&protos.HealthEvent{
@@ -145,7 +145,7 @@ func (b *braking) guard() {
 
 // pull activates the emergency stop while the janitor is down with a signal to send, and
 // fault-remediation with an object to create, so that they find it on when they
-// start. It reports how many requests came before all had heard of it.
+// start. It returns how many requests came before all services had seen it.
 func (b *braking) pull() (requests int) {
 	b.Helper()
 	err := b.without(b.replicas("janitor"), func() error {
@@ -236,7 +236,7 @@ func (b *braking) stillStanding() {
 	}
 }
 
-// nothingSince: no service asked the API server for what it may not do within the emergency
+// nothingSince: no service requested a forbidden action from the API server during the emergency
 // stop, whatever the answer.
 func (b *braking) nothingSince(obeyed int) {
 	b.Helper()
@@ -266,8 +266,8 @@ func (b *braking) expectAllRepaired() {
 	}
 }
 
-// oneEventEach: four services saw the emergency stop go on and off, two of them again when
-// they started, and each switching has one Event.
+// oneEventEach: four services saw the activation and the end of the emergency stop, two of them
+// again at their start, and each change has one Event.
 func (b *braking) oneEventEach() {
 	b.Helper()
 	list, err := b.fleet.Cluster.Client().CoreV1().Events(pause.DefaultNamespace).List(b.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + pause.Name})
@@ -284,7 +284,7 @@ func (b *braking) oneEventEach() {
 	}
 }
 
-// inService reports whether a node bears no mark of the project, and has no open fault.
+// inService reports whether a node has no mark of NVSentinel and no open fault.
 func (b *braking) inService(ctx context.Context, name string) (bool, error) {
 	node, err := b.fleet.Node(ctx, name)
 	if err != nil || node.Spec.Unschedulable || node.Annotations[nodemark.SessionAnnotation] != "" {
@@ -354,7 +354,7 @@ func (b *braking) replicas(rooms ...string) (out []*Service) {
 	return out
 }
 
-// kill kills processes, and has what is reported from then on count.
+// kill kills processes, and makes only what is logged from then on count.
 func (b *braking) kill(processes ...*Service) {
 	b.Helper()
 	for _, p := range b.replicas(acting...) {

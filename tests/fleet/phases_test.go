@@ -27,15 +27,15 @@ import (
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
-// phaseSuite is a suite whose nodes are brought into every phase, and what the command
-// line reports about each.
+// phaseSuite is a suite that brings nodes into every phase, and checks what the command line
+// reports about each.
 type phaseSuite struct {
 	*braking
 	config string // of fault-quarantine
 }
 
-// TestReportsOfEachPhase: with every service as a process of its own, a node is
-// brought into a phase, and nvsentinel reports about it what testdata/phases has.
+// TestReportsOfEachPhase: with every service as a process of its own, a node is brought into
+// each phase, and nvsentinel reports about it what testdata/phases contains.
 func TestReportsOfEachPhase(t *testing.T) {
 	testkit.Long(t, "the scripts of cli/timeline, which tell the same phases from facts")
 	w := startPhaseSuite(t)
@@ -138,8 +138,8 @@ func (p *phaseSuite) stands(node string, is func(record.Record) bool) {
 	})
 }
 
-// waitQuarantineTimes waits until each quarantine of a node has its time, which the store is
-// reported after the Node.
+// waitQuarantineTimes waits until each quarantine of a node has its time, which is stored after
+// the Node is updated.
 func (p *phaseSuite) waitQuarantineTimes(node string) {
 	p.Helper()
 	p.until(func(ctx context.Context) (bool, error) {
@@ -171,7 +171,7 @@ func (p *phaseSuite) edit(node string, change func(*corev1.Node)) {
 	})
 }
 
-// stuck is a pod on a node that no budget releases.
+// stuck adds a pod that its budget keeps on a node.
 func (p *phaseSuite) stuck(node, name string) {
 	p.Helper()
 	if _, err := p.fleet.Cluster.AddPDB(p.Context(), UserNamespace, name, 1); err != nil { // before a drainer sees the pod

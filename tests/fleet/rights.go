@@ -153,7 +153,7 @@ func (r *Rights) Refused() []string {
 	return out
 }
 
-// warming reports whether RBAC alone reported no to what the roles grant.
+// warming reports whether RBAC alone refused what the roles grant.
 func (r *Rights) warming(no refusal) bool {
 	wide := no.right
 	wide.namespace = ""

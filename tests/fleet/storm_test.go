@@ -71,8 +71,8 @@ func TestStorm(t *testing.T) {
 	s.rebootedOnce(slices.Concat(first, second))
 }
 
-// storm is the janitor's half of the suite beside node-health-check, with somebody
-// who writes down what a NodeHealthCheck reports.
+// storm is the janitor's half of the suite beside node-health-check, with a recorder of the
+// status of a NodeHealthCheck.
 type storm struct {
 	*testing.T
 	fleet *Fleet
@@ -158,7 +158,7 @@ func (s *storm) watch() {
 	}()
 }
 
-// counts is what a NodeHealthCheck's status reports, in a line.
+// counts returns the status of a NodeHealthCheck as one line.
 func counts(check *unstructured.Unstructured) string {
 	observed, _, _ := unstructured.NestedInt64(check.Object, "status", "observedNodes")
 	healthy, _, _ := unstructured.NestedInt64(check.Object, "status", "healthyNodes")
@@ -173,7 +173,7 @@ func counts(check *unstructured.Unstructured) string {
 	return fmt.Sprintf("%d observed, %d healthy, %d remediated, storm %t", observed, healthy, remediated, storm)
 }
 
-// until waits until the check's status reports it.
+// until waits until the check's status has this line.
 func (s *storm) until(line string) {
 	s.Helper()
 	limit := time.After(5 * time.Minute)
@@ -193,7 +193,7 @@ func (s *storm) until(line string) {
 	}
 }
 
-// silence stops the heartbeats of kubelets and waits until Kubernetes reports it.
+// silence stops the heartbeats of kubelets and waits until Kubernetes shows it.
 func (s *storm) silence(nodes []string) {
 	s.Helper()
 	for _, node := range nodes {

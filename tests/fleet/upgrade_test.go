@@ -254,7 +254,7 @@ func (u *upgrade) check() {
 	u.acknowledged(rebootNodes, secondTurn)
 }
 
-// reset begins a reset of GPUs manually, which a pod of the GPU services holds up.
+// reset begins a manual reset of GPUs, which a pod of the GPU services blocks.
 func (u *upgrade) reset() {
 	u.Helper()
 	u.patchNode(servicesOff, `{"metadata":{"labels":{"`+gpuLabel+`":"true"}}}`)

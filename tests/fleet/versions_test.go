@@ -317,8 +317,8 @@ func (v *versions) unknownSurvives() {
 	}
 }
 
-// newerWaits: a record that only a newer version may change is left alone and reported to be;
-// the fault of another node goes its way; and it goes on when it may.
+// newerWaits: a record that only a newer version may change is left alone, and this is reported;
+// the fault of another node is handled; and the record is processed once that is permitted.
 func (v *versions) newerWaits() {
 	v.Helper()
 	r := v.stopped(sealed)

@@ -16,9 +16,9 @@ type Result struct {
 	Plan       Plan
 	Node       string
 	Took       time.Duration
-	Err        error // the story could not be reported to its end
+	Err        error // why the story did not run to its end
 	Violations []Violation
-	// Why is what nvsentinel why reports about a stuck node.
+	// Why is the output of nvsentinel why for a stuck node.
 	Why blockedRun
 	// Checked counts how often each invariant was looked at.
 	Checked map[string]int

@@ -67,8 +67,8 @@ func alone() []deliberate {
 		{sabotage: "janitor/ignore-session", scenario: TooLate, want: []string{NoStraySignal}, limit: long},
 		{sabotage: "node-drainer/skip-cancel", scenario: Recovered, want: []string{NoEviction, NoMarkLeft}, limit: short},
 		{sabotage: "syslog-health-monitor/forget-boot", scenario: OutboxLost, want: []string{ProvenRecovery}, limit: long},
-		// A spool that has begun still has space in its file: the connector must
-		// start, and be reported something, while the disk is full.
+		// A spool that has begun still has space in its file: the connector must start, and
+		// receive an event, while the disk is full.
 		{
 			sabotage: "platform-connectors/acknowledge-anyway", disturb: DiskFull, lasts: 15 * time.Second,
 			scenario: OneFault, want: []string{NothingLost}, limit: 3 * time.Second,

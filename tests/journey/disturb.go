@@ -20,7 +20,7 @@ const cutEvery = 700 * time.Millisecond
 type begun struct {
 	Disturbance
 	start starter
-	// started is closed when it has begun.
+	// started is called when it has begun.
 	started func()
 	// passed is how often At was passed before.
 	passed int

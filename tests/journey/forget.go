@@ -35,11 +35,11 @@ func (sr *scenarioRun) backUp(ctx context.Context) error {
 	return err
 }
 
-// emptied has the store lose every record while the connector of a broken node
-// stands still, so that it is not reported to the store again. The node is held until a
-// person has looked at it, and what that person ended quarantines nothing when the
-// connector reports it again: as of all that PostgreSQL acknowledged of late,
-// which with an emptied table is another server.
+// emptied makes the store lose every record while the connector of a broken node stands still,
+// so that the fault is not reported again. The node is held until a person has looked at it, and
+// a fault that the person ended quarantines nothing when the connector reports it again. The
+// connector repeats all that PostgreSQL acknowledged recently, because a server with an emptied
+// table counts as another server.
 func (sr *scenarioRun) emptied(ctx context.Context) error {
 	if err := sr.stopLoad(ctx); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (sr *scenarioRun) emptied(ctx context.Context) error {
 		return err
 	}
 	if !sr.replayed {
-		sr.lost = sr.lines // which the connector may report it again, or not
+		sr.lost = sr.lines // the connector may report them again, or not
 	}
 	if err := sr.uncordon(ctx); err != nil {
 		return err
@@ -68,8 +68,8 @@ func (sr *scenarioRun) emptied(ctx context.Context) error {
 	return sr.until(ctx, "the person's release", sr.bare)
 }
 
-// restored has the store lose the session of a broken node, whose connector
-// reports it again. The node keeps its marks meanwhile, and goes on after it.
+// restored makes the store lose the session of a broken node, whose connector reports the fault
+// again. The node keeps its marks meanwhile, and its repair continues afterwards.
 func (sr *scenarioRun) restored(ctx context.Context) error {
 	if err := sr.stopLoad(ctx); err != nil {
 		return err
@@ -84,9 +84,8 @@ func (sr *scenarioRun) restored(ctx context.Context) error {
 	return sr.endGuard(ctx)
 }
 
-// restoredLate has the store take a node for broken that was repaired. Its own
-// check reports that it is well, since before the store is put back: nothing is done
-// to it, and the fault is closed.
+// restoredLate puts the store back to when a repaired node was broken. The node's own check has
+// reported it healthy since before that: nothing is done to it, and the fault is closed.
 func (sr *scenarioRun) restoredLate(ctx context.Context) error {
 	if err := sr.until(ctx, "the repair", sr.over); err != nil {
 		return err
@@ -122,7 +121,7 @@ func (sr *scenarioRun) stays(ctx context.Context, what string, cond func(context
 	})
 }
 
-// sessionUnknown reports whether the Node reports that the store does not know its session.
+// sessionUnknown reports whether the Node shows that the store does not know its session.
 func (sr *scenarioRun) sessionUnknown(ctx context.Context) (bool, error) {
 	node, err := sr.fleet.Node(ctx, sr.node)
 	return err == nil && node.Annotations[nodemark.UnknownAnnotation] != "", err
@@ -142,14 +141,14 @@ func (sr *scenarioRun) well(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// bare reports whether no mark of the project is left on the node.
+// bare reports whether no mark of NVSentinel is left on the node.
 func (sr *scenarioRun) bare(ctx context.Context) (bool, error) {
 	left, err := sr.marks(ctx)
 	return len(left) == 0, err
 }
 
-// besideTransaction opens somebody else's transaction, which ends when the node's
-// fault was evaluated beside it, or when that has taken as long as a step may.
+// besideTransaction opens somebody else's transaction, which ends when the node's fault is
+// evaluated while it is open, or when that has taken as long as a step may.
 func (sr *scenarioRun) besideTransaction(ctx context.Context) (func(context.Context) error, error) {
 	end, err := sr.fleet.HoldTransaction(ctx)
 	if err != nil {

@@ -204,7 +204,7 @@ func (sr *scenarioRun) checkLoad(ctx context.Context) ([]Violation, error) {
 	return out, err
 }
 
-// marks lists every mark of the project on the node.
+// marks lists every mark of NVSentinel on the node.
 func (sr *scenarioRun) marks(ctx context.Context) ([]string, error) {
 	node, err := sr.fleet.Node(ctx, sr.node)
 	if err != nil {

@@ -118,7 +118,7 @@ func (j *Journey) fail(err error) {
 	j.failed = append(j.failed, err)
 }
 
-// Stop ends everything and reports what went wrong in the background.
+// Stop ends everything and returns the errors of background tasks.
 func (j *Journey) Stop() error {
 	j.cancel()
 	j.tasks.Wait()
@@ -150,7 +150,7 @@ func (j *Journey) Node() string {
 	return fmt.Sprintf("gpu-%d", j.next-1)
 }
 
-// arms are what the services are asked to do to themselves.
+// arms are the faults that the services inject into themselves.
 type arms struct {
 	kills, freezes []string
 	// instead are programs to run instead of the services', by "service/fault".
@@ -242,7 +242,7 @@ func (j *Journey) disarm(node string, points ...string) error {
 	return nil
 }
 
-// Run takes one trip on a node of its own and reports which invariants it broke.
+// Run runs one trip on its own node and returns which invariants it broke.
 func (j *Journey) Run(ctx context.Context, p Plan) Result {
 	r := Result{Plan: p, Node: j.Node(), Checked: map[string]int{}}
 	began := time.Now()
@@ -311,6 +311,6 @@ func (j *Journey) take(ctx context.Context, t *scenarioRun, a arms, list []Distu
 	go func() { disturbed <- j.disturb(ctx, ready) }()
 	first.Wait()
 	reported := t.run(ctx)
-	// What is away comes back, under load, before anything is evaluated.
+	// What is away comes back, under load, before any invariant is checked.
 	return errors.Join(reported, <-disturbed, t.endLoad())
 }

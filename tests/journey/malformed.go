@@ -118,7 +118,7 @@ func (bytesCodec) Unmarshal(b []byte, v any) error {
 // Name is that of the codec it stands for.
 func (bytesCodec) Name() string { return "proto" }
 
-// noise opens the door's socket, reports something that is no HTTP/2, and goes.
+// noise connects to the connector's socket, sends something that is not HTTP/2, and disconnects.
 func (sr *scenarioRun) noise() {
 	conn, err := net.Dial("unix", sr.fleet.Socket(sr.node))
 	if err != nil {

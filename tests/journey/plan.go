@@ -87,8 +87,8 @@ const (
 // kinds are what a seed of a variant and a story can draw.
 func kinds(v Variant, s Scenario) []Kind {
 	if s.forgets() {
-		// The store is put back by the story, and only the clocks report the end of
-		// a fault from its beginning.
+		// The store is put back by the story, and only the clocks distinguish the end of a fault
+		// from its beginning.
 		return []Kind{APIAway, Frozen, StaleWatch}
 	}
 	all := []Kind{APIAway, Frozen, DatabaseAway, ClockJump, DiskFull, StaleWatch, Malformed}

@@ -28,8 +28,8 @@ const (
 
 // TestPluginJourney: faults the whole way, with a plugin that verifies who calls
 // it. A janitor under the wrong service account is denied: nothing is rebooted,
-// and object, Events and record report why. With the right one, a plugin that is
-// down at the fault and comes back makes one reboot, and no object fails.
+// and object, Events and record show why. With the right one, a plugin that is down at the fault
+// and comes back makes one reboot, and no object fails.
 func TestPluginJourney(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
 	f, err := fleet.Start(t.Context(), fleet.Options{

@@ -97,9 +97,9 @@ func (sr *scenarioRun) faults(ctx context.Context) ([]record.Record, error) {
 }
 
 // until polls cond until it holds or nothing has moved for the trip's limit. Errors
-// are expected while services die; the last one is shown. A look that got no answer
-// reports nothing: it takes an answer after the limit, or twice as long, to give up. A
-// node whose faults go on step by step behind a slow database is not stuck.
+// are expected while services die; the last one is shown. A check without an answer does not
+// count: until gives up at the first answer after the limit, or after twice the limit. A node
+// whose faults progress step by step behind a slow database is not stuck.
 func (sr *scenarioRun) until(ctx context.Context, what string, cond func(context.Context) (bool, error)) error {
 	begun := time.Now()
 	ctx, cancel := context.WithCancel(ctx)
@@ -132,7 +132,7 @@ func (sr *scenarioRun) insist(ctx context.Context, what string, do func(context.
 	return sr.until(ctx, what, func(ctx context.Context) (bool, error) { return true, do(ctx) })
 }
 
-// pause waits unless ctx ends first, which it reports.
+// pause waits for d, and reports whether it did: it returns false if ctx ends first.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

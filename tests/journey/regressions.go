@@ -29,10 +29,10 @@ func RegressionPlans() []Plan {
 			},
 		},
 		// A quarantine service that started again on a store that had been put back
-		// held the fault of a quarantined node, since that node had used the budget.
+		// held the fault of a quarantined node, because that node had used the budget.
 		{Seed: 900002, Variant: Variant{"sqlite", 1}, Scenario: Restored},
-		// The store was put back within a second of the release, when the node's check
-		// did not report yet that it was well: the fault stood, and its recovery was lost.
+		// The store was put back within a second of the release, when the node's check did not
+		// report it healthy yet: the fault remained, and its recovery was lost.
 		{
 			Seed: 1053, Variant: Variant{"sqlite", 1}, Scenario: RestoredLate,
 			Kills: []string{"fault-remediation/name-stamped:1", "janitor/armed:1", "janitor/claimed:1", "janitor/done:1", "platform-connectors/spooled:2"},
@@ -41,8 +41,8 @@ func RegressionPlans() []Plan {
 				{Kind: StaleWatch, After: 1416 * time.Millisecond, For: 9456 * time.Millisecond, By: 1524 * time.Millisecond},
 			},
 		},
-		// A connector, which had stood still, reported a fault to an emptied store again
-		// that a person had ended meanwhile, and the node was rebooted.
+		// A connector, which had stood still, reported a fault again to an emptied store. A
+		// person had ended that fault meanwhile, and the node was rebooted.
 		{
 			Seed: 900003, Variant: Variant{"postgresql", 1}, Scenario: Emptied,
 			Disturbances: []Disturbance{{Kind: StaleWatch, After: 500 * time.Millisecond, For: 5 * time.Second, By: 2 * time.Second}},

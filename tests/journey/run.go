@@ -12,7 +12,7 @@ import (
 	"github.com/nvidia/nvsentinel/tests/fleet"
 )
 
-// RunOptions report how seeds are gone through.
+// RunOptions define how seeds are run.
 type RunOptions struct {
 	// Root is the repository, Bin the folder of binaries built with crash points.
 	Root, Bin string
@@ -115,7 +115,7 @@ func (r *Run) some(ctx context.Context, plans []Plan) (done int, err error) {
 		}
 		result := j.Run(ctx, plans[done])
 		if ctx.Err() != nil {
-			break // cut short, so it reports nothing
+			break // cut short, so its result does not count
 		}
 		results = append(results, result)
 		r.note(ctx, j, result)
@@ -185,7 +185,7 @@ func NewRun(o RunOptions) *Run { return &Run{RunOptions: o, tally: NewTally()} }
 // sayer is a writer of whole lines.
 type sayer func(format string, args ...any)
 
-// Write reports one line.
+// Write logs one line.
 func (s sayer) Write(b []byte) (int, error) {
 	s("%s", trimLine(b))
 	return len(b), nil

@@ -49,7 +49,7 @@ const (
 	// again; a person ends the session.
 	Emptied Scenario = "store emptied"
 	// Restored: in mid-drain the store is put back to what it was before the
-	// fault, of which the node's connector reports it again.
+	// fault, and the node's connector reports the fault again.
 	Restored Scenario = "store restored to before the fault"
 	// RestoredLate: after the repair, when the node is in service, the store is
 	// put back to what it was in mid-drain.
@@ -105,11 +105,11 @@ type scenarioRun struct {
 	// restore puts the store back; unproven are the moments in which a node was
 	// taken for well because the store did not know better.
 	restore func(context.Context) error
-	// replayed reports that the fault is reported to an emptied store again, whatever
-	// became of it.
+	// replayed means that the fault is reported to an emptied store again, whatever became of
+	// it.
 	replayed bool
 	unproven []string
-	// beside reports that a foreign transaction was open, blockedBy what waited for it.
+	// beside means that a foreign transaction was open; blockedBy is what waited for it.
 	beside    bool
 	blockedBy string
 }
@@ -227,9 +227,9 @@ func (sr *scenarioRun) placeGuard(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// It wants one pod more than there is: with enough of them, the API server would
-	// release one that is not ready, as after an outage in which the Node's Lease ran
-	// out, before the budget's status knows.
+	// It wants one pod more than there is: with enough of them, the API server would permit the
+	// eviction of one that is not ready, as after an outage in which the Node's Lease ran out,
+	// before the budget's status knows.
 	err = sr.insist(ctx, "the guard's budget", func(ctx context.Context) error {
 		_, err := cluster.AddPDB(ctx, fleet.UserNamespace, sr.guard, 2)
 		return unlessThere(err)
@@ -335,8 +335,8 @@ func (sr *scenarioRun) loseOutbox(ctx context.Context) error {
 // adminUser is who the cluster's administrator is.
 const adminUser = "local-cluster-admin"
 
-// uncordon is a person's hand, who reports by the same write that the quarantine session has ended, as
-// nvsentinel release does: an uncordon alone releases nothing in a repair.
+// uncordon acts as a person who uncordons and marks the quarantine session as ended in the same
+// write, as nvsentinel release does: an uncordon alone releases nothing in a repair.
 func (sr *scenarioRun) uncordon(ctx context.Context) error {
 	return sr.insist(ctx, "a person's uncordon", func(ctx context.Context) error {
 		node, err := sr.fleet.Node(ctx, sr.node)

@@ -12,7 +12,7 @@ import (
 // whyLimit is how long the command line may take to report why a node is stuck.
 const whyLimit = time.Minute
 
-// blockedRun is a trip that did not end, and what the command line reports about it.
+// blockedRun is what the command line reports about a trip that did not end.
 type blockedRun struct {
 	// Text is the answer for people.
 	Text string
@@ -40,8 +40,8 @@ func (j *Journey) explain(ctx context.Context, node string) blockedRun {
 	return blockedRun{Text: string(text), Vague: vague(answer)}
 }
 
-// expectedPhases are the phases in which a node waits for something, and what the answer
-// reports no more than.
+// expectedPhases are the phases in which a node waits for something, and the reasons that
+// explain nothing on their own.
 var expectedPhases = struct{ phases, nothing []string }{
 	phases: []string{"manual-intervention", "node-deleted", "remediating", "draining", "quarantined", "recovering", "releasing", "held", "pending-evaluation"},
 	nothing: []string{
@@ -50,9 +50,9 @@ var expectedPhases = struct{ phases, nothing []string }{
 	},
 }
 
-// vague reports what is missing in an answer of nvsentinel why -o json: a phase in
-// which a node waits, with a reason that reports for what. That the next service
-// has to do something is none, nor is a reserved name.
+// vague returns what is missing in an answer of nvsentinel why -o json: a phase in which a node
+// waits, or a reason that names what it waits for. That the next service has to act is no such
+// reason, nor is a reserved name.
 func vague(answer []byte) string {
 	var story struct {
 		Standing struct{ Phase, Reason string }

@@ -194,8 +194,8 @@ func (s *site) checkLifecycle(t *testing.T, id, node string) {
 	s.expect(t, node, append(reported, "fault "+id, "recovery "+id)...)
 }
 
-// points are where the monitor can be killed, in the order of a reading, a decision
-// and a report.
+// points are where the monitor can be killed, in the order in which the monitor reads, decides
+// and reports.
 var points = []string{"read", "saved", "decided", "written", "published", "acknowledged", "stamped", "removed"}
 
 func (s *site) killed(t *testing.T) {

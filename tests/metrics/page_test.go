@@ -44,8 +44,8 @@ func TestHelpTexts(t *testing.T) {
 
 var helpForm = regexp.MustCompile(`^[A-Z0-9][^;]*\.$`)
 
-// TestPagesNameMetricsThatExist: what a page, a chart or an example states is a metric
-// of the project is one. Two words of a name report that something is meant to be one.
+// TestPagesNameMetricsThatExist: every metric name of the project in a page, a chart or an
+// example exists. Two words of a name mark a text as such a name.
 func TestPagesNameMetricsThatExist(t *testing.T) {
 	all, err := programs()
 	if err != nil {

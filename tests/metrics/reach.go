@@ -84,7 +84,7 @@ func (p *program) visit(o types.Object) {
 	}
 }
 
-// note keeps what a node reports, and visits what it names.
+// note records what a syntax node contains, and visits the objects that it names.
 func (p *program) note(n ast.Node) {
 	switch n := n.(type) {
 	case *ast.Ident:
@@ -180,7 +180,7 @@ func (p *program) own(callee types.Object, f *ast.FuncType) {
 	}
 }
 
-// object is what an expression names, nil if it names nothing of the project.
+// object returns what an expression names, or nil if that is not part of the project.
 func (p *program) object(e ast.Expr) types.Object {
 	switch e := e.(type) {
 	case *ast.Ident:

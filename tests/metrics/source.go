@@ -23,8 +23,8 @@ const module = "github.com/nvidia/nvsentinel/"
 // apart are folders without programs of the product.
 var apart = []string{"bin", "hack", "tests", "testdata", "examples", "docs", "distros"}
 
-// source is all packages of the repository. Others are empty to it: what it knows of
-// types is what the repository's own code reports.
+// source is all packages of the repository. Other packages count as empty: types are known only
+// from the repository's own code.
 type source struct {
 	root string
 	set  *token.FileSet

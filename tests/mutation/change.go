@@ -29,7 +29,7 @@ type Change struct {
 	guard guard
 }
 
-// String reports what is changed, for people and for the list of explanations.
+// String describes the change, for people and for the list of explanations.
 func (c Change) String() string { return fmt.Sprintf("%s: %s -> %q", c.File, c.Text, c.New) }
 
 // apply is the file with the change.
@@ -91,7 +91,7 @@ func Changes(name string, text []byte) ([]Change, error) {
 	return out, nil
 }
 
-// number distinguishes changes of the same words, in the order of their lines.
+// number numbers changes with the same words, in the order of their lines.
 func number(changes []Change) {
 	slices.SortStableFunc(changes, func(a, b Change) int { return a.at - b.at })
 	seen := map[string]int{}
@@ -109,8 +109,8 @@ func marked(text []byte, at, end int) string {
 	return strings.Join(strings.Fields(string(text[begin:at])+"»"+string(text[at:end])+"«"+string(line)), " ")
 }
 
-// isText reports whether a sum joins texts, as far as its literals report; others do not
-// compile as a difference, and are passed over then.
+// isText reports whether a sum joins texts, as far as its literals show. Other sums of texts do
+// not compile as a difference, and are skipped then.
 func isText(e *ast.BinaryExpr) bool {
 	for _, side := range []ast.Expr{e.X, e.Y} {
 		switch side := side.(type) {

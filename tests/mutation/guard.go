@@ -18,7 +18,7 @@ import (
 	"github.com/nvidia/nvsentinel/tests/overlay"
 )
 
-// turn gives a guarded package the number of the change that happens.
+// turn is the variable with the number of the change that a guarded package applies.
 const turn = "NVSENTINEL_MUTANT"
 
 // guards is a file that a guarded package gets beside its own: what stands at the places
@@ -174,8 +174,8 @@ func (o Options) newBench(ctx context.Context, dir, folder string, changes []Cha
 	}
 }
 
-// leaveOut takes the guards away about whose lines the compiler complains, and reports
-// whether there were any.
+// leaveOut removes the guards in lines that the compiler rejects, and reports whether there were
+// any.
 func (b *bench) leaveOut(output []byte, changes []Change) bool {
 	any := false
 	for _, m := range place.FindAllSubmatch(output, -1) {

@@ -110,7 +110,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestExplanations: each is of a change that the source has, and reports why.
+// TestExplanations: each explains a change that the source has, and gives a reason.
 func TestExplanations(t *testing.T) {
 	explained, err := mutation.Explained("explained.txt")
 	if err != nil {

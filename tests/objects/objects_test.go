@@ -147,7 +147,7 @@ func (s *site) restart(env []string) {
 	}
 }
 
-// storeAway: what the store does not have, the monitor keeps, regardless of who dies.
+// storeAway: the monitor keeps what the store does not have, regardless of which process dies.
 func (s *site) storeAway(t *testing.T) {
 	node := s.targets[0]
 	// What is stored may not be acknowledged yet, and would wait for the store as well.

@@ -215,7 +215,7 @@ func (s *site) jump(t *testing.T, by time.Duration) {
 }
 
 // expect waits until the store has these events of a check about a node, no
-// others, and the node is cordoned and its condition reports it, or neither.
+// others, and the node is cordoned and its condition shows the fault, or neither.
 func (s *site) expect(t *testing.T, node, check string, events ...string) {
 	t.Helper()
 	s.expectNode(t, node, check, events[len(events)-1] == "fault", events)

@@ -17,8 +17,8 @@ import (
 	"strings"
 )
 
-// Env names, for tests that read the source and not the compiled code, which overlay
-// they are to look through.
+// Env is the variable that names the overlay for tests that read source files instead of the
+// compiled code.
 const Env = "NVSENTINEL_OVERLAY"
 
 // Edit is one place of a file that is to be another.
@@ -36,7 +36,7 @@ func Root(ctx context.Context) (string, error) {
 	return filepath.Dir(strings.TrimSpace(string(out))), nil
 }
 
-// Line is where the edit's place begins. An error reports that the source has no such
+// Line returns the line where the edit's place begins. It is an error if the source has no such
 // place, or several.
 func (e Edit) Line(root string) (int, error) {
 	text, err := os.ReadFile(filepath.Join(root, e.File))
@@ -73,8 +73,8 @@ func Texts(root string, edits []Edit) (map[string]string, error) {
 	return out, nil
 }
 
-// Write puts texts into folders below dir, which is made, and returns the file that reports the
-// go command's -overlay of them.
+// Write puts texts into folders below dir, which it creates, and returns the file for the go
+// command's -overlay.
 func Write(dir string, texts map[string]string) (file string, err error) {
 	replace := map[string]string{}
 	var problems []error

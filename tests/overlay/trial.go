@@ -26,7 +26,7 @@ type Trial struct {
 	Env []string
 }
 
-// TestResult is what a trial's tests reported.
+// TestResult is the result of a trial's tests.
 type TestResult struct {
 	// Ran are how many tests ran.
 	Ran int

@@ -1,5 +1,5 @@
 // Package programs lists the programs of the project and how they are built. It
-// imports little, so that what builds them can determine how far it is before anything
+// imports little, so that the program that builds them can report its progress before anything
 // else is compiled.
 package programs
 
@@ -112,8 +112,8 @@ func Helm(root, out string) gobuild.Batch {
 }
 
 // RaceDetector are the flags of go build and go test with which tests run. The
-// detector does not look into SQLite, which is C made into Go: it would find
-// nothing of the project there, and cost three quarters of the time of SQLite's tests.
+// detector does not look into SQLite, which is C translated to Go: it would find nothing of the
+// project there, and cost three quarters of the time of SQLite's tests.
 func RaceDetector() []string { return []string{"-race", "-gcflags=modernc.org/...=-race=false"} }
 
 // Tests is what the tests are made of, with the race detector.

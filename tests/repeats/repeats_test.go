@@ -1,5 +1,5 @@
-// Package repeats holds what two services promise together: the analyzer finds in what
-// the connectors count what it would have found in every single event.
+// Package repeats tests what two services guarantee together: the analyzer finds in what the
+// connectors count what it would have found in every single event.
 package repeats
 
 import (
@@ -104,8 +104,8 @@ func (a *analysis) take(now time.Time, records ...record.Record) {
 	}
 }
 
-// story is a node's events; each is taken by an analysis at once, and by another as
-// the connector counts them. It reports how many records that had.
+// story runs a node's events through two analyses: one takes each event at once, the other takes
+// them as the connector counts them. rows is the number of counted records.
 func story(events []record.Record) (each, counted *analysis, rows int) {
 	each, counted = newAnalysis(), newAnalysis()
 	c := pipeline.NewRepeats(pipeline.MaxWindow)

@@ -31,8 +31,9 @@ type tested struct {
 	suite          string
 }
 
-// TestNamedTestsExist: every test that the last column of a table names, if it is headed test, is in the folder
-// that is named before it, or below, and so is every script. No row is without one, or it reports why.
+// TestNamedTestsExist: every test that the last column of a table names, if it is headed test,
+// is in the folder that is named before it, or below, and so is every script. Each row names
+// one, or states why there is none.
 func TestNamedTestsExist(t *testing.T) {
 	files, have := texts(t), tested{map[string][]string{}, scripts(t), ""}
 	for file, text := range files {
@@ -66,8 +67,8 @@ func TestNamedTestsExist(t *testing.T) {
 	}
 }
 
-// TestForbiddenActions: the table loses no row unseen, reports each thing once, and SECURITY.md
-// leads to it. That each row has a test is checked above.
+// TestForbiddenActions: the table loses no row unnoticed, lists each action once, and
+// SECURITY.md links to it. That each row has a test is checked above.
 func TestForbiddenActions(t *testing.T) {
 	_, rest, _ := strings.Cut(read(t, "docs/reference/security-tests.md"), "\n"+proven+"\n")
 	section, _, _ := strings.Cut(rest, "\n## ")
@@ -120,7 +121,7 @@ func scripts(t *testing.T) map[string][]string {
 	return out
 }
 
-// check counts the tests that a cell names, and reports what of it is not there.
+// check counts the tests that a cell names, and returns what does not exist.
 func (h tested) check(cell string) (found int, missing []string) {
 	place := ""
 	for _, m := range named.FindAllStringSubmatch(cell, -1) {

@@ -13,7 +13,7 @@ import (
 // values are the chart's own, as far as they are measured against or run with.
 type values map[string]any
 
-// workload is what the chart states of one workload.
+// workload is the chart's values of one workload.
 type workload struct {
 	Policies  string `json:"policies"`
 	Resources struct {
@@ -38,7 +38,7 @@ func (s *site) values() (values, error) {
 	return v, nil
 }
 
-// of is what is reported about a workload, by its name: node-drainer is nodeDrainer there.
+// of returns the values of a workload by its name: node-drainer is nodeDrainer in the values.
 func (v values) of(name string) (workload, error) {
 	words := strings.Split(name, "-")
 	for i := 1; i < len(words); i++ {

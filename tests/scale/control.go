@@ -106,7 +106,7 @@ func (u *suite) fail(ctx context.Context) ([]figure, error) {
 	return out, nil
 }
 
-// The bounds of growth of a service, and what is too little to report.
+// The bounds of the growth of a service, and the values below which growth does not count.
 const (
 	processorGrowth, processorTrifle = 1.25, 20 // millicores
 	startGrowth, startTrifle         = 1.5, 3   // seconds

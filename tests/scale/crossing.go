@@ -24,7 +24,7 @@ const (
 	reportersAtOnce = 64
 	// evenly is how many times an even share of the connections a gateway may have.
 	evenly = 1.25
-	// asGateway is how the gateways' sessions are distinguished from others at the store.
+	// asGateway distinguishes the gateways' sessions from others at the store.
 	asGateway = "scale-gateway"
 )
 
@@ -99,7 +99,7 @@ func (c *crossing) start(ctx context.Context) ([]figure, error) {
 		c.crowd = append(c.crowd, p)
 		c.o.log("connectors of %d nodes after %s", min(first+connectorsEach, c.nodes), time.Since(began).Round(time.Second))
 	}
-	if err := c.sendAll(ctx); err != nil { // anyone who has nothing to send has no connection
+	if err := c.sendAll(ctx); err != nil { // a connector with nothing to send has no connection
 		return nil, err
 	}
 	if err := c.allStored(ctx); err != nil {
@@ -112,8 +112,8 @@ func (c *crossing) start(ctx context.Context) ([]figure, error) {
 	return []figure{c.share("gateways: connections of the one with the most", each)}, nil
 }
 
-// connected waits until every connector has its connection, and reports how many each
-// gateway has.
+// connected waits until every connector has its connection, and returns how many each gateway
+// has.
 func (c *crossing) connected(ctx context.Context) (each []float64, err error) {
 	err = c.until(ctx, fmt.Sprintf("%d connections at the gateways", c.nodes), func(ctx context.Context) (bool, error) {
 		each, err = c.connections(ctx)
@@ -150,9 +150,8 @@ func (c *crossing) share(name string, each []float64) figure {
 	}
 }
 
-// measureIdle looks at gateways, store and connectors while nobody reports; what each node
-// has reported a moment before has its connector ask now and then whether the store is
-// the same.
+// measureIdle measures gateways, store and connectors while nobody reports. Because each node
+// has reported shortly before, its connector asks now and then whether the store is the same.
 func (c *crossing) measureIdle(ctx context.Context) ([]figure, error) {
 	before, err := c.used()
 	if err != nil {

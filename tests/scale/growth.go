@@ -10,8 +10,7 @@ import (
 )
 
 const (
-	// far is the size that no machine of the project holds: what the sizes show is drawn out
-	// to it.
+	// far is a size that no test machine can hold: the measured sizes are extrapolated to it.
 	far = 100_000
 	// farTarget is what the control plane may take there, in bytes.
 	farTarget = 20e9
@@ -28,14 +27,14 @@ type figure struct {
 	// growth bounds value by what the smaller sizes let one expect: the straight line
 	// through them, or what one alone makes in proportion. 0 does not bound it.
 	growth float64
-	// level reports that nothing but the value of the smallest size is to be expected.
+	// level means that the value of the smallest size is expected at every size.
 	level bool
-	// trifle is the number below which growth reports nothing.
+	// trifle is the value below which growth does not count.
 	trifle float64
-	// target bounds it where growth does not, beside a baseline that is given.
+	// target bounds value where growth does not, relative to baseline if that is given.
 	target   bench.Target
 	baseline bench.Quantity
-	// part reports that it is memory of the control plane, and counts in total.
+	// part means that the figure is memory of the control plane, and counts in total.
 	part bool
 	note string
 }
@@ -56,7 +55,7 @@ func perSecond(n float64) bench.Quantity {
 	return bench.Quantity{Value: n, Unit: bench.PerSecond, Valid: true}
 }
 
-// within bounds a figure by its baseline, none has it be 0.
+// within bounds a figure by a multiple of its baseline; none requires it to be 0.
 func within(times float64) bench.Target { return bench.Target{Within: times} }
 
 func none() bench.Target { return bench.Target{Under: number(1)} }
@@ -140,7 +139,8 @@ func sums(figures []figure) []figure {
 // bendAllowed is by how much memory may be above the straight line.
 const bendAllowed = 1.1
 
-// outlook is the total's line, and what it reports about a size that was not measured.
+// outlook returns the straight line through the totals, and its value at a size that was not
+// measured.
 func outlook(figures []figure) bench.Table {
 	var points []point
 	for _, f := range figures {

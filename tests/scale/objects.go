@@ -61,8 +61,8 @@ func realNode(i int) *corev1.Node {
 	}
 }
 
-// booted is since when every node is healthy. A heartbeat leaves it as it is: anyone who
-// waits for a change of conditions sees none.
+// booted is since when every node is healthy. A heartbeat does not change it: a watcher for
+// changes of conditions sees none.
 var booted = metav1.NewTime(time.Now().Add(-time.Hour))
 
 // healthy are a kubelet's conditions with the time of its last look.

@@ -24,7 +24,7 @@ const (
 	stampede = 4
 )
 
-// pulse is what all gateways together report at a moment.
+// pulse is the sum of the metrics of all gateways at a moment.
 type pulse struct {
 	at                 time.Time
 	connections, calls float64

@@ -33,8 +33,8 @@ func Profiling(root, dir string) (flag string, err error) {
 	return "-overlay=" + path, err
 }
 
-// profile writes heap and log of every service to the folder of profiles, if there is
-// one; when reports after what.
+// profile writes heap and log of every service to the folder of profiles, if there is one; when
+// names the step after which it does.
 func (u *suite) profile(ctx context.Context, when string) error {
 	if u.o.Profiles == "" {
 		return nil

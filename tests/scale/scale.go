@@ -47,7 +47,7 @@ type Options struct {
 	Progress io.Writer
 }
 
-// Sizes report how much is measured at each number of nodes.
+// Sizes define how much is measured at each number of nodes.
 type Sizes struct {
 	// PodsPerNode are written to the API server for each node.
 	PodsPerNode int

@@ -56,9 +56,9 @@ func (s *site) raise(ctx context.Context, v *service) error {
 	return nil
 }
 
-// awaitReady returns since when a program is ready and, if it has to, leads. One that
-// has just been elected reports that it stands by until it begins to fill its caches: what
-// counts is to be ready for a while.
+// awaitReady returns since when a program is ready and, if it has to, leads. A program that has
+// just been elected reports standby until it begins to fill its caches, so it must be ready for
+// a while.
 func (s *site) awaitReady(ctx context.Context, p *process, leads bool) (since time.Time, err error) {
 	err = s.until(ctx, p.name+" to be ready", func(ctx context.Context) (bool, error) {
 		ok, err := p.ready(ctx)
@@ -78,8 +78,8 @@ func (s *site) awaitReady(ctx context.Context, p *process, leads bool) (since ti
 	return since, err
 }
 
-// address is where the program serves probes and metrics, as the log of its present
-// run reports; empty before.
+// address is where the program serves probes and metrics, from the log of its present run; it is
+// empty before the program logs it.
 func (p *process) address() string {
 	text, err := os.ReadFile(p.log)
 	if err != nil {

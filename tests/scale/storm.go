@@ -112,7 +112,7 @@ func (t *storm) strike(ctx context.Context, reporters, observed []string, others
 	return group.Wait()
 }
 
-// label breaks or fixes a node in the eyes of the object monitor.
+// label sets or removes the label that makes a node broken for the object monitor.
 func (t *storm) label(ctx context.Context, node string, broken bool) error {
 	var value any
 	if broken {

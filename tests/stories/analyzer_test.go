@@ -9,7 +9,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-events-analyzer/rule"
 )
 
-// analyze has health-events-analyzer evaluate the newest event by its built-in rule that
+// analyze makes health-events-analyzer evaluate the newest event with its built-in rule that
 // counts the repairs of a node.
 func (w *world) analyze() {
 	rules := slices.DeleteFunc(rule.Default(), func(r rule.Rule) bool { return r.Name != "MultipleRemediations" })

@@ -9,8 +9,8 @@ import (
 	"github.com/nvidia/nvsentinel/internal/report"
 )
 
-// disk is the node's, with the outbox of its monitor, which numbers the events of
-// a story that reports it: with a monitor in it.
+// disk is the node's disk, with the outbox of its monitor, which numbers the events of a story
+// that has a monitor.
 type disk struct {
 	dir    string
 	outbox *report.Outbox

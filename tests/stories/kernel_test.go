@@ -47,7 +47,7 @@ func (k *kernel) sighting() location.Sighting {
 	return location.Sighting{Node: nodeName, Boot: machine.BootID, Strategy: k.strategy, At: k.boot.Add(k.at)}
 }
 
-// xid stores what a line about thisGPU or otherGPU reports.
+// xid stores the event of a kernel log line about thisGPU or otherGPU.
 func (k *kernel) xid(line string) record.Record {
 	k.t.Helper()
 	f, ok := xid.Parse(line)
@@ -196,8 +196,8 @@ func TestLinesReachTheAnalyzersRules(t *testing.T) {
 	}
 }
 
-// evaluate has fault-quarantine evaluate records of a Node, with a rule set that
-// takes every fault.
+// evaluate makes fault-quarantine evaluate records of a Node, with a rule set that matches every
+// fault.
 func evaluate(node quarantine.Node, open, pending []record.Record, now time.Time) []record.Record {
 	every := func(record.Event) rulematch.Ruling {
 		return rulematch.Ruling{Names: []string{"every fault"}, Effects: record.Effects{Cordon: true}}
@@ -205,8 +205,8 @@ func evaluate(node quarantine.Node, open, pending []record.Record, now time.Time
 	return quarantine.Evaluate(quarantine.View{Node: &node, Open: open, Pending: pending}, quarantine.Policy{Match: every, Retention: time.Hour}, now).Open
 }
 
-// TestDetailsKeepNoRecoveryAway: whatever ends an XID whose line reports little
-// ends the one whose line reports all, and nothing else does.
+// TestDetailsKeepNoRecoveryAway: the same events end an XID whether its line has few or all
+// details.
 func TestDetailsKeepNoRecoveryAway(t *testing.T) {
 	lines := map[string][]string{ // each without and with details
 		"13": {xid13 + "an SM", xid13 + "(GPC 3, TPC 1, SM 0): Out Of Range Address"},

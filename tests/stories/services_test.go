@@ -73,7 +73,7 @@ func (w *world) named(n *quarantine.Node) (out []record.Record) {
 	return out
 }
 
-// finish records that the Node bears the marks of its open records.
+// finish records that the Node has the marks of its open records.
 func (w *world) finish() {
 	for _, r := range w.list(record.OpenOfNode(nodeName)) {
 		if r.Status.QuarantineFinishTimestamp == nil {

@@ -37,7 +37,7 @@ import (
 //	deliver ID                  an event with late=yes comes now
 //	uncordon [by=USER]          by a person, as the API server notes it; by=unknown where it does not
 //	release                     as nvsentinel release asks for it
-//	anyone-releases             whoever uncordons the node releases it
+//	anyone-releases             anyone who uncordons the node releases it
 //	analyze                     the analyzer counts the node's repairs
 //	store backup|restored|emptied, check faulty|healthy
 //	clock D, dry-run on|off, budget full|free, provider silent|answers
@@ -148,7 +148,7 @@ func (w *world) one(what, name string, options map[string]string) {
 		w.machineDeleted = true
 	case "store":
 		w.store(name)
-	case "check": // faulty or healthy, reports the node's connector
+	case "check": // faulty or healthy, as the node's connector reports
 		w.checks = map[string]quarantine.Check{"SysLogsXIDError": {Faulty: name == "faulty", Since: w.now}}
 	case "provider":
 		w.silent = name == "silent"
@@ -245,7 +245,7 @@ func (w *world) append(r record.Record) {
 	w.records[r.ID] = r
 }
 
-// snapshot is what `kubectl get node` and the store report.
+// snapshot is the output of `kubectl get node` and the records of the store.
 func (w *world) snapshot() string {
 	if w.node == nil {
 		return "no node; open: " + w.open()

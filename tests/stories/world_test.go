@@ -1,7 +1,7 @@
-// Package stories reports what becomes of a node as scripts, with the decisions
-// of all services and none of their effects: the ledger, the marks, the drain's
-// and the repair's plan and the reboot's decisions work on one Node, its pods,
-// its records and its maintenance objects, all in memory.
+// Package stories describes the life of a node as scripts, with the decisions of all services
+// and none of their effects: the ledger, the marks, the drain's and the repair's plan and the
+// reboot's decisions work on one Node, its pods, its records and its maintenance objects, all in
+// memory.
 package stories
 
 import (
@@ -42,7 +42,7 @@ type world struct {
 	holdReason string // why the budget allows no new session, or empty
 
 	node *corev1.Node // nil: certainly absent
-	// kubelet is what watching it shows, whatever the Node's condition reports.
+	// kubelet is the state that a watch of the kubelet shows, whatever the Node's condition is.
 	kubelet kubelet.State
 	uids    int
 	pods    []*corev1.Pod

@@ -7,8 +7,8 @@ import (
 	"github.com/nvidia/nvsentinel/tests/overlay"
 )
 
-// source reads a file of the repository, or the copy without a filter that
-// make mutate-strategy has the tests evaluate.
+// source reads a file of the repository, or the copy without a filter with which make
+// mutate-strategy runs the tests.
 func source(t *testing.T, file string) string {
 	t.Helper()
 	root, err := overlay.Root(t.Context())
@@ -25,7 +25,7 @@ func source(t *testing.T, file string) string {
 // TestEveryServiceReadsItsNamedFeed: the seed names the selector of each service
 // that acts. What the selector lets through is tested where it is defined; that
 // it is the one a service asks for is read from the service's source, because a
-// feed is only a notification: a wrong one would act on nothing and show nowhere.
+// feed is only a notification: a wrong one would cause no action and show nowhere.
 func TestEveryServiceReadsItsNamedFeed(t *testing.T) {
 	for file, selector := range map[string]string{
 		"fault-quarantine/internal/reconciler/service.go":     "Store: fatal.WithoutDeadLetters(), Selector: record.ProcessableHealthEventInserts(),",
@@ -43,8 +43,8 @@ func TestEveryServiceReadsItsNamedFeed(t *testing.T) {
 
 // TestActingServicesReceiveProcessOnly: what such a service opens goes through
 // store.Acting before anything else gets it, so that no selector of its own can
-// forget the strategy. fault-quarantine alone is also given what its publishers reported
-// last, to report orphaned faults.
+// forget the strategy. fault-quarantine alone also reads what the publishers reported last, to
+// find orphaned faults.
 func TestActingServicesReceiveProcessOnly(t *testing.T) {
 	for file, uses := range map[string][]string{
 		"fault-quarantine/faultquarantine.go":   {"opened, err := storeopen.Open(", "opened.Close()", "records := store.Acting(opened)", "Reported: opened,"},

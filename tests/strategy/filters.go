@@ -9,7 +9,7 @@ import "strings"
 // Filter is one place that keeps PERSIST_ONLY records from acting, or that gives
 // an event its strategy, and how it is taken away.
 type Filter struct {
-	// Layer is the service, Description the filter in words.
+	// Layer is the service, Description describes the filter.
 	Layer, Description string
 	// File is relative to the repository; Old occurs in it once, and New in its
 	// place is the file without the filter.
@@ -332,8 +332,7 @@ func analyzer() []Filter {
 	}
 }
 
-// exporter has no filter, and none may come: everything is exported, and reports
-// its strategy.
+// exporter has no filter, and must not get one: every event is exported with its strategy.
 func exporter() []Filter {
 	const intake, feed = "event-exporter/internal/delivery/delivery.go", "Store: ex.Records, Selector: record."
 	const event, selector = "event-exporter/cloudevent/cloudevent.go", `Name: "AllHealthEventInserts", InsertsOnly: true`

@@ -18,7 +18,7 @@ import (
 type state map[string]string
 
 // passing are the kinds that are left out: a lease is renewed by its holder,
-// Endpoints are reported by their slices, and a ComponentStatus is not an object.
+// EndpointSlices cover Endpoints, and a ComponentStatus is not an object.
 var passing = map[string]bool{"leases": true, "endpoints": true, "componentstatuses": true}
 
 // snapshot reads every object that the API server serves.
@@ -76,8 +76,8 @@ func plain(o unstructured.Unstructured) (string, error) {
 	return string(text), err
 }
 
-// foreignEvent reports whether an Event is of Kubernetes: the scheduler's, the kubelet's
-// or a controller's. None of the project is called so.
+// foreignEvent reports whether an Event comes from Kubernetes: the scheduler, the kubelet or a
+// controller. No component of the project has such a name.
 func foreignEvent(o unstructured.Unstructured) bool {
 	for _, path := range [][]string{{"source", "component"}, {"deprecatedSource", "component"}, {"reportingComponent"}, {"reportingController"}} {
 		name, _, _ := unstructured.NestedString(o.Object, path...)

@@ -109,7 +109,7 @@ func (w *world) repaired() {
 	})
 }
 
-// eventTexts is what an event reports, without the strategy and what is new each time.
+// eventTexts returns events as text, without the strategy and the values that are new each time.
 func eventTexts(records []record.Record) []string {
 	var out []string
 	for _, r := range records {
@@ -199,7 +199,7 @@ func noEvent(t *testing.T, acting, observing *world) {
 	}
 }
 
-// hasEvent reports whether there is the Event of the fault that is not fatal.
+// hasEvent returns an error until the Event of the non-fatal fault exists.
 func (w *world) hasEvent(ctx context.Context) error {
 	list, err := w.fleet.Cluster.Client().CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "reason=SysLogsXIDErrorIsNotHealthy"})
 	if err == nil && len(list.Items) == 0 {
@@ -281,7 +281,7 @@ func noPattern(t *testing.T, acting, observing *world) {
 	}
 }
 
-// derived reports whether the analyzer has published for a rule.
+// derived returns an error until the analyzer has published an event for a rule.
 func (w *world) derived(ctx context.Context, rule string) error {
 	list, err := w.fleet.Store.List(ctx, store.Query{Selector: record.Selector{Agent: record.AnalyzerAgent}})
 	for _, r := range list {

@@ -178,9 +178,9 @@ func (s *sink) strategy(id string) string {
 // fence begins the names of the checks of fences.
 const fence = "Fence"
 
-// pass publishes a PROCESS event that reports that all is well, of a check of its
-// own, and waits until fault-quarantine has evaluated it and the connector shows
-// it: whatever was published before it they have had in hands.
+// pass publishes a healthy PROCESS event of its own check, and waits until fault-quarantine has
+// evaluated it and the connector shows it: then they have also handled everything published
+// before.
 func (w *world) pass(name string) {
 	w.t.Helper()
 	check := fence + name
@@ -195,7 +195,7 @@ func (w *world) pass(name string) {
 	w.until("the fence to be shown", func(ctx context.Context) error { return w.shows(ctx, check) })
 }
 
-// shows reports whether the Node has a condition of a check.
+// shows returns an error unless the Node has a condition of a check.
 func (w *world) shows(ctx context.Context, check string) error {
 	n, err := w.fleet.Node(ctx, node)
 	if err != nil {

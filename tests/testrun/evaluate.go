@@ -24,8 +24,8 @@ func (v Verdict) Passed() bool { return len(v.Problems) == 0 }
 // ShouldRetry reports whether running the failed packages again can let the run pass.
 func ShouldRetry(failures []Failure) bool { return len(failures) > 0 && len(failures) <= MaxFlaky }
 
-// Evaluate evaluates a run by the packages that failed in it, by those that failed again
-// when they ran alone, and by those that were flaky in an earlier run.
+// Evaluate returns the verdict on a run from the packages that failed in it, those that failed
+// again when they ran alone, and those that were flaky in an earlier run.
 func Evaluate(first, again []Failure, earlier []string) Verdict {
 	var v Verdict
 	if len(first) > MaxFlaky {

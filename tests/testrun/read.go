@@ -1,5 +1,5 @@
-// Package testrun reports what became of a run of the tests: which packages failed,
-// which of those are flaky, which tests were skipped and why.
+// Package testrun evaluates a run of the tests: which packages failed, which of those are flaky,
+// which tests were skipped and why.
 package testrun
 
 import (
@@ -22,7 +22,7 @@ type Failure struct {
 	Package string
 	// Tests are the tests that failed; none if the package failed outside of them.
 	Tests []string
-	// First is what the first of them reported.
+	// First is the message of the first of them.
 	First string
 }
 
@@ -32,7 +32,7 @@ type Skip struct {
 	Tests  int
 }
 
-// Result is what one run of go test reported.
+// Result is the result of one run of go test.
 type Result struct {
 	Passed, Failed int
 	Failures       []Failure
@@ -91,7 +91,7 @@ func failure(name string, pkg *testjson.Package) Failure {
 // testLine is a line that a test writes: its file, its line and a text.
 var testLine = regexp.MustCompile(`^\s+\S+\.go:\d+: (.*)`)
 
-// reason is what a skipped test reported last.
+// reason is the last message of a skipped test.
 func reason(lines []string) string {
 	why := "no reason given"
 	for _, line := range lines {

@@ -13,7 +13,7 @@ import (
 	"github.com/nvidia/nvsentinel/tests/testrun"
 )
 
-// sampleOutput is what go test -json reports about three packages.
+// sampleOutput is the output of go test -json for three packages.
 const sampleOutput = `{"Action":"start","Package":"a"}
 {"Action":"run","Package":"a","Test":"TestX"}
 {"Action":"output","Package":"a","Test":"TestX","Output":"=== RUN   TestX\n"}

@@ -69,7 +69,7 @@ type Reviewer interface {
 	Review(ctx context.Context, token, audience string) (Review, error)
 }
 
-// Policy reports who is admitted.
+// Policy defines who is admitted.
 type Policy struct {
 	// Audience the tokens must be meant for; required.
 	Audience string
@@ -237,7 +237,7 @@ func notReviewed(err error) error {
 	return s.Err()
 }
 
-// cached reports what is remembered of a token: that it is admitted, that it was
+// cached returns what is remembered of a token: that it is admitted, that it was
 // admitted before, or the error with which it is refused.
 func (c *Check) cached(sum hash) (admitted, before bool, refused error) {
 	c.mu.Lock()

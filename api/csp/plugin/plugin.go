@@ -60,8 +60,8 @@ type Options struct {
 	// Server are further options of the gRPC server, for example those of
 	// auth.Check.
 	Server []grpc.ServerOption
-	// Panicked is reported about a panic of the implementation; the caller gets
-	// codes.Internal either way.
+	// Panicked is called on a panic of the implementation; the caller gets codes.Internal
+	// either way.
 	Panicked func(method string, value any)
 }
 

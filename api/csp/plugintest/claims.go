@@ -10,7 +10,7 @@ import (
 	v1 "github.com/nvidia/nvsentinel/api/csp/v1"
 )
 
-// claimant is a Node that reports about itself what a machine of another Node is.
+// claimant returns the name of a Node that claims the machine of another Node.
 func (b *bench) claimant(t *testing.T) string {
 	t.Helper()
 	if b.Claim == nil {

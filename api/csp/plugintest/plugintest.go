@@ -265,7 +265,7 @@ func independent(t *testing.T, b *bench) {
 	}
 }
 
-// wantRefusal wants an answer that reports: nothing was done, do not ask again.
+// wantRefusal wants an answer that means: nothing was done, do not ask again.
 func wantRefusal(t *testing.T, what string, err error) {
 	t.Helper()
 	switch status.Code(err) {

@@ -10,7 +10,7 @@ import (
 	v1 "github.com/nvidia/nvsentinel/api/csp/v1"
 )
 
-// give asks for a termination under one key; a provider that cannot do it reports Unimplemented.
+// give asks for a termination under one key; a provider that cannot do it returns Unimplemented.
 func (b *bench) give(t *testing.T, node string) (request string, err error) {
 	t.Helper()
 	resp, err := b.client.SendTerminateSignal(t.Context(), &v1.SendTerminateSignalRequest{NodeName: node, IdempotencyKey: "t1"}, grpc.WaitForReady(true))

@@ -23,8 +23,8 @@ func (w *world) requestedCanary(t *testing.T) string {
 	return node.Annotations[nodemark.CanaryAnnotation]
 }
 
-// TestCanary: the time of an event that came is reported, one that did not come is no
-// success, and nothing of the asking is left on the Node.
+// TestCanary: the time of an event that arrived is printed, an event that did not arrive
+// is no success, and nothing of the request is left on the Node.
 func TestCanary(t *testing.T) {
 	w := newWorld(t)
 	w.apply(t, `apiVersion: rbac.authorization.k8s.io/v1

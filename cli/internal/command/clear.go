@@ -75,7 +75,7 @@ func (o *options) clear(ctx context.Context, node, id, reason string, patience t
 	return c.run(bounded)
 }
 
-// find reads the record and reports why it can not be cleared.
+// find reads the record, or returns why it cannot be cleared.
 func (c clearing) find(ctx context.Context, id string) (record.Record, error) {
 	r, err := store.FindOf(ctx, c.records, c.node, id)
 	if errors.Is(err, store.ErrNotFound) { // to report whose it is
@@ -253,7 +253,7 @@ func annotate(ctx context.Context, cluster *kube.Client, node, key string, value
 // clearPollInterval is how often is looked for what is waited for.
 const clearPollInterval = 200 * time.Millisecond
 
-// until asks until cond holds or ctx ends; the last problem is reported.
+// until polls until cond holds or ctx ends; its error includes the last problem.
 func until(ctx context.Context, cond func(context.Context) (bool, error)) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, clearPollInterval, true, func(ctx context.Context) (bool, error) {

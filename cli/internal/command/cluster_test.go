@@ -153,8 +153,8 @@ func TestColour(t *testing.T) {
 	}
 }
 
-// TestOlderRecords: what is open is reported however many records came after it,
-// and that there are others.
+// TestOlderRecords: an open fault is shown however many records came after it, and the
+// output notes that there are others.
 func TestOlderRecords(t *testing.T) {
 	w := newWorld(t)
 	for range 5 {
@@ -166,7 +166,7 @@ func TestOlderRecords(t *testing.T) {
 	a.expect(t, command.ExitComplete, "raise --limit", "")
 }
 
-// TestStaysBehindOlderRecords: a stay that is over is reported however many records came
+// TestStaysBehindOlderRecords: a session that is over is shown however many records came
 // after it.
 func TestStaysBehindOlderRecords(t *testing.T) {
 	w := newWorld(t)
@@ -198,8 +198,8 @@ func TestDeletedNode(t *testing.T) {
 	a.expect(t, command.ExitComplete, "the Node is deleted, its quarantine session waits", "")
 }
 
-// TestStatusNamesFaultsOfSwitchedPublishers: an open fault whose publisher reports
-// PERSIST_ONLY now is listed with the way out, as text and as JSON.
+// TestStatusNamesFaultsOfSwitchedPublishers: an open fault whose publisher has switched
+// to PERSIST_ONLY is listed with the way out, as text and as JSON.
 func TestStatusNamesFaultsOfSwitchedPublishers(t *testing.T) {
 	w := newWorld(t)
 	p := command.Program{Store: w.dsn}

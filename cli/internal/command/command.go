@@ -26,7 +26,7 @@ const (
 	ExitFailed = 1
 	// ExitUsage: wrong usage.
 	ExitUsage = 2
-	// ExitPartial: an answer with a source missing; the answer reports which.
+	// ExitPartial: an answer with a source missing; the answer names it.
 	ExitPartial = 3
 	// ExitAbsent: every source was read, and none knows the node.
 	ExitAbsent = 4
@@ -41,9 +41,9 @@ type Program struct {
 	Err     io.Writer
 	// Store is the address used without --store.
 	Store string
-	// Colour reports that Out is a terminal that shows colours.
+	// Colour is true if Out is a terminal that shows colours.
 	Colour bool
-	// Terminal reports that Out is one, which can be cleared.
+	// Terminal is true if Out is a terminal, which can be cleared.
 	Terminal bool
 	Clock    clock.WithTicker
 }
@@ -116,7 +116,7 @@ Install the program as kubectl-nvsentinel to use it as a plugin: kubectl nvsenti
 	return root
 }
 
-// exactly is cobra.ExactArgs that states what the arguments are.
+// exactly is cobra.ExactArgs with an error that names the arguments.
 func exactly(n int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) == n {

@@ -37,7 +37,7 @@ func (o *options) watched(ctx context.Context, node string, ask func(snapshot.So
 	return code, err
 }
 
-// follow reports a node's timeline, and what comes to it.
+// follow prints a node's timeline, and then what is added to it.
 func (o *options) follow(ctx context.Context, node string) (int, error) {
 	var last *timeline.Timeline
 	return o.watched(ctx, node, func(sources snapshot.Sources) (int, error) {
@@ -92,7 +92,7 @@ func (o *options) watch(ctx context.Context) (int, error) {
 	})
 }
 
-// over reports that a person has ended the command.
+// over reports whether a person has ended the command.
 func over(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():

@@ -83,7 +83,7 @@ func (f *following) ctrlC() string {
 	return f.out.String()
 }
 
-// uncordon takes the world's node back manually.
+// uncordon makes the world's node schedulable, as a person would.
 func (w *world) uncordon(t *testing.T) {
 	t.Helper()
 	testkit.Until(t, 2*time.Minute, func() bool {
@@ -95,8 +95,8 @@ func (w *world) uncordon(t *testing.T) {
 	})
 }
 
-// TestWhyFollows: what comes to the store and to the Node is reported below, once, and
-// nothing of it needs a terminal.
+// TestWhyFollows: each change in the store and on the Node is printed below, once, and
+// none of it needs a terminal.
 func TestWhyFollows(t *testing.T) {
 	w := newWorld(t)
 	f := follow(t, command.Program{Store: w.dsn}, "why", w.node.Name, "--follow", "--kubeconfig", w.viewer)
@@ -120,8 +120,8 @@ func TestWhyFollows(t *testing.T) {
 	}
 }
 
-// TestWithoutTheRightToWatch: reported once, and what would have been watched is looked
-// at with the store.
+// TestWithoutTheRightToWatch: a failed watch is reported once, and what it would have
+// watched is polled together with the store.
 func TestWithoutTheRightToWatch(t *testing.T) {
 	w := newWorld(t)
 	w.apply(t, `apiVersion: rbac.authorization.k8s.io/v1

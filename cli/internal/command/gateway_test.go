@@ -68,7 +68,7 @@ func (k *kubeletProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	conn, err := forwardtest.Upgrade(w, r, true, func(string) (net.Conn, error) { return net.Dial("tcp", k.store) })
 	if err != nil {
-		return // the caller reports
+		return // the caller reports the error
 	}
 	k.mu.Lock()
 	k.tunnels = append(k.tunnels, conn)
@@ -76,7 +76,7 @@ func (k *kubeletProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	<-conn.CloseChan()
 }
 
-// cut ends all tunnels, and reports how many there have been.
+// cut ends all tunnels, and returns how many there have been.
 func (k *kubeletProxy) cut() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -150,8 +150,9 @@ func TestNothingButAKubeconfig(t *testing.T) {
 	}
 }
 
-// TestStoreAccessThroughGateway: the gateway is searched for in the namespace with the rights that the page
-// requires, up to the kubelet, which is absent here. The other sources are reported nevertheless.
+// TestStoreAccessThroughGateway: the rights that the page lists are enough to find the
+// gateway in the namespace and to reach the kubelet, which is absent here. The other
+// sources are still shown.
 func TestStoreAccessThroughGateway(t *testing.T) {
 	w := newWorld(t)
 	status := func(kubeconfig string, says ...string) {

@@ -15,8 +15,8 @@ import (
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
-// operator may switch the emergency stop of a namespace by the rights that docs/tasks/pause-remediation.md
-// names, and nothing else.
+// operator returns the kubeconfig of an account with the rights that
+// docs/tasks/pause-remediation.md lists, in a namespace, and no others.
 func (w *world) operator(t *testing.T, namespace string) (kubeconfig string) {
 	t.Helper()
 	page, err := os.ReadFile("../../../docs/tasks/pause-remediation.md")
@@ -45,8 +45,8 @@ subjects: [{kind: ServiceAccount, name: `+name+`, namespace: operators}]
 	return kubeconfig
 }
 
-// TestPause: an authorized user activates the emergency stop in their own name without a store; status
-// and why show it, with who and why.
+// TestPause: an authorized user switches the emergency stop on in their own name, without
+// a store; status and why show it, with the user and the reason.
 func TestPause(t *testing.T) {
 	w := newWorld(t)
 	namespace := w.cluster.Namespace(t)

@@ -45,7 +45,7 @@ type Gateways struct {
 }
 
 // Dial connects to where a gateway lets its store be read; it is a remote.Dial. Its
-// error reports what is missing.
+// error names what is missing.
 func (g *Gateways) Dial(ctx context.Context) (net.Conn, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -140,8 +140,8 @@ func (g *Gateways) enter(ctx context.Context, pod *corev1.Pod) (net.Conn, error)
 	return nil, err
 }
 
-// port is where the pod reports that it lets its store be read, or where it does so
-// without a word.
+// port returns the port at which the pod lets its store be read: the one that it
+// declares, or the default.
 func port(pod *corev1.Pod) int32 {
 	for _, c := range pod.Spec.Containers {
 		for _, p := range c.Ports {

@@ -26,7 +26,7 @@ const namespace = "suite"
 // standIn stands for an API server and the kubelets behind it.
 type standIn struct {
 	t *testing.T
-	// webSocket reports that it forwards over WebSocket; else over SPDY alone.
+	// webSocket is true if it forwards over WebSocket, false for SPDY alone.
 	webSocket bool
 	// refuses is the answer to who lists pods, and to who forwards a port.
 	refusesList, refusesForward string
@@ -69,7 +69,7 @@ func (s *standIn) lose(name string) {
 	}
 }
 
-// inside reports into which pod there was a tunnel last.
+// inside returns the pod into which the last tunnel led.
 func (s *standIn) inside() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

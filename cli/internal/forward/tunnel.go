@@ -82,7 +82,7 @@ func (t *tunnel) open() bool {
 	}
 }
 
-// dial connects to the port; that nobody listens there is reported by the first read.
+// dial connects to the port; if nobody listens there, the first read returns the error.
 func (t *tunnel) dial(context.Context) (net.Conn, error) {
 	headers := http.Header{}
 	headers.Set(corev1.PortHeader, strconv.Itoa(int(t.port)))
@@ -100,7 +100,7 @@ func (t *tunnel) dial(context.Context) (net.Conn, error) {
 	}
 	c := &connection{Stream: data, tunnel: t, problems: problems, remoteError: make(chan string, 1)}
 	go func() {
-		text, _ := io.ReadAll(io.LimitReader(problems, 4<<10)) // cut, it reports as much as there is
+		text, _ := io.ReadAll(io.LimitReader(problems, 4<<10)) // if the text is cut off, its begin is reported
 		c.remoteError <- string(text)
 	}()
 	return c, nil
@@ -113,7 +113,7 @@ type connection struct {
 	problems httpstream.Stream
 	// remoteError gets what the other end reports about a failure, when it has closed.
 	remoteError chan string
-	// awaitingReply reports that something was written that was not answered yet.
+	// awaitingReply is true while something was written that was not answered yet.
 	awaitingReply atomic.Bool
 }
 
@@ -140,7 +140,7 @@ type closed struct {
 	text string
 }
 
-// Error reports what to look at.
+// Error names what to check.
 func (c closed) Error() string {
 	return fmt.Sprintf("the gateway does not serve its store at port %d: check that its version is at least that of nvsentinel, that its --inspect-address is set to this port, and that it has started (%s)", c.port, c.text)
 }

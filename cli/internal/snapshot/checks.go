@@ -57,8 +57,8 @@ func ofNodeChecks(name string, node *timeline.Node) func(*metav1.LabelSelector, 
 	}
 }
 
-// check is what matters of a NodeHealthCheck. With an error it reports that the object can
-// not be read; it hides no other check.
+// check returns what matters of a NodeHealthCheck. With an error, the check is
+// Unreadable; it hides no other check.
 func check(x unstructured.Unstructured) (*metav1.LabelSelector, timeline.Check, error) {
 	var seen struct {
 		Spec struct {

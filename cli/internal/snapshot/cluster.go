@@ -219,7 +219,7 @@ func listed[T any](ctx context.Context, cluster *kube.Client, resource string) (
 	return out, unread, nil
 }
 
-// pause reads the state of the emergency stop. A user who may not read it is informed.
+// pause reads the state of the emergency stop. Problem is why it could not be read.
 func (s Sources) pause(ctx context.Context) timeline.PauseState {
 	source := opened(clusterName, s.ClusterError)
 	var state pause.State

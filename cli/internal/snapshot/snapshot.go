@@ -38,7 +38,7 @@ const (
 	clusterName = "API server"
 )
 
-// opened is a source that will be asked, or reports why it cannot be.
+// opened returns a source to ask, or one with the problem that prevents it.
 func opened(name string, problem error) timeline.Source {
 	if problem != nil {
 		return timeline.Source{Name: name, Problem: problem.Error()}
@@ -168,13 +168,13 @@ func (s Sources) Fleet(ctx context.Context, now time.Time) timeline.FleetFacts {
 // newestReports is how many reports about nodes without a live publisher are read.
 const newestReports = 2000
 
-// newestFaults is how many verdicts report whether fault-quarantine runs dry.
+// newestFaults is how many verdicts are read to see whether fault-quarantine is in dry-run mode.
 const newestFaults = 200
 
 // actingFaults are those that get verdicts.
 var actingFaults = record.Selector{Name: "EvaluatedFaults", Strategy: record.Process, Healthy: record.No()}
 
-// orphanedFaults are the open faults whose publisher reports PERSIST_ONLY now.
+// orphanedFaults are the open faults whose publisher has switched to PERSIST_ONLY.
 func (s Sources) orphanedFaults(ctx context.Context, open []record.Record) ([]timeline.OrphanedFault, error) {
 	found, err := store.FindOrphaned(ctx, s.Records, open)
 	var out []timeline.OrphanedFault
@@ -195,10 +195,10 @@ func outOfService(node string) record.Selector {
 	}}
 }
 
-// records are the newest records of a node, and of those for which it was out of
-// service, all that are open or not evaluated, and the recoveries that cleared them;
-// older reports that there are more. A node that reports a thousand things hides none of
-// its stays in quarantine.
+// records are the newest records of a node, and of those for which it was out of service,
+// all that are open or not evaluated, and the recoveries that cleared them; older reports
+// whether there are more. A node that reports a thousand things hides none of its
+// quarantine sessions.
 func (s Sources) records(ctx context.Context, node string) (out []record.Record, older bool, err error) {
 	have := map[string]bool{}
 	add := func(list []record.Record) {
@@ -284,8 +284,8 @@ var feeds = []struct {
 	}}},
 }
 
-// consumers reports how far behind every consumer is that runs or ever committed;
-// the error is of those that could not be asked.
+// consumers returns how far behind every consumer is that runs or ever committed; the
+// error is about those that could not be asked.
 func (s Sources) consumers(ctx context.Context) ([]timeline.Consumer, error) {
 	list, err := s.Records.Consumers(ctx)
 	if err != nil {

@@ -21,15 +21,15 @@ const (
 	StoreEvery = 2 * time.Second
 	// calm is the least time between two looks.
 	calm = 300 * time.Millisecond
-	// again is how long after its end a watch begins again.
+	// again is how long after its end a watch restarts.
 	again = 5 * time.Second
 )
 
-// Watch calls see whenever something of a node, or with an empty name of any, may
-// have changed, until ctx ends or see reports it: at once for the Nodes and the repair
+// Watch calls see whenever something of a node, or with an empty name of any, may have
+// changed, until ctx ends or see returns an error: at once for the Nodes and the repair
 // objects, which the API server has a watch for, and every StoreEvery for the store.
-// blind is reported once of each watch that cannot be had; what it would have reported is
-// seen with the store.
+// blind is called once for each watch that fails; what it would have reported is seen
+// together with the store.
 func (s Sources) Watch(ctx context.Context, node string, c clock.WithTicker, see func() error, blind func(error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var watches sync.WaitGroup
@@ -87,8 +87,8 @@ func (s Sources) watches(node string) []begin {
 	return out
 }
 
-// keep wakes for everything that a watch reports, and begins it again when it ends. A
-// kind that the cluster does not know has nothing to report.
+// keep calls notify for everything that a watch reports, and restarts the watch when it
+// ends. A kind that the cluster does not know has nothing to report.
 func keep(ctx context.Context, c clock.Clock, start begin, notify func(), blind func(error)) {
 	for lastError := false; ctx.Err() == nil; {
 		w, err := start(ctx)

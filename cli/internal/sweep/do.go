@@ -19,7 +19,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
-// Do removes what the plan of these facts reports, and writes into it what became of each
+// Do removes what the plan of these facts lists, and writes into it what became of each
 // item. Whatever stops it, the next plan goes on from there.
 func (s Sweep) Do(ctx context.Context, f removal.Facts, p *removal.Plan) {
 	for i := range f.Nodes {
@@ -134,7 +134,7 @@ func (s Sweep) cleanPod(ctx context.Context, i *removal.Item) error {
 }
 
 // drop removes an object that is as it was seen. Finalizers of the project go first, in a write
-// that holds on the same.
+// with the same condition.
 func (s Sweep) drop(ctx context.Context, i *removal.Item) error {
 	ctx, cancel := context.WithTimeout(ctx, s.Within)
 	defer cancel()

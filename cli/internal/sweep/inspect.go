@@ -1,5 +1,5 @@
 // Package sweep sees what the suite has left in a cluster, and removes what a plan
-// reports, each thing only while it is as it was seen.
+// lists, each thing only while it is as it was seen.
 package sweep
 
 import (

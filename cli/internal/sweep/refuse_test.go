@@ -15,7 +15,7 @@ import (
 )
 
 // TestRefusedWhileServicesRun: neither a workload nor a lease that is held may be there,
-// and the answer reports what to do first.
+// and the answer states what to do first.
 func TestRefusedWhileServicesRun(t *testing.T) {
 	w := newWorld(t)
 	leases := w.cluster.Client().CoordinationV1().Leases(w.namespace)
@@ -52,7 +52,7 @@ func TestRefusedWhileServicesRun(t *testing.T) {
 	}
 }
 
-// TestNotEverythingRead: the list reports what is missing from it, and nothing is removed by
+// TestNotEverythingRead: the list states what is missing from it, and nothing is removed by
 // half a list.
 func TestNotEverythingRead(t *testing.T) {
 	w := newWorld(t)

@@ -19,7 +19,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/announcement"
 )
 
-// CloudConfig reports which part of AWS is asked.
+// CloudConfig defines which part of AWS is asked.
 type CloudConfig struct {
 	// Region of the instances; empty is what the SDK finds.
 	Region string `toml:"region" flag:"region" usage:"Region of the instances. Empty uses AWS_REGION, the profile or the region of the instance that runs the monitor."`

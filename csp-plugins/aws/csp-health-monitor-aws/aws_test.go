@@ -183,8 +183,8 @@ func TestStatesOfHealth(t *testing.T) {
 	}
 }
 
-// One maintenance that both APIs report is one announcement over its whole life, regardless of
-// who reports it first.
+// One maintenance that both APIs report is one announcement over its whole life,
+// whichever reports it first.
 func TestOneMaintenanceIsOneAnnouncement(t *testing.T) {
 	const code = "AWS_EC2_PERSISTENT_INSTANCE_RETIREMENT_SCHEDULED"
 	reported := func(status string, updated float64) []event {
@@ -274,7 +274,7 @@ func TestUltraServer(t *testing.T) {
 	}
 }
 
-// What mirrors nothing that EC2 shows, and reports no begin, is kept.
+// What mirrors nothing that EC2 shows, and has no begin, is kept.
 func TestHealthWithoutBegin(t *testing.T) {
 	const code = "AWS_EC2_MAINTENANCE_SCHEDULED"
 	s := serve(t)
@@ -362,7 +362,7 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// Without AWS Health EC2 is the whole truth, but not on what Health reported before.
+// Without AWS Health, EC2 is the whole truth, except about what Health reported before.
 func TestWithoutHealth(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "AKIDTEST")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")

@@ -107,9 +107,9 @@ func meaning(name string) eventType {
 	return eventType{Code: announcement.Unknown(name)}
 }
 
-// stateOfEC2 is how far a scheduled event has come. EC2 marks what has ended by the
-// first word of the description, and reports about nothing that it has begun: from
-// NotBefore on it may have.
+// stateOfEC2 is how far a scheduled event has come. EC2 marks what has ended by the first
+// word of the description, and marks nothing as begun: from NotBefore on it may have
+// begun.
 func stateOfEC2(e ec2types.InstanceStatusEvent, now time.Time) announcement.State {
 	word, _, _ := strings.Cut(announcement.Value(e.Description), " ")
 	switch {

@@ -8,12 +8,12 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/announcement"
 )
 
-// remembered is how long EC2 shows a scheduled event that has completed
-// (source: the description of InstanceStatusEvent). What AWS Health reports an older
-// window EC2 may have shown and forgotten.
+// remembered is how long EC2 shows a scheduled event that has completed (source: the
+// description of InstanceStatusEvent). If AWS Health reports an older window, EC2 may
+// have shown and forgotten the event.
 const remembered = 7 * 24 * time.Hour
 
-// join makes one announcement of what EC2 and AWS Health report one maintenance. What
+// join makes one announcement of what EC2 and AWS Health report as one maintenance. What
 // both report and has ended is announced only if it was open here: EC2 goes on showing it
 // for a week and Health for longer, under another id than it may have begun with.
 func join(scheduled, reported []announcement.Announcement, open []string, now time.Time) []announcement.Announcement {

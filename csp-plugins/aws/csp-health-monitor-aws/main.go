@@ -7,7 +7,7 @@
 // EC2 shows too (see Codes) is the same maintenance if the instance is the same and the
 // windows meet; EC2's word on state and window wins, Health's text is kept. Where EC2
 // shows nothing, Health's event is announced under its own id, and keeps that id if EC2
-// shows it later (Question.Open reports it).
+// shows it later (Question.Open contains it).
 package main
 
 import (

@@ -117,7 +117,7 @@ func (s *Source) listHealthEvents(ctx context.Context, since time.Time, q announ
 	var out []announcement.Announcement
 	for _, e := range listed {
 		affected := entities[announcement.Value(e.Arn)]
-		if len(affected) == 0 { // it is not reported yet: kept, and so asked for again
+		if len(affected) == 0 { // none is reported yet: the event is kept, and so asked for again
 			affected = []healthtypes.AffectedEntity{{EntityValue: aws.String(unknown)}}
 		}
 		for _, entity := range affected {
@@ -276,7 +276,7 @@ func (s *Source) describe(ctx context.Context, to []announcement.Announcement, c
 	return nil
 }
 
-// texts are the descriptions of events. One that has none is reported without.
+// texts are the descriptions of events. One that has none is announced without a text.
 func (s *Source) texts(ctx context.Context, events []healthtypes.Event, calls *int) (map[string]string, error) {
 	out := map[string]string{}
 	asked := ids(events)

@@ -19,7 +19,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/announcement"
 )
 
-// CloudConfig reports which part of Azure is asked.
+// CloudConfig defines which part of Azure is asked.
 type CloudConfig struct {
 	// Subscription is the id of that of the machines.
 	Subscription string `toml:"subscription" bounds:"not empty" flag:"subscription" usage:"ID of the subscription that contains the machines."`

@@ -149,7 +149,7 @@ func TestStatesOfViews(t *testing.T) {
 	}
 }
 
-// One maintenance that both report is one announcement, regardless of who reports it first.
+// One maintenance that both report is one announcement, whichever reports it first.
 func TestMaintenanceLifecycles(t *testing.T) {
 	shown := func(begin float64) []*armcompute.VirtualMachine {
 		return []*armcompute.VirtualMachine{machine(vm, redeployment(begin))}

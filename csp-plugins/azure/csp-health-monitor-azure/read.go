@@ -283,7 +283,7 @@ func ofUpdate(machine string, u update, now time.Time) announcement.Announcement
 	return a
 }
 
-// join makes one announcement of what an instance view and an update report one
+// join makes one announcement of what an instance view and an update report as one
 // maintenance. What has ended is announced only if it was open here.
 func join(shown, reported []announcement.Announcement, o open) []announcement.Announcement {
 	views := make(map[string]int, len(shown)) // a machine shows one maintenance

@@ -21,7 +21,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/config"
 )
 
-// CloudConfig reports which part of Google Cloud is asked.
+// CloudConfig defines which part of Google Cloud is asked.
 type CloudConfig struct {
 	// Project is the id of the project of the instances.
 	Project string `toml:"project" bounds:"not empty" flag:"project" usage:"ID of the project that contains the instances."`

@@ -251,7 +251,7 @@ func TestUnannounced(t *testing.T) {
 	}
 }
 
-// A line that can't be read still reports that the instance has maintenance.
+// A line that can't be read still shows that the instance has maintenance.
 func TestOddLines(t *testing.T) {
 	s := serve(t)
 	s.instances = []instance{{id: 7, name: "n"}}

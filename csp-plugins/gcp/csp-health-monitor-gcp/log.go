@@ -82,7 +82,7 @@ func (s *Source) page(ctx context.Context, request *logging.ListLogEntriesReques
 	return answer, err
 }
 
-// parse reads a line. What it lacks stays empty: a line that reports little still reports
+// parse reads a line. What it lacks stays empty: a line that contains little still shows
 // that the instance has maintenance.
 func (s *Source) parse(e *logging.LogEntry) line {
 	var audit struct {
@@ -112,9 +112,9 @@ type loggedMaintenance struct {
 	first                       time.Time // its first line
 }
 
-// fold makes lives of lines, joins them with what Compute Engine shows, which wins where
-// both show the same, and reports which line is the oldest that is needed again: the first
-// of what stands by the log alone.
+// fold makes maintenances of lines, and joins them with what Compute Engine shows, which
+// wins where both show the same. oldest is the time of the oldest line that is needed
+// again: the first of what stands by the log alone.
 func fold(lines []line, seen sight, o open) (out []announcement.Announcement, oldest time.Time) {
 	done := map[string]bool{}
 	for _, l := range groupByMaintenance(lines, o) {

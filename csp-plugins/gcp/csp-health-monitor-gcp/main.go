@@ -1,11 +1,11 @@
 // Command csp-health-monitor-gcp is csp-health-monitor for Google Compute Engine. It asks
 // the instances themselves, which show one upcoming maintenance each, and the system event
-// audit log, which reports machine types that do not show it, of the end, and of what
-// came unannounced.
+// audit log, which reports the maintenance of machine types that do not show it, the end of
+// a maintenance, and what came unannounced.
 //
 // Neither gives a maintenance an id. It is the instance and the latest moment at which
 // the maintenance may begin, which does not move when it is rescheduled; so all lines of
-// the log and all looks at the instance have one id. What was over before it was first
+// the log and all answers of the instance have one id. What was over before it was first
 // read is not announced.
 package main
 

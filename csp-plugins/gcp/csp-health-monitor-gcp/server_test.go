@@ -46,7 +46,7 @@ type logLine struct {
 	instance                   uint64
 	name                       string
 	metadata                   map[string]any
-	payload                    any // instead of what the fields above report
+	payload                    any // instead of the fields above
 }
 
 // fault is what goes wrong with a request; without a status the connection is cut in

@@ -2,8 +2,8 @@
 // through its baseboard management controller, and belongs to the Node that the
 // plugin's configuration names.
 //
-// A machine is asked to reset only when its BMC shows that it is the Node's. What
-// is reported to a BMC, and in which protocol, is a Driver's.
+// A machine is asked to reset only when its BMC shows that it is the Node's. A Driver
+// decides what to send to a BMC, and in which protocol.
 package bmc
 
 import (
@@ -30,7 +30,7 @@ const (
 	On       Power = "On"
 	Off      Power = "Off"
 	Changing Power = "Changing"
-	// Unknown: the BMC does not report.
+	// Unknown: the BMC does not report the power.
 	Unknown Power = ""
 )
 
@@ -41,7 +41,7 @@ type Facts struct {
 	UUID  string
 	Power Power
 	// LastReset is when the machine was last reset, as the BMC writes it; empty if
-	// it does not report.
+	// it does not report that.
 	LastReset string
 }
 
@@ -134,7 +134,7 @@ func (p *Provider) Examine(ctx context.Context, machine string, node *corev1.Nod
 	case !own(shown):
 		return "", status.Errorf(codes.FailedPrecondition, "node %q has the system UUID %q, which is not unique, so that %s cannot be verified as its machine (set skipUUIDCheck to skip the check)", node.Name, shown, machine)
 	case !own(facts.UUID) && facts.Power != On:
-		// A machine whose firmware has not reported its BMC yet.
+		// The machine's firmware has not sent the UUID to its BMC yet.
 		return "", status.Errorf(codes.Aborted, "the BMC of %s reports the system UUID %q while its machine is not on, retrying until the machine is on", machine, facts.UUID)
 	case !own(facts.UUID):
 		return "", status.Errorf(codes.FailedPrecondition, "the BMC of %s reports the system UUID %q, which is not unique, so that it cannot be verified as the machine of node %q (set skipUUIDCheck to skip the check)", machine, facts.UUID, node.Name)
@@ -144,7 +144,7 @@ func (p *Provider) Examine(ctx context.Context, machine string, node *corev1.Nod
 	return facts.LastReset, nil
 }
 
-// State asks for the power. A BMC that does not report has no opinion.
+// State asks for the power. It is Unimplemented if the BMC does not report it.
 func (p *Provider) State(ctx context.Context, machine string) (cloud.State, error) {
 	facts, err := p.inspect(ctx, machine)
 	switch {
@@ -188,7 +188,7 @@ func (p *Provider) inspect(ctx context.Context, machine string) (facts Facts, er
 func (p *Provider) inTurn(ctx context.Context, machine string, limit time.Duration, call func(context.Context) error) error {
 	turn, known := p.turns[machine]
 	if !known {
-		// Not NOT_FOUND: that the configuration lacks it reports nothing of the machine.
+		// Not NOT_FOUND: a gap in the configuration proves nothing about the machine.
 		return status.Errorf(codes.FailedPrecondition, "the plugin configuration has no [[bmc]] of %s", machine)
 	}
 	wait, over := context.WithTimeout(ctx, inspectTimeout)

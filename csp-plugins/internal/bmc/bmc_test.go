@@ -72,7 +72,7 @@ func FuzzSameUUID(f *testing.F) {
 	})
 }
 
-// driver answers as a test reports.
+// driver answers as a test configures it.
 type driver struct {
 	mu     sync.Mutex
 	facts  Facts
@@ -239,7 +239,7 @@ func TestCallsWaitForEachOther(t *testing.T) {
 }
 
 // A thousand BMCs are asked so many at a time; the process is ready as long as
-// one answers, and reports which do not.
+// one answers, and names those that do not.
 func TestCheck(t *testing.T) {
 	const size, atOnce = 1000, 8
 	d := &driver{errs: map[string]error{}, meet: make(chan struct{})}

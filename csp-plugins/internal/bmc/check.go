@@ -104,7 +104,7 @@ func (k *Check) note(machine string, err error) {
 // named is how many machines readiness names.
 const named = 3
 
-// Ready reports whether some BMC is up, and of the others how many are not.
+// Ready reports whether some BMC is up, and describes those that are down.
 func (k *Check) Ready() (bool, string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -18,7 +18,7 @@ const nodePrefix = "node://"
 // MaxEntries bounds the BMCs of one plugin.
 const MaxEntries = 10_000
 
-// Entry reports which BMC belongs to which node: a [[bmc]] of the configuration.
+// Entry is a [[bmc]] of the configuration: which BMC belongs to which node.
 type Entry struct {
 	_ struct{} `block:"BMC" usage:"Settings of one BMC and its machine. The table [defaults] holds the values for every BMC that does not set its own"`
 

@@ -13,10 +13,10 @@ import (
 	"github.com/nvidia/nvsentinel/api/csp/plugin"
 )
 
-// Answer translates what a provider reported, or that it reported nothing, into an answer to the
-// janitor. reported is the meaning of the provider's own error, codes.OK where it gave none:
-// then only what certainly was not done is reported not to be. pause is how long a provider is
-// left alone that reports it was asked too often.
+// Answer translates what a provider reported, or that it reported nothing, into an answer
+// to the janitor. answer is the meaning of the provider's own error, codes.OK where it
+// gave none: then only what was certainly not done is reported as not done. pause is how
+// long a provider is left alone after it reports that it was asked too often.
 func Answer(err error, answer codes.Code, pause time.Duration) error {
 	broken, network := errors.AsType[net.Error](err)
 	_, unsigned := errors.AsType[*Unsigned](err)

@@ -20,7 +20,7 @@ type Signal struct {
 }
 
 // AsyncProvider is a cloud that makes an operation of each signal and reports how it
-// goes. What is reported about Provider holds.
+// goes. What the comments of Provider require holds here too.
 type AsyncProvider interface {
 	State(ctx context.Context, machine string) (State, error)
 	Canonical(machine string) (string, error)
@@ -28,7 +28,7 @@ type AsyncProvider interface {
 	// Begin returns when the cloud took the signal, with the name of its operation;
 	// empty if the cloud has none.
 	Begin(ctx context.Context, s Signal) (operation string, err error)
-	// Progress reports how an operation goes. One that failed is an error,
+	// Progress returns how an operation goes. One that failed is an error,
 	// FailedPrecondition with the cloud's words.
 	Progress(ctx context.Context, machine, operation string) (Progress, error)
 }
@@ -38,8 +38,8 @@ type Progress string
 
 // Progress.
 const (
-	// UnknownOperation: the cloud does not know it any more, or never reported its name. The boot
-	// id and the machine's state report.
+	// UnknownOperation: the cloud does not know it any more, or never reported its name.
+	// The boot id and the machine's state decide.
 	UnknownOperation Progress = "Untold"
 	// Running: it is not over.
 	Running Progress = "Running"

@@ -1,6 +1,6 @@
-// Package cloud makes a provider plugin of three calls to a cloud: it finds the
-// machine behind a Node, executes each idempotency key once, and reports about a
-// machine that is being repaired what the Node and the cloud report together.
+// Package cloud makes a provider plugin of three calls to a cloud: it finds the machine
+// behind a Node, executes each idempotency key once, and derives the state of a machine
+// under repair from the Node and the cloud together.
 //
 // A new cloud is one folder with a Provider or an AsyncProvider and a page of main.
 package cloud
@@ -37,7 +37,7 @@ const (
 // Its errors are answers to the janitor: gRPC statuses with the meaning that
 // csp_plugin.proto gives them.
 type Provider interface {
-	// State reports how a machine is.
+	// State returns how a machine is.
 	State(ctx context.Context, machine string) (State, error)
 	// Canonical is the one name of a machine, however spec.providerID writes it. It is
 	// an error of Malformed for one of something else.
@@ -57,7 +57,7 @@ type Plugin struct {
 	Provider AsyncProvider
 	// Client reads Nodes.
 	Client kubernetes.Interface
-	// Proof reports by what a Node is verified to be a machine's.
+	// Proof defines how a Node is verified as the Node of a machine.
 	Proof Proof
 	// Memory remembers the keys.
 	Memory  Memory
@@ -193,7 +193,7 @@ func (p *Plugin) inspect(ctx context.Context, node *corev1.Node, machine string,
 	return "", nil
 }
 
-// execute informs the cloud. An earlier try of the same key whose end is not known
+// execute sends the request to the cloud. An earlier try of the same key whose end is not known
 // has taken effect if the boot id or the mark of what is there now shows it.
 func (p *Plugin) execute(ctx context.Context, a operationRequest, r, now idempotencyRecord) error {
 	switch {
@@ -224,7 +224,7 @@ func (p *Plugin) node(ctx context.Context, name string) (*corev1.Node, string, e
 	node, err := p.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		// Not NOT_FOUND: that the Node is absent reports nothing of its machine.
+		// Not NOT_FOUND: the absence of the Node proves nothing about its machine.
 		return nil, "", status.Errorf(codes.FailedPrecondition, "node %q does not exist or has no provider ID", name)
 	case err != nil:
 		return nil, "", status.Errorf(codes.Aborted, "reading node %q: %v", name, err)
@@ -240,8 +240,8 @@ func (p *Plugin) node(ctx context.Context, name string) (*corev1.Node, string, e
 	return node, machine, nil
 }
 
-// nothingDone turns a doubtful answer to a question before the signal into one
-// that reports it: the signal itself was not sent.
+// nothingDone turns a doubtful answer to a question before the signal into Aborted: the
+// signal itself was not sent.
 func nothingDone(err error) error {
 	if err == nil {
 		return nil

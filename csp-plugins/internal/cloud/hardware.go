@@ -18,10 +18,10 @@ type Hardware interface {
 	Provider
 	// Machine names the machine of a Node, whatever the Node reports about itself.
 	Machine(node *corev1.Node) (string, error)
-	// Rivals reports whether another Node reports about itself that it is a Node's machine.
+	// Rivals reports whether another Node claims the machine of a Node.
 	Rivals(one, other *corev1.Node) bool
-	// Confirmed reports whether it is certain of a Node, by what its kubelet does not
-	// write, that it is the machine that it reports.
+	// Confirmed reports whether it is certain, by what its kubelet does not write, that a
+	// Node is the machine that it claims.
 	Confirmed(ctx context.Context, node *corev1.Node) bool
 	// Examine looks at a machine before a signal. It fails unless the machine is
 	// certainly the Node's. The mark changes whenever the machine is reset, by
@@ -75,7 +75,7 @@ func (p *Plugin) examine(ctx context.Context, hardware Hardware, machine string,
 	return mark, nil
 }
 
-// confirm looks which rivals are certainly what they report.
+// confirm checks which rivals are certainly the machine that they claim.
 func confirm(ctx context.Context, hardware Hardware, others []*corev1.Node) map[string]Finding {
 	ctx, cancel := context.WithTimeout(ctx, rivalsLimit)
 	defer cancel()

@@ -172,14 +172,14 @@ func (m Memory) executed(ctx context.Context, known idempotencyRecord) error {
 	return nil
 }
 
-// requestSeparator stands between the parts of a request id. A request id reports
-// what it is about, so that it can be asked for when the Node is gone.
+// requestSeparator stands between the parts of a request id. A request id contains what
+// it is about, so that it can be asked for when the Node is gone.
 const requestSeparator = "|"
 
-// request is what a request id reports.
+// request is what a request id contains.
 type request struct{ verb, token, boot, machine string }
 
-// parseRequest reads a request id of the project.
+// parseRequest reads a request id of this package.
 func parseRequest(id string) (request, bool) {
 	parts := strings.SplitN(id, requestSeparator, 4)
 	if len(parts) != 4 || parts[0] != reboot && parts[0] != terminate || parts[3] == "" {

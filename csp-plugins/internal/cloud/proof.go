@@ -15,8 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Identity is what a cloud itself reports about a machine. Only who has rights in the cloud can
-// change it: no kubelet writes any of it.
+// Identity is what a cloud itself reports about a machine. Only somebody with rights in
+// the cloud can change it: no kubelet writes any of it.
 type Identity struct {
 	// Names of the machine, by kind: private-dns-name, instance-id.
 	Names map[string][]string
@@ -24,8 +24,8 @@ type Identity struct {
 	Tags map[string]string
 }
 
-// Proof reports by what a Node is verified to be a machine's. A kubelet writes spec.providerID
-// and status.addresses of its own Node, so they prove nothing.
+// Proof defines how a Node is verified as the Node of a machine. A kubelet writes
+// spec.providerID and status.addresses of its own Node, so they prove nothing.
 type Proof struct {
 	_ struct{} `block:"Machine names" usage:"How a plugin verifies that a Node is a machine of the cloud. Values that a kubelet writes to its own Node are not trusted"`
 
@@ -72,7 +72,7 @@ const (
 	Undecided Finding = "undecided"
 )
 
-// Verify reports whether a Node of that name is the machine's, regardless of who else claims it.
+// Verify checks whether a Node of that name is the machine's, regardless of who else claims it.
 func (p Proof) Verify(id Identity, node string) Finding {
 	if key, value, valued := strings.Cut(p.ClusterTag, "="); key != "" {
 		if got, there := id.Tags[key]; !there || valued && got != value {
@@ -104,9 +104,9 @@ func (p Proof) describe(id Identity) string {
 	return strings.Join(words, ", ")
 }
 
-// resolveOwner reports whose a machine is of which several Nodes report that it is theirs: own is what is
-// found about the Node, rivals about the others. Beside a proven Node the others do not
-// count; two that are proven leave it undecided.
+// resolveOwner decides whose a machine is that several Nodes claim: own is what is found
+// about the Node, rivals about the others. Beside a proven Node the others do not count;
+// two that are proven leave it undecided.
 func resolveOwner(own Finding, rivals map[string]Finding) (found Finding, against []string) {
 	for _, name := range slices.Sorted(maps.Keys(rivals)) {
 		if rivals[name] == Proven {

@@ -60,7 +60,8 @@ func (p *Plugin) watch(d *daemon.Daemon) {
 	})
 }
 
-// queryInstance reports what the cloud reports about a Node's machine, and whether it verifies the Node.
+// queryInstance returns what the cloud reports about a Node's machine, and whether that
+// verifies the Node.
 func (p *Plugin) queryInstance(ctx context.Context, node *corev1.Node) (answer string, err error) {
 	machine := node.Spec.ProviderID
 	state, err := p.Provider.State(ctx, machine)
@@ -82,8 +83,8 @@ func (p *Plugin) queryInstance(ctx context.Context, node *corev1.Node) (answer s
 // be gone for long, or not for this plugin.
 const maxSampledInstances = 5
 
-// glance asks the cloud about the machines of Nodes until it reports something of one.
-// Any answer will do, that there is none as well. Without a Node of this cloud there
+// glance asks the cloud about the machines of Nodes until it answers about one. Any
+// answer will do, also that there is no such machine. Without a Node of this cloud there
 // is nothing to ask about, and nothing to repair.
 func (p *Plugin) glance(ctx context.Context) (ok bool, detail string) {
 	asked := 0

@@ -227,9 +227,9 @@ func Readiness(t *testing.T, p Plugin) {
 	})
 }
 
-// VerifyReadiness tries about how many machines the plugin asks that the cloud reports nothing of
-// before it is not ready. It is for a cloud that does not distinguish one that is gone from
-// one that the plugin may not see.
+// VerifyReadiness tries how many machines that the cloud does not show the plugin asks
+// about before it is not ready. It is for a cloud that does not distinguish a machine
+// that is gone from one that the plugin may not see.
 func VerifyReadiness(t *testing.T, p Plugin, unknown func(n int) (machine string)) {
 	w := newWorld(t, p)
 	for n := range 5 {

@@ -29,7 +29,7 @@ func Kubelet(t *testing.T, cluster *localcluster.Cluster, node string) kubernete
 	return client
 }
 
-// Register registers a Node by its own kubelet, which reports about itself what it likes.
+// Register registers a Node by its own kubelet, which writes about itself what it likes.
 func Register(t *testing.T, cluster *localcluster.Cluster, node, providerID string, status corev1.NodeStatus) {
 	t.Helper()
 	nodes := Kubelet(t, cluster, node).CoreV1().Nodes()

@@ -51,7 +51,7 @@ type Cloud interface {
 	Tag(machine, key, value string)
 	// OperationCounts is how often a machine was really rebooted and terminated.
 	OperationCounts(machine string) (reboots, terminations int)
-	// Pace reports how operations go from now on.
+	// Pace sets how operations go from now on.
 	Pace(p Pace)
 	// Revoke makes the plugin's credentials worthless.
 	Revoke()
@@ -59,15 +59,15 @@ type Cloud interface {
 
 // Plugin is how a plugin is run and what it runs against.
 type Plugin struct {
-	// Open makes a cloud, which reports each reboot of a machine, holding no lock.
+	// Open makes a cloud, which calls rebooted for each reboot, holding no lock.
 	Open func(t *testing.T, rebooted func(machine string)) Cloud
 	// Start is the plugin's command line and environment for a cloud at url. The
 	// certificate of https is in the file of SSL_CERT_FILE already.
 	Start func(t *testing.T, cloud Cloud, url string) (args, env []string)
 	// TLS makes url an https one.
 	TLS bool
-	// NoRequestIDs: the cloud carries out a reboot that is sent again again. The
-	// janitor does not send it again once the boot shows it.
+	// NoRequestIDs: the cloud repeats a reboot that is sent again. The janitor does not
+	// send it again once the boot shows it.
 	NoRequestIDs bool
 	// Kinds are the kinds of names that the plugin knows, the first that of Add's name.
 	Kinds []string
@@ -100,7 +100,7 @@ type world struct {
 	more      []string          // arguments of the plugin
 	dir, url  string
 	output    testkit.Output
-	mark      int // what earlier processes reported
+	mark      int // how much of output is of earlier processes
 
 	mu  sync.Mutex
 	cmd *exec.Cmd
@@ -195,8 +195,8 @@ func (w *world) join(t *testing.T, node, address string) {
 	w.patch(t.Context(), t, node, fmt.Sprintf(`{"status":{"addresses":[{"type":"InternalIP","address":%q}]}}`, address))
 }
 
-// claim registers a Node by its own kubelet, which reports everything of itself that is true
-// of a machine of another, and returns its name.
+// claim registers a Node by its own kubelet, which writes about itself everything that is
+// true of another Node's machine. It returns the Node's name.
 func (w *world) claim(t *testing.T, name, machine, address string) string {
 	t.Helper()
 	node := w.node(name)

@@ -19,7 +19,7 @@ import (
 
 const algorithm = "AWS4-HMAC-SHA256"
 
-// authorization is what the header of that name reports.
+// authorization is what the header of that name contains.
 type authorization struct {
 	access, day, region, service string
 	signed                       []string

@@ -34,7 +34,7 @@ func Programs(t *testing.T, script string) string {
 }
 
 // Serve runs a server until the test ends, and returns once it answers 200 to a GET of
-// that URL. What it reported is logged if the test fails.
+// that URL. Its output is logged if the test fails.
 func Serve(t *testing.T, ready string, cmd *exec.Cmd) {
 	t.Helper()
 	var output bytes.Buffer

@@ -1,7 +1,7 @@
 // Package redfishfake is a stand-in of a BMC's Redfish service for tests: it
-// keeps records of every signal, wants credentials, and goes wrong as it is configured
+// records every signal, requires credentials, and fails as it is configured
 // (source: DMTF DSP0266, and the schemas ComputerSystem and Task of DSP8010).
-// What a service nobody here wrote reports is tried with the emulator of
+// The answers of a service that nobody here wrote are tried with the emulator of
 // sushy-tools.
 package redfishfake
 
@@ -19,7 +19,7 @@ type System struct {
 	UUID, Power string
 	// LastReset is LastResetTime; empty has none.
 	LastReset string
-	// Offered are the allowable values of ResetType; nil reports nothing of them.
+	// Offered are the allowable values of ResetType; nil leaves them out.
 	Offered []string
 	// Info is where the link to the ActionInfo of the reset leads; empty has none. The
 	// fake's own is that of InfoOf, which offers Listed.

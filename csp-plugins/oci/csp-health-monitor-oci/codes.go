@@ -25,9 +25,9 @@ var codes = []announcement.Code{
 	{Name: "NONE", Action: protos.RecommendedAction_NONE, Why: "no effect on the instance", Source: model},
 }
 
-// stateOf reads lifecycleState. Where a maintenance failed, nobody reports what the
-// machine is like: it stays under maintenance, and a person is asked for. A word that
-// is none of them is read as the earliest.
+// stateOf reads lifecycleState. Where a maintenance failed, the state of the machine is
+// not known: it stays under maintenance, and a person is asked for. A word that is none
+// of them is read as the earliest.
 func stateOf(s core.InstanceMaintenanceEventLifecycleStateEnum) announcement.State {
 	switch s {
 	case core.InstanceMaintenanceEventLifecycleStateStarted, core.InstanceMaintenanceEventLifecycleStateProcessing,

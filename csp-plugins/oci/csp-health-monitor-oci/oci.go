@@ -15,12 +15,12 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/announcement"
 )
 
-// CloudConfig reports which part of Oracle Cloud Infrastructure is asked.
+// CloudConfig defines which part of Oracle Cloud Infrastructure is asked.
 type CloudConfig struct {
 	// Compartments are the OCIDs of those that hold instances; those inside of them are
 	// not searched.
 	Compartments []string `toml:"compartments" bounds:"not empty" flag:"compartments" usage:"OCIDs of the compartments that contain the instances."`
-	// Auth reports who asks: workload, instance or file.
+	// Auth is how the monitor authenticates: workload, instance or file.
 	Auth string `toml:"auth" flag:"auth" usage:"Authentication of the monitor: workload (service account, on OKE), instance (node) or file (~/.oci/config)."`
 	// Endpoint replaces the address of the API.
 	Endpoint string `toml:"endpoint" flag:"endpoint" usage:"URL of the Core Services API, with scheme and host only. Empty uses the endpoint of the region."`

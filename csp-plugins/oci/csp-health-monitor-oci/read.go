@@ -58,7 +58,7 @@ func call[Q, A any](ctx context.Context, ask func(context.Context, Q) (A, error)
 }
 
 // list adds the events of a compartment, in all states: one that this program does not
-// know is reported too.
+// know is added too.
 func (s *Source) list(ctx context.Context, compartment string, to map[string]core.InstanceMaintenanceEventSummary, calls *int) error {
 	size := listPage
 	request := core.ListInstanceMaintenanceEventsRequest{CompartmentId: &compartment, Limit: &size}
@@ -81,9 +81,9 @@ func (s *Source) list(ctx context.Context, compartment string, to map[string]cor
 	}
 }
 
-// missing adds the open events that were not listed. OCI reports the same of what is gone
-// and of what may not be seen; it is gone only if another event could be got, so false
-// reports that this was not to be learnt.
+// missing adds the open events that were not listed. OCI gives the same answer for what
+// is gone and for what may not be seen; an event is gone only if another one could be
+// got. false means that this could not be found out.
 func (s *Source) missing(ctx context.Context, open []string, to map[string]core.InstanceMaintenanceEventSummary, calls *int) (bool, error) {
 	var proof string
 	for id := range to {
@@ -141,7 +141,7 @@ func summary(e core.InstanceMaintenanceEvent) core.InstanceMaintenanceEventSumma
 	}
 }
 
-// decide reports which events are announced. One that failed ends with the next of the
+// decide returns which events are announced. One that failed ends with the next of the
 // same machine, and is not news if it was not open here.
 func decide(events map[string]core.InstanceMaintenanceEventSummary, open []string) []announcement.Announcement {
 	stands := make(map[string]bool, len(open))

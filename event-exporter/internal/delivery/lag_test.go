@@ -42,7 +42,7 @@ func TestDelayedRecordLags(t *testing.T) {
 	})
 }
 
-// passing is a loop's memory of a calm past, with records that are dead-lettered.
+// passing is a loop's memory of a calm past, with dead-lettered records.
 type passing map[string]bool
 
 func (p passing) Load(context.Context) (crashloop.Past, error) { return crashloop.Past{}, nil }

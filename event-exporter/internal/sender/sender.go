@@ -1,5 +1,5 @@
 // Package sender sends CloudEvents to a receiver over HTTP and reports what came
-// back; it evaluates nothing and repeats nothing, but for a token that the
+// back; it decides nothing and repeats nothing, but for a token that the
 // receiver no longer takes.
 package sender
 
@@ -44,7 +44,7 @@ const (
 type Credentials interface {
 	// Token for the next request.
 	Token(ctx context.Context) (string, error)
-	// Refused reports that the receiver does not take the token; again reports that
+	// Refused is called when the receiver does not take the token; again is whether
 	// another one can be had at once.
 	Refused(token string) (again bool)
 }
@@ -101,7 +101,7 @@ func NewClient(t TLS, connections int) (*http.Client, error) {
 // Result is what came back.
 type Result struct {
 	cloudevent.Facts
-	// Detail reports it in words.
+	// Detail describes it.
 	Detail string
 }
 

@@ -115,8 +115,8 @@ func (q *Queue) admit(now time.Time) (budget.Decision, error) {
 	return ledger.Admit(queue, now), nil
 }
 
-// refuses reports why a candidate of the queue gets no place now, or nothing. One that has no
-// capacity alone needs no look at who was there before it. The caller holds the lock.
+// refuses returns why a candidate of the queue gets no place now, or nothing. For one that
+// does not fit alone, those before it do not matter. The caller holds the lock.
 func (q *Queue) refuses(c budget.Candidate, now time.Time) (why string, err error) {
 	ledger, err := q.counted(now)
 	if err != nil {

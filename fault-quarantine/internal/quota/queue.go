@@ -116,7 +116,7 @@ func (q *Queue) Set(r Rules) {
 }
 
 // Take takes a place for the session that the candidate wants to open. Without
-// capacity, or with older ones waiting for it, the candidate is queued and why reports
+// capacity, or with older ones waiting for it, the candidate is queued and why is
 // what it waits for. A node that has a place keeps it, and so does one whose Node
 // bears a session that the store has forgotten: it is out of service already, and
 // counted.
@@ -163,7 +163,7 @@ func (q *Queue) recounted(name string) {
 	}
 }
 
-// Settle reports what a look at a node has come to: the session it is in, or none.
+// Settle takes over the result for a node: the session it is in, or none.
 // Either way it waits for nothing.
 func (q *Queue) Settle(node, session string) {
 	q.mu.Lock()
@@ -184,7 +184,7 @@ func (q *Queue) Settle(node, session string) {
 	}
 }
 
-// Leave takes a node out of the queue because nothing can be reported about it now,
+// Leave takes a node out of the queue because nothing can be decided about it now,
 // so that it stands in nobody's way.
 func (q *Queue) Leave(node string) {
 	q.mu.Lock()

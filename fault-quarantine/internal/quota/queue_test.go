@@ -87,7 +87,7 @@ func newQueue(t *testing.T, rules quota.Rules, nodes ...string) (*quota.Queue, *
 	return q, s, clock
 }
 
-// take asks for a place and reports what came of it.
+// take asks for a place and reports whether it got one.
 func take(t *testing.T, q *quota.Queue, name string, order int64) bool {
 	t.Helper()
 	granted, why, err := q.Take(budget.Candidate{Name: name, Order: order}, "s-"+name)
@@ -164,7 +164,7 @@ func TestTheOldestIsServedFirst(t *testing.T) {
 		t.Error("the oldest got no place")
 	}
 	q.Settle("a2", "")
-	q.Leave("a3") // nothing can be reported about it now
+	q.Leave("a3") // nothing can be decided about it now
 	if !take(t, q, "b1", 4) {
 		t.Error("a node of which nothing can be said stands in the way")
 	}

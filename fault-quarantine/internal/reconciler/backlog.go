@@ -16,7 +16,7 @@ import (
 // Backlog reads the open sessions and the held nodes for the budget, opens it,
 // and enqueues every node with unevaluated, Held or open records.
 //
-// The faults that are not evaluated for good are touched first: a replica that led
+// The faults without a final verdict are touched first: a replica that led
 // before, and was frozen between taking a place and writing it down, then finds
 // another revision and writes nothing. What it had written before stands among
 // the open records, which are read after that.

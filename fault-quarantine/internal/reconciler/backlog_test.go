@@ -45,7 +45,7 @@ func noise(n int) []record.Record {
 }
 
 // piles evaluates a pile with a fatal fault in it, in a store that takes a while for
-// each, and reports how many looks it took.
+// each, and returns how many looks it took.
 func piles(t *testing.T, s store.Store, n int, each time.Duration) int {
 	t.Helper()
 	nodes := newRacks("n1", "n2")

@@ -45,7 +45,7 @@ func weight(r record.Record) int {
 	return n
 }
 
-// readFull reads a record that is known condensed, as it was then.
+// readFull reads the whole record of a condensed one, as it was then.
 func (rc *Reconciler) readFull(ctx context.Context, brief record.Record) (record.Record, error) {
 	full, err := rc.Store.Get(ctx, brief.ID)
 	if err != nil {

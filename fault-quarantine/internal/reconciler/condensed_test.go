@@ -47,7 +47,7 @@ func settleNode(t *testing.T, d *reconciler.Reconciler) {
 }
 
 // stay lets a node with many large open faults have some entries of each cleared,
-// then all of some, then all by a person's hand, and reports what became of the
+// then all of some, then all by a person, and returns what became of the
 // records, and of the node, after each step.
 func stay(t *testing.T, whole int) (reported []string) {
 	t.Helper()

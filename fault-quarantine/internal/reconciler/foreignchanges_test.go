@@ -171,7 +171,7 @@ func restoredTotal(t *testing.T, d *reconciler.Reconciler) (sum float64) {
 	return sum
 }
 
-// TestARestoredMarkIsReported by an Event that reports who, why it is no release, and what
+// TestARestoredMarkIsReported by an Event: who lifted it, why that is no release, and what
 // would be one; after some times it names the way out. Of very many, few are reported.
 func TestARestoredMarkIsReported(t *testing.T) {
 	d, nodes, _ := quarantined(t)

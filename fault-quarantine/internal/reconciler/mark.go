@@ -38,7 +38,7 @@ type Event struct {
 	Reason, Message string
 }
 
-// mark brings the Node to what its open records ask for, then records the
+// mark brings the Node to what its open records ask for, then updates the
 // records whose quarantine is finished by that; written are the revisions that the
 // evaluation made. It returns the Node as it is then.
 func (rc *Reconciler) mark(ctx context.Context, node *corev1.Node, j decision.Evaluation, written map[string]int64) (*corev1.Node, error) {
@@ -85,7 +85,7 @@ func (rc *Reconciler) apply(n *corev1.Node, desired marks.Desired, now time.Time
 	}
 }
 
-// patch patches the Node; news reports that somebody else changed it meanwhile.
+// patch patches the Node; news is whether somebody else changed it meanwhile.
 func (rc *Reconciler) patch(ctx context.Context, node *corev1.Node, mutate func(*corev1.Node)) (after *corev1.Node, news bool, err error) {
 	rc.ownWrites.Begin(node.Name)
 	after, err = rc.Nodes.Patch(ctx, node, mutate)

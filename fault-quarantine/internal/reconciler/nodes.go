@@ -63,7 +63,7 @@ func (rc *Reconciler) Concerns(before, after *corev1.Node) bool {
 	return rc.repaired(before, after) || Relevant(before, after) && !rc.ownWrites.Ignores(after.Name, after.ResourceVersion)
 }
 
-// repaired reports that a repair has succeeded for which recoveries wait.
+// repaired reports whether a repair has succeeded for which recoveries wait.
 func (rc *Reconciler) repaired(before, after *corev1.Node) bool {
 	is := nodemark.Read(after).State
 	return is == nodemark.RemediationSucceeded && nodemark.Read(before).State != is && rc.waits.is(after.Name, decision.WaitRepair)
@@ -88,7 +88,7 @@ func Relevant(before, after *corev1.Node) bool {
 		nodemark.Session(before) != nodemark.Session(after) || released(before, after) || nodemark.Read(before).Request != nodemark.Read(after).Request
 }
 
-// released reports that a Node out of session is claimed by no repair any more. A
+// released reports whether a Node out of session is claimed by no repair any more. A
 // claim during a session changes no marks.
 func released(before, after *corev1.Node) bool {
 	was, is := nodemark.Read(before), nodemark.Read(after)
@@ -96,7 +96,7 @@ func released(before, after *corev1.Node) bool {
 }
 
 // foreignToCordon are a Node's taints but for the one by which Kubernetes
-// follows a cordon: it reports nothing that the cordon does not, and would enqueue
+// follows a cordon: it shows nothing that the cordon does not, and would enqueue
 // every node once more right after its quarantine.
 func foreignToCordon(node *corev1.Node) []corev1.Taint {
 	var out []corev1.Taint

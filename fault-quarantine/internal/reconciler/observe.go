@@ -35,11 +35,11 @@ type facts struct {
 	policy decision.Policy
 	// after is the record after which the unevaluated ones were read, or 0.
 	after int64
-	// more reports that further unevaluated records wait.
+	// more is whether further unevaluated records wait.
 	more bool
 }
 
-// pass reports that one look does not see all that waits.
+// pass reports whether one look does not see all that waits.
 func (f facts) pass() bool { return f.more || f.after > 0 }
 
 // observe reads the facts of a node: its records, the Node if it matters, and
@@ -129,9 +129,9 @@ func (rc *Reconciler) since(ctx context.Context, name string, lost []record.Reco
 	return back.found, nil
 }
 
-// present reads the records that are not evaluated for good, or open: in one query,
-// of one moment, if they are not many. Else a record is read before what it may
-// become meanwhile by another replica's hand, so that none is missed.
+// present reads the records without a final verdict, and the open ones: in one query,
+// of one moment, if they are not many. Else a record is read before what another
+// replica may make of it meanwhile, so that none is missed.
 func (rc *Reconciler) present(ctx context.Context, name string) (facts, error) {
 	var seen facts
 	pending, open := record.BacklogOfNode(name), record.OpenOfNode(name)
@@ -170,7 +170,7 @@ func (rc *Reconciler) some(ctx context.Context, s record.Selector, after int64) 
 	return page, more, err
 }
 
-// Present selects the records of a node that are not evaluated for good, or open.
+// Present selects the records of a node without a final verdict, and the open ones.
 func Present(name string) record.Selector {
 	return record.Selector{Name: "OfNode", Node: name, Any: []record.Selector{record.BacklogOfNode(name), record.OpenOfNode(name)}}
 }
@@ -215,7 +215,7 @@ type cursors struct {
 	from map[string]int64
 }
 
-// begin reports after which record the look at a node begins, and whether the one
+// begin returns after which record the look at a node begins, and whether the one
 // before could not see all.
 func (c *cursors) begin(name string) (after int64, deep bool) {
 	c.mu.Lock()

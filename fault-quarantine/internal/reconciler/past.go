@@ -20,7 +20,7 @@ func Past(name string) record.Selector {
 // past reads what of the past can change the evaluation, and no more: a node may
 // have weeks of recoveries. Only a fault that is not evaluated yet looks back; a
 // held one met every recovery when that was evaluated. For each publisher of such a
-// fault its newest recovery reports a later boot, and whether any recovery is
+// fault its newest recovery shows a later boot, and whether any recovery is
 // later than the fault; if so, those that clear something of it are read.
 func (rc *Reconciler) past(ctx context.Context, seen facts, reads decision.Reads) ([]record.Record, error) {
 	if len(reads.Fresh) == 0 {

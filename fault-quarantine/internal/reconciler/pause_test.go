@@ -21,7 +21,7 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
-// pausedSwitch is an emergency stop that somebody has put on.
+// pausedSwitch is an emergency stop that somebody has switched on.
 func pausedSwitch(t *testing.T) *pause.Switch {
 	t.Helper()
 	on := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: pause.DefaultNamespace, Name: pause.Name}}

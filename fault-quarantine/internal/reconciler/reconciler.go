@@ -81,7 +81,7 @@ type Reconciler struct {
 // not evaluated yet are evaluated by them, whole.
 func (rc *Reconciler) Use(r *rulematch.Rules) { rc.newer.Store(r) }
 
-// inForce are the rule sets that evaluate now.
+// inForce are the active rule sets.
 func (rc *Reconciler) inForce() *rulematch.Rules {
 	if r := rc.newer.Load(); r != nil {
 		return r
@@ -198,14 +198,14 @@ func (rc *Reconciler) evaluate(seen facts) (decision.Evaluation, error) {
 	return decision.Evaluate(seen.view, policy, now), nil
 }
 
-// settle informs the budget of what became of the node.
+// settle informs the budget about what became of the node.
 func (rc *Reconciler) settle(name string, j decision.Evaluation) {
 	if j.Held == nil {
 		rc.Quota.Settle(name, decision.Session(j.Open))
 	}
 }
 
-// requeue reports what the node waits for, and reports when it is looked at again.
+// requeue reports what the node waits for, and returns when it is looked at again.
 func (rc *Reconciler) requeue(ctx context.Context, name string, node *corev1.Node, j decision.Evaluation) error {
 	if rc.waits.set(name, j.Waiting) && j.Waiting != "" {
 		rc.Log.Warn("evaluation of records postponed", "node", name, "reason", j.Waiting, "detail", j.Detail, "unknown", j.Unknown)

@@ -11,8 +11,8 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
-// TestRepeatOffenderRequiresRelease: a monitor's recovery does not release it, reported by
-// the Node alone or by the record, also after a restart; an uncordon does, and leaves
+// TestRepeatOffenderRequiresRelease: a monitor's recovery does not release it, known from
+// the Node alone or from the record, also after a restart; an uncordon does, and leaves
 // the mark.
 func TestRepeatOffenderRequiresRelease(t *testing.T) {
 	for name, reported := range map[string]struct{ node, record bool }{"the Node": {node: true}, "the record": {record: true}} {

@@ -23,7 +23,7 @@ type contested struct {
 	nodes map[string]bool
 }
 
-// set notes whether a node is contested, and reports how many are.
+// set notes whether a node is contested, and returns how many are.
 func (c *contested) set(name string, is bool) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,7 +54,7 @@ func (rc *Reconciler) noteRestored(ctx context.Context, name string, before, aft
 	}
 }
 
-// restoredText reports who lifted which mark, why that is no release, and what would be one.
+// restoredText describes who lifted which mark, why that is no release, and what would be one.
 func restoredText(name string, was nodemark.Marks, r nodemark.Restored) string {
 	writer := r.By
 	if writer == "" {

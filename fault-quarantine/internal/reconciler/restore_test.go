@@ -109,7 +109,7 @@ func (rf restoredFleet) event(node string, seq uint64, healthy bool, code string
 	return r
 }
 
-// handleAll has every node looked at, and its own check reported by its connector.
+// handleAll handles every node.
 func (rf restoredFleet) handleAll() {
 	rf.t.Helper()
 	for name := range rf.nodes.nodes {
@@ -126,7 +126,7 @@ func (rf restoredFleet) check(node string, status corev1.ConditionStatus) {
 	}}
 }
 
-// inQuarantine reports whether a node is in quarantine because the store cannot determine.
+// inQuarantine reports whether a node is in quarantine for faults that are unknown to the store.
 func (rf restoredFleet) inQuarantine(node string) bool {
 	n := rf.nodes.nodes[node].node
 	return n.Spec.Unschedulable && n.Annotations[nodemark.UnknownAnnotation] != ""

@@ -27,7 +27,7 @@ func (rc *Reconciler) Try(_ context.Context, r record.Record) {
 	rc.Mutator.Apply(node, marks.Of(j.Open), now)
 }
 
-// ReportDeadLetter reports on the Node that a record of it is evaluated by nobody.
+// ReportDeadLetter reports on the Node that a record of it is not evaluated.
 func (rc *Reconciler) ReportDeadLetter(ctx context.Context, f crashloop.Work) {
 	node, err := rc.Nodes.Read(ctx, f.Key)
 	if err != nil || node == nil {

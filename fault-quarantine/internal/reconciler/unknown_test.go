@@ -42,7 +42,7 @@ func quarantined(t *testing.T) (*reconciler.Reconciler, *fakeNode, record.Record
 	return d, nodes, f
 }
 
-// TestAnEmptiedStoreReleasesNothing: the store reports nothing of the session; the
+// TestAnEmptiedStoreReleasesNothing: the store has nothing of the session; the
 // node stays as it is until its fault is stored again and recovers.
 func TestAnEmptiedStoreReleasesNothing(t *testing.T) {
 	d, nodes, f := quarantined(t)

@@ -62,7 +62,7 @@ func (rc *Reconciler) Collect(out chan<- prometheus.Metric) {
 // maxListedIDs bounds the ids in an Event.
 const maxListedIDs = 5
 
-// waitingText reports what a person should know of a wait.
+// waitingText is what a person should know about a wait.
 func waitingText(j decision.Evaluation) string {
 	switch j.Waiting {
 	case decision.WaitUnknown:

@@ -105,7 +105,7 @@ func TestAnswerLost(t *testing.T) {
 }
 
 // TestReadsGoToTheAPIServer: no read of the reconciler may be answered from a cache,
-// neither one of the project nor the API server's.
+// neither one of its own nor the API server's.
 func TestReadsGoToTheAPIServer(t *testing.T) {
 	b := newBench(t)
 	reads := 0

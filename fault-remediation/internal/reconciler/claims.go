@@ -29,9 +29,8 @@ const EventClaimOrphaned = "ClaimOrphaned"
 // claimsEvery is how often claims are looked at.
 const claimsEvery = time.Minute
 
-// Claims takes the claims of repair objects that certainly do not exist off
-// their Nodes: nobody else would, and a Node that is claimed is neither repaired
-// nor released whole.
+// Claims takes the claims of repair objects that certainly do not exist off their Nodes: nothing
+// else would, and a Node that is claimed is neither repaired nor completely released.
 type Claims struct {
 	Reconciler *Reconciler
 	Nodes      listers.NodeLister
@@ -141,7 +140,7 @@ func (c *Claims) drop(ctx context.Context, name, uid string) error {
 	c.Reconciler.warn(ctx, node, EventClaimOrphaned, message)
 	_, err = kube.PatchNode(ctx, c.Reconciler.Cluster.Clientset, node, func(n *corev1.Node) { nodemark.SetClaim(n, "") })
 	if errors.Is(err, kube.ErrConflict) || errors.Is(err, kube.ErrNodeDeleted) {
-		return nil // the next look decides again
+		return nil // the next pass decides again
 	}
 	if err == nil {
 		c.Reconciler.Metrics.orphans.Inc()

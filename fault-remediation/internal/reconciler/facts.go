@@ -35,7 +35,7 @@ func (f *facts) wrote(step decision.Step) {
 // that precedes the creation holds only while the Node is as it was seen, and of two
 // objects of one name the API server creates one. The nil reservation knows nothing.
 type reservation struct {
-	// name was in no attempt before: no object of the project has it.
+	// name was in no attempt before: no object of this service has it.
 	name string
 	// node is nil where the mark may find nothing to write on it.
 	node *corev1.Node

@@ -66,8 +66,8 @@ func once(t *testing.T, onFailure string) action.Policy {
 	return compile(t, actions)
 }
 
-// TestAttemptsExhaustedRequireManualIntervention: label, Event, record and annotation report it, each
-// once, however often the node is looked at.
+// TestAttemptsExhaustedRequireManualIntervention: label, Event, record and annotation
+// report it, each once, however often the node is looked at.
 func TestAttemptsExhaustedRequireManualIntervention(t *testing.T) {
 	b := newBench(t)
 	b.Repairs = once(t, "")

@@ -52,8 +52,8 @@ func timedOut(t *testing.T) *bench {
 }
 
 // TestADeadKubeletIsNotReady: a machine was asked to reboot and is off or in mid-boot, and
-// nobody sets its Ready condition to Unknown. It is not reported a second time, and a person is
-// asked when the machine's time is over.
+// nobody sets its Ready condition to Unknown. It is not rebooted a second time, and a
+// person is asked when the machine's time is over.
 func TestADeadKubeletIsNotReady(t *testing.T) {
 	b := timedOut(t)
 	for at := time.Duration(0); at < 13*time.Minute; at += kubelet.PollInterval {

@@ -39,9 +39,9 @@ func (r *Reconciler) claim(ctx context.Context, node *corev1.Node, by record.Act
 	return err
 }
 
-// renewLease takes the lease of a node again whose repair object works on, when half of its
-// life is over. Neither that somebody else has taken it now nor that it can not be
-// taken changes anything of what works: the next look tries again.
+// renewLease takes the lease of a node again while its repair object is active, when half
+// of the lease's duration is over. If somebody else has taken it, or it cannot be taken,
+// the object works on: the next pass tries again.
 func (r *Reconciler) renewLease(ctx context.Context, f *facts, step decision.Step) {
 	if r.Leases == nil || f.node == nil || step.Reason != decision.WaitObject {
 		return

@@ -29,11 +29,10 @@ const (
 	EventRepeatOffender = "RepeatOffender"
 )
 
-// mark writes the state label and the view of the newest objects and of what a
-// person is asked for, and the repeat offender mark, in one patch that holds only while
-// the Node shows the session. Without a session or a label to set only the repeat offender mark
-// is written. Anyone who is to be asked is reported by an Event first, so that a crash
-// between the two reports it again and does not forget it.
+// mark writes the state label, the view of the newest objects and of what a person is asked for,
+// and the repeat offender mark, in one patch that holds only while the Node shows the session.
+// Without a session or a label to set, only the repeat offender mark is written. The Event that
+// asks a person comes first: a crash between the two repeats it and does not lose it.
 func (r *Reconciler) mark(ctx context.Context, f *facts, step decision.Step) error {
 	staged := f.view.Node.Session != "" && step.Label != ""
 	if f.node == nil || !staged && step.RepeatOffender == nil {
@@ -78,19 +77,19 @@ func (r *Reconciler) call(ctx context.Context, f *facts, view string) {
 	}
 }
 
-// announce reports the faults of which a step reports first that they ask for no repair.
+// announce warns of each fault of which the step first records that it asks for no repair.
 func (r *Reconciler) announce(ctx context.Context, f *facts, step decision.Step) {
 	for _, w := range decision.Unrepaired(step, f.view.Records) {
 		r.warn(ctx, f.node, EventNoRepair, w.Status.Remediation.Waiting.Message+" (record "+w.ID+")")
 	}
 }
 
-// warn writes a warning about the Node before what it reports is done.
+// warn writes a warning about the Node, before the change that it is about.
 func (r *Reconciler) warn(ctx context.Context, node *corev1.Node, reason, message string) {
 	r.Events.Write(ctx, eventrecorder.Node(node.Name), corev1.EventTypeWarning, reason, message)
 }
 
-// escalated reports what is done already: besides the work.
+// escalated warns of what is done already, without holding up the work.
 func (r *Reconciler) escalated(f *facts, message string) {
 	if f.node != nil {
 		r.Events.Event(eventrecorder.Node(f.node.Name), corev1.EventTypeWarning, EventEscalated, message)

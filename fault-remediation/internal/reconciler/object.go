@@ -68,15 +68,14 @@ func objectFacts(obj *unstructured.Unstructured, repair action.Action) decision.
 	return o
 }
 
-// kindMissing distinguishes the 404 of a path nobody serves from that of an object.
+// kindMissing reports whether a 404 is that of a path that nobody serves, and not of an object.
 func kindMissing(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// create creates the reserved object, after the Node was marked by a patch
-// that holds only while it shows the session. The answer is a fact like others: the
-// step is what is decided of it, or a wait, or the same one if the next look has to
-// evaluate what is there.
+// create creates the reserved object, after the Node was marked by a patch that holds only
+// while it shows the session. The answer is a fact like others: the step is what is decided
+// from it, or a wait, or the same one if the next pass has to read what is there.
 func (r *Reconciler) create(ctx context.Context, f *facts, step decision.Step) (decision.Step, error) {
 	if wait, on := r.paused(); on {
 		return wait, nil
@@ -119,9 +118,8 @@ func (r *Reconciler) create(ctx context.Context, f *facts, step decision.Step) (
 	return r.decide(f), nil
 }
 
-// permit asks, right before what can not be taken back, whether it may be done: by
-// the lead, the emergency stop and the node's lease, which is taken. Else the step is what is decided
-// instead.
+// permit asks, right before what cannot be undone, whether it may be done: by the lead, the
+// emergency stop and the node's lease, which it takes. If not, instead is the step that is decided.
 func (r *Reconciler) permit(fenced context.Context, f *facts, at record.Attempt) (instead *decision.Step, err error) {
 	if err := fenced.Err(); err != nil {
 		return nil, fmt.Errorf("creating %s %s: %w", at.Kind, at.Name, err)
@@ -142,7 +140,7 @@ func (r *Reconciler) hindered(f *facts, why decision.Reason, err error) decision
 	return r.decide(f)
 }
 
-// paused is the wait for the emergency stop, while that is on.
+// paused returns the wait for the end of the emergency stop, while that is on.
 func (r *Reconciler) paused() (wait decision.Step, on bool) {
 	why, on := r.Pause.On()
 	return decision.Step{Reason: decision.WaitPaused, After: r.Pause.Wait(), Message: why}, on
@@ -157,8 +155,8 @@ func (r *Reconciler) Own(obj *unstructured.Unstructured) bool {
 	return r.objects.Ignores(writeKey(obj), obj.GetResourceVersion())
 }
 
-// notCreated evaluates the API server's error. That the object exists already is for
-// the next look to evaluate.
+// notCreated decides what follows from the API server's error. An object that exists
+// already is left to the next pass.
 func (r *Reconciler) notCreated(f *facts, step decision.Step, err error) (decision.Step, error) {
 	at := step.Create.Attempt
 	switch {

@@ -50,8 +50,8 @@ func (r *Reconciler) readRecords(ctx context.Context, f *facts) (err error) {
 	return nil
 }
 
-// readNode reads the Node, unless it is known well enough. wanted reports whether the decision
-// looks at it.
+// readNode reads the Node, unless it is known well enough. wanted reports whether the
+// decision looks at it.
 func (r *Reconciler) readNode(ctx context.Context, f *facts, reserved *reservation) (wanted bool, err error) {
 	name := f.view.Node.Name
 	cached := r.cached(name)
@@ -170,9 +170,9 @@ func (r *Reconciler) boots(ctx context.Context, v decision.View) (fault.Boots, e
 	return fault.BootsOf(known, v.Node.Session, v.Node.Identity.BootID), nil
 }
 
-// newest reads the record of a publisher with the highest number, and the one
-// that came last if that reports nothing of one of its faults: its counter's disk
-// was restored from an image, and counts behind what it gave before.
+// newest reads the record of a publisher with the highest number, and the one that came
+// last if the first says nothing about one of its faults: then the disk of its counter was
+// restored from an image, and the counter is behind the numbers that it gave before.
 func (r *Reconciler) newest(ctx context.Context, of record.Selector, faults []record.Record) ([]record.Record, error) {
 	highest, err := r.Records.List(ctx, store.Query{Selector: of, Order: store.BySeqDescending, Limit: 1})
 	if err != nil || len(highest) == 0 {
@@ -202,9 +202,9 @@ func Unsettled() record.Selector {
 	}
 }
 
-// NewestOf selects what a publisher's outbox reported about a node, for the boot
-// that the newest of it names. What was only observed (PERSIST_ONLY) proves no
-// boot to be past: it would settle a fault, and a label would report it.
+// NewestOf selects what a publisher's outbox reported about a node, for the boot that the
+// newest of it names. What was only observed (PERSIST_ONLY) proves no boot to be past: it
+// would settle a fault, and a label would show that.
 func NewestOf(node, agent, epoch string) record.Selector {
 	return record.Selector{Name: "Newest of a publisher", Node: node, Agent: agent, SeqEpoch: epoch, Strategy: record.Process}
 }

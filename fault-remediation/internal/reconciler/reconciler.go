@@ -1,6 +1,6 @@
 // Package reconciler carries out the repairs of nodes. Handle observes, decides, creates
-// repair objects, updates the status of records, and waits with the Node marked, each in the file of
-// that name; facts.go has what one look leaves for the next.
+// repair objects, updates the status of records, and waits with the Node marked, each in
+// the file of that name; facts.go has what one pass leaves for the next.
 package reconciler
 
 import (
@@ -79,9 +79,9 @@ const maxSteps = 20
 // raceWait is the pause after as many lost races as that.
 const raceWait = time.Second
 
-// Handle takes a node's steps until the next one only waits: it observes, decides, does,
-// status updates and waits. Before each step the facts are read again, so that an object is
-// created on facts of the moment.
+// Handle takes a node's steps until the next one only waits: it observes, decides, acts,
+// updates the status and waits. Before each step the facts are read again, so that an
+// object is created on current facts.
 func (r *Reconciler) Handle(ctx context.Context, node string) error {
 	var reserved *reservation
 	for range maxSteps {
@@ -127,12 +127,12 @@ func (r *Reconciler) do(ctx context.Context, f *facts, step decision.Step) (deci
 	return step, err
 }
 
-// decide reports what is to be done, which takes nothing but the facts.
+// decide returns what is to be done, which depends on nothing but the facts.
 func (r *Reconciler) decide(f *facts) decision.Step {
 	return decision.Next(f.view, r.Repairs, r.Policy, r.Clock.Now())
 }
 
-// rehearse reports what would be done and leaves it.
+// rehearse logs what would be done and does not do it.
 func (r *Reconciler) rehearse(node string, step decision.Step) error {
 	if !step.OnlyWaits() {
 		r.Log.Info("step skipped in dry run", "node", node, "step", step.Reason, "message", step.Message)
@@ -141,9 +141,9 @@ func (r *Reconciler) rehearse(node string, step decision.Step) error {
 	return nil
 }
 
-// updateStatus writes a step's record changes, which the facts show then. quiet reports that
-// they are all that is new about these records. A conflict is no error: the facts
-// are read again and decided again.
+// updateStatus writes a step's record changes, which the facts show then. quiet reports
+// whether they are all that is new about these records. A conflict is no error: the facts
+// are read again, and the next step is decided from them.
 func (r *Reconciler) updateStatus(ctx context.Context, f *facts, step decision.Step) (quiet bool, err error) {
 	var changes []store.Change
 	for _, w := range step.Writes {

@@ -22,8 +22,8 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
-// repeatOffenders is a bench that marks repeat offenders, whose node needs its third repair: the faults
-// r1 and r2 were repaired, r3 is open.
+// repeatOffenders is a bench that marks repeat offenders, whose node needs its third
+// repair: the faults r1 and r2 were repaired, r3 is open.
 func repeatOffenders(t *testing.T, keep bool) *bench {
 	b := newBench(t)
 	b.Policy.RepeatOffender = decision.RepeatOffenderPolicy{Repairs: decision.DefaultRepeatOffenderRepairs, Window: decision.DefaultRepeatOffenderWindow, Keep: keep}
@@ -77,7 +77,7 @@ func (b *bench) repeatOffenderMark() string {
 		return ""
 	}
 	text := "label=" + n.Labels[nodemark.RepeatOffenderLabel]
-	// The test's clock and the API server's do not report what came first.
+	// The test's clock and the API server's do not show what came first.
 	slices.SortFunc(note.Repairs, func(a, b nodemark.CountedRepair) int { return strings.Compare(a.Session, b.Session) })
 	for _, r := range note.Repairs {
 		text += " " + r.Session

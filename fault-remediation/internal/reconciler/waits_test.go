@@ -11,7 +11,7 @@ import (
 	"github.com/nvidia/nvsentinel/fault-remediation/internal/reconciler"
 )
 
-// waiting is what a record reports that its repair waits for; nil if it reports nothing.
+// waiting returns the wait that a record reports for its repair; nil if it reports none.
 func (b *bench) waiting(id string) *record.Wait {
 	b.t.Helper()
 	if rem := b.record(id).Status.Remediation; rem != nil {

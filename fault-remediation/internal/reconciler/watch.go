@@ -30,8 +30,8 @@ type kind struct {
 	namespace string
 }
 
-// Watch enqueues the node of a repair object whenever one of the project changes. A kind
-// that is not served is asked for again and again, and named by Ready.
+// Watch enqueues the node of a repair object of this service whenever the object changes. A
+// kind that is not served is asked for again and again, and named by Ready.
 type Watch struct {
 	client dynamic.Interface
 	log    *slog.Logger
@@ -42,8 +42,8 @@ type Watch struct {
 	missing map[kind]string
 }
 
-// NewWatch watches the kinds of all repairs. News of an object that own reports
-// to be the caller's own enqueues nobody.
+// NewWatch watches the kinds of all repairs. News of an object enqueues no node if own
+// reports that it is the caller's own.
 func NewWatch(client dynamic.Interface, repairs action.Policy, log *slog.Logger, own func(*unstructured.Unstructured) bool) *Watch {
 	w := &Watch{client: client, log: log, own: own, missing: map[kind]string{}}
 	for _, a := range repairs.All() {

@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
 
-// archive writes an OCI layout into a tar file, which ctr images import, docker load
-// and skopeo copy oci-archive: read. Nothing of it reports when it was written.
+// archive writes an OCI layout into a tar file, which ctr images import, docker load and
+// skopeo copy oci-archive: read. Nothing in it depends on when it was written.
 func (r recipe) archive(file string, ref name.Tag, idx v1.ImageIndex, variants []variant) error {
 	dir, err := os.MkdirTemp(r.Out, ".layout-")
 	if err != nil {

@@ -17,8 +17,8 @@ var supportedPlatforms = []string{"linux/amd64", "linux/arm64"}
 // entry is one image of images.txt.
 type entry struct {
 	Name string
-	// Packages are those of its programs. The first one is /service, which runs where
-	// nothing else is reported; each other one has its own name.
+	// Packages are those of its programs. The first one is /service, which runs by default;
+	// each other one has its own name.
 	Packages []string
 	// Cgo: a program calls a C library, which a base has to bring.
 	Cgo bool

@@ -20,7 +20,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// The kinds of documents that report what an image is made of, and how.
+// The kinds of documents that describe what an image is made of, and how.
 const (
 	billOfMaterials = "application/vnd.cyclonedx+json"
 	statement       = "application/vnd.in-toto+json"
@@ -35,8 +35,8 @@ type document struct {
 	Text    []byte
 }
 
-// bill lists what is in an image: the programs' modules, as the programs themselves report,
-// and every file, with their hashes.
+// bill lists what is in an image: the programs' modules, as the programs themselves report
+// them, and every file, with their hashes.
 func (r recipe) bill(e entry, v variant, subject v1.Descriptor) (document, error) {
 	doc := document{Suffix: "." + v.Platform.OS + "-" + v.Platform.Architecture + ".cdx.json", MediaType: billOfMaterials, Subject: subject}
 	parts, err := r.modules(v.Programs)
@@ -156,8 +156,8 @@ func (r recipe) provenance(e entry, subject v1.Descriptor, variants []variant) (
 	return doc, err
 }
 
-// sources are the commit, the authorities and the base; changed reports that the tree
-// was not the commit's.
+// sources are the commit, the authorities and the base; changed reports whether the tree
+// differs from the commit.
 func (r recipe) sources(variants []variant) (out []fields, changed bool, err error) {
 	authorities, err := sha256Of(r.Authorities)
 	if err != nil {

@@ -25,7 +25,7 @@ type variant struct {
 	Programs, Files tree
 	// Base is the digest of what it is put upon; empty where that is nothing.
 	Base string
-	// Lacks reports what is not in it.
+	// Lacks is what is not in it.
 	Lacks string
 }
 
@@ -105,7 +105,7 @@ func toOCI(img v1.Image) v1.Image {
 	return mutate.ConfigMediaType(mutate.MediaType(img, types.OCIManifestSchema1), types.OCIConfigJSON)
 }
 
-// configure reports what runs, as whom, and what the image is; it keeps what else a base reports.
+// configure sets what runs, as whom, and what the image is; it keeps what else a base sets.
 func (r recipe) configure(img v1.Image, e entry, p v1.Platform) (v1.Image, error) {
 	file, err := img.ConfigFile()
 	if err != nil {
@@ -131,8 +131,8 @@ func (r recipe) configure(img v1.Image, e entry, p v1.Platform) (v1.Image, error
 	return mutate.ConfigFile(img, file)
 }
 
-// index joins the images of all platforms. One platform has an index too: then a
-// node of another reports it, instead of starting what it cannot run.
+// index joins the images of all platforms. One platform has an index too: a node of another
+// platform then reports the mismatch, instead of starting what it cannot run.
 func index(variants []variant) (v1.ImageIndex, error) {
 	var out []mutate.IndexAddendum
 	for _, v := range variants {

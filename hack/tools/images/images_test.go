@@ -260,7 +260,7 @@ func TestBadArguments(t *testing.T) {
 	}
 }
 
-// TestCommit: revision and time are those of the commit; a changed tree reports it.
+// TestCommit: revision and time are those of the commit; the revision shows a changed tree.
 func TestCommit(t *testing.T) {
 	dir := lay(t)
 	t.Setenv("SOURCE_DATE_EPOCH", "")
@@ -299,7 +299,7 @@ func TestCommit(t *testing.T) {
 	}
 }
 
-// TestList: the suite's own list can be read, and a line that reports nothing known not.
+// TestList: the suite's own list can be read, and a malformed line cannot.
 func TestList(t *testing.T) {
 	text, err := os.ReadFile("images.txt")
 	if err != nil {

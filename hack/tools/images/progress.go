@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// every is how often a build that takes long reports how far it is.
+	// every is how often a long build reports its progress.
 	every = 10 * time.Second
 	// tail is how many of the compiler's last lines an error shows.
 	tail = 40
 )
 
-// progressWriter informs who waits how far it is.
+// progressWriter shows the progress of a build.
 type progressWriter struct {
 	out   io.Writer
 	began time.Time

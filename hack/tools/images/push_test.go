@@ -150,8 +150,8 @@ func checkBill(t *testing.T, text []byte) {
 	}
 }
 
-// TestBase: what needs cgo is put upon the base that is named, and keeps of it what
-// is not ours to report.
+// TestBase: what needs cgo is put upon the base that is named, and keeps of it what the
+// build does not set.
 func TestBase(t *testing.T) {
 	at := serve(t)
 	base, err := random.Image(64, 2)

@@ -53,8 +53,8 @@ func (r recipe) reference(image string) (name.Tag, error) {
 	return tag, nil
 }
 
-// find adds what the tree and this machine report: the commit, its time, and whether
-// there are authorities.
+// find adds what the tree and this machine provide: the commit, its time, and whether there
+// are authorities.
 func (r *recipe) find(ctx context.Context, epoch string) error {
 	r.Revision = r.git(ctx, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
 	if epoch == "" {
@@ -72,7 +72,7 @@ func (r *recipe) find(ctx context.Context, epoch string) error {
 	return nil
 }
 
-// git returns what git reports about the tree, and nothing where there is none.
+// git returns the output of git about the tree, and nothing where there is none.
 func (r *recipe) git(ctx context.Context, args ...string) string {
 	out, err := exec.CommandContext(ctx, "git", append([]string{"-C", r.Root}, args...)...).Output()
 	if err != nil {

@@ -10,9 +10,8 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
-// handleCluster evaluates, with the events of all nodes, what one of them has
-// brought. Anyone who comes first evaluates the news of all; a node's deliveries are
-// settled when that went well.
+// handleCluster evaluates, with the events of all nodes, what one of them has brought. The first
+// call evaluates the news of all; a node's deliveries are settled when that went well.
 func (m *Matcher) handleCluster(ctx context.Context, name string) error {
 	shared, owed := m.nodes.owed(name)
 	if !owed {

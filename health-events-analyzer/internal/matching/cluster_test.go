@@ -87,7 +87,7 @@ func healthy(x *record.Record) {
 	x.Event.IsHealthy, x.Event.IsFatal, x.Event.ErrorCode = true, false, nil
 }
 
-// deliver does what the feeds do: the node is handled as often as they report it.
+// deliver does what the feeds do: it handles the node for each key that they return.
 func (r *rack) deliver(ids ...string) {
 	r.t.Helper()
 	for _, id := range ids {
@@ -133,10 +133,10 @@ const (
 	rackNodes = 18
 )
 
-// TestARackIsOneFault: the same XID on 18 nodes is one fault of the third, once, regardless of
-// who looks again: a matcher that begins again in the middle, one that was there
-// all the time and does not know of the other, and one whose windows are
-// dropped. It ends when the last of its three causes does, long after.
+// TestARackIsOneFault: the same XID on 18 nodes is one fault of the third, once, whichever
+// matcher evaluates it again: one that starts in the middle, one that was there all the
+// time and does not know of the other, and one whose windows are dropped. It ends when the
+// last of its three causes does, long after.
 func TestARackIsOneFault(t *testing.T) {
 	s := storetest.SQLite(t)
 	first, replica := newRack(t, s, 1000, parsed(t, sameXID)), newRack(t, s, 1000, parsed(t, sameXID))

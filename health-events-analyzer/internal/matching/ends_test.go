@@ -22,8 +22,8 @@ count = 2
 checks = ["SysLogsXIDError"]
 `
 
-// TestACauseThatEndedLongBeforeTheStart: a matcher that begins again reads a window,
-// and the recovery of a fault's first cause is older than that.
+// TestACauseThatEndedLongBeforeTheStart: a matcher that starts reads a window, and the
+// recovery of a fault's first cause is older than that.
 func TestACauseThatEndedLongBeforeTheStart(t *testing.T) {
 	s := storetest.SQLite(t)
 	other := func(x *record.Record) { x.Event.EntitiesImpacted[0].EntityValue = "GPU-other" }

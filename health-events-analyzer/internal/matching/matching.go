@@ -1,6 +1,6 @@
 // Package matching matches rules with the events of nodes: for one node it brings its
-// window of events up to date, has the rules evaluate, publishes what follows through the
-// platform connector, and releases. Where there are rules of the cluster, it does
+// window of events up to date, evaluates the rules, publishes what follows through the
+// platform connector, and releases the node. Where there are rules of the cluster, it does
 // the same with the one window of all nodes after that, for the node's news.
 //
 // Nothing is remembered but in the store: a derived event is stored when the
@@ -36,8 +36,8 @@ type Records interface {
 	Dead(ctx context.Context, deadLetter store.DeadLetter) error
 }
 
-// Matcher evaluates nodes, one at a time each; it is safe for concurrent nodes. It is
-// made by New.
+// Matcher evaluates the events of nodes, one call at a time for each node; calls for
+// different nodes may be concurrent. It is made by New.
 type Matcher struct {
 	Options
 	nodes *nodes
@@ -46,7 +46,7 @@ type Matcher struct {
 	places atomic.Int64
 }
 
-// ruleSet is the rules active, by their scope.
+// ruleSet is the active rules, by their scope.
 type ruleSet struct{ ofNodes, ofCluster []rule.Rule }
 
 // Options of a Matcher.
@@ -72,9 +72,8 @@ func New(o Options) *Matcher {
 	return d
 }
 
-// Use takes other rules over, whole: news are evaluated by them from then on, in
-// windows that are read for them. Faults that others have derived end as they report
-// themselves.
+// Use replaces all rules: from then on they evaluate the news, in windows that are read for
+// them. Faults that earlier rules have derived end as those faults state themselves.
 func (m *Matcher) Use(rules []rule.Rule) {
 	set := &ruleSet{rule.OnNode.Of(rules), rule.OnCluster.Of(rules)}
 	if reflect.DeepEqual(set, m.rules.Load()) {
@@ -234,7 +233,7 @@ func (m *Matcher) clear(ctx context.Context, n *node) error {
 // yet: behind all that was, in the order in which they were published.
 const undelivered = 1 << 62
 
-// published is an event of the project that was acknowledged, and not delivered yet.
+// published returns the fact of a derived event that was acknowledged, and not delivered yet.
 func (m *Matcher) published(e record.Event) *decision.Fact {
 	r := record.Record{ID: e.ID, Append: undelivered + m.places.Add(1), Event: e}
 	r.Seq, r.SeqEpoch, _ = e.Seq()

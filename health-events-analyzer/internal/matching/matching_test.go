@@ -145,8 +145,8 @@ func TestPersistOnlyHoldsNothingOpen(t *testing.T) {
 	}
 }
 
-// TestDroppedWindows: with capacity for nothing every handling reads the store
-// again, and finds the same.
+// TestDroppedWindows: with a capacity of 0 every handling reads the store again, and finds
+// the same.
 func TestDroppedWindows(t *testing.T) {
 	b := newBench(t, storetest.SQLite(t), 0)
 	for i := range 3 {

@@ -10,15 +10,15 @@ import (
 	"github.com/nvidia/nvsentinel/health-events-analyzer/decision"
 )
 
-// nodes keeps the windows of the nodes that had news last. What a feed delivers
-// is stored here until the node is handled, so that a window that was read
-// once needs no store any more: the feed brings what comes after. A window can be
-// dropped whenever its node is at rest, because all that was delivered is stored.
+// nodes keeps the windows of the nodes that had news last. What a feed delivers is kept
+// here until the node is handled, so that a window that was read once needs no store any
+// more: the feed brings what comes after. A window can be dropped whenever its node is at
+// rest, because all that was delivered is in the store.
 type nodes struct {
 	max int // events of all windows
 	// cluster is the window of all nodes; it is never dropped.
 	cluster node
-	// sharing reports that the cluster gets what the feeds deliver.
+	// sharing is true if the cluster gets what the feeds deliver.
 	sharing atomic.Bool
 
 	mu     sync.Mutex
@@ -67,11 +67,11 @@ func (nd *nodes) get(name string) *node {
 // delivery is what a feed brought.
 type delivery struct {
 	*decision.Fact
-	// trigger reports that it is to be evaluated whether or not it is known.
+	// trigger is true if the event is to be evaluated whether or not it is known.
 	trigger bool
 }
 
-// deposit stores a delivery until its node is handled.
+// deposit keeps a delivery until its node is handled.
 func (nd *nodes) deposit(x delivery) {
 	nd.mu.Lock()
 	defer nd.mu.Unlock()
@@ -98,7 +98,7 @@ func (nd *nodes) enterCluster() *node {
 	return &nd.cluster
 }
 
-// share stores a delivery for the cluster, too: its node has it evaluated.
+// share keeps a delivery for the cluster, too: its node has it evaluated.
 func (nd *nodes) share(x delivery) {
 	nd.mu.Lock()
 	defer nd.mu.Unlock()
@@ -126,7 +126,7 @@ func (nd *nodes) owed(name string) (shared int, ok bool) {
 	return n.shared, true
 }
 
-// settle reports that the cluster has evaluated a node's news up to a count.
+// settle records that the cluster has evaluated a node's news up to a count.
 func (nd *nodes) settle(name string, shared int) {
 	nd.mu.Lock()
 	defer nd.mu.Unlock()
@@ -134,7 +134,7 @@ func (nd *nodes) settle(name string, shared int) {
 	n.settled = max(n.settled, shared)
 }
 
-// takePending takes what was stored.
+// takePending takes the deliveries that were kept.
 func (nd *nodes) takePending(n *node) []delivery {
 	nd.mu.Lock()
 	defer nd.mu.Unlock()

@@ -17,10 +17,9 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
-// publish sends one event and returns when it is stored: the connector
-// acknowledges events of a publisher that publishes events about all nodes only then. An
-// event that is refused for good is kept separately for a person, so that it holds up
-// nothing behind it.
+// publish sends one event and returns when it is stored: the connector acknowledges the
+// events of a publisher for all nodes only then. An event that is refused for good is kept
+// for a person, so that it holds up nothing behind it.
 func (m *Matcher) publish(ctx context.Context, e record.Event) error {
 	ctx, release := lease.Fence(ctx)
 	defer release()

@@ -13,7 +13,7 @@ import (
 	"github.com/nvidia/nvsentinel/api/protos"
 )
 
-// State is how far the provider reports that a maintenance has come.
+// State is how far a maintenance has come, as the provider reports it.
 type State string
 
 // The states of a maintenance. A provider's own word that is none of them is kept in
@@ -25,7 +25,7 @@ const (
 	Cancelled State = "Cancelled"
 )
 
-// Ended reports that the provider has nothing more to do.
+// Ended reports whether the provider has nothing more to do.
 func (s State) Ended() bool { return s == Completed || s == Cancelled }
 
 // Announcement is what a provider reports about one maintenance of one machine. The
@@ -41,11 +41,11 @@ type Announcement struct {
 	// Unplanned is maintenance that the provider did not schedule; Emergency asks for
 	// the quarantine at once, whatever the window.
 	Unplanned, Emergency bool
-	// Begin and End are the window that is announced; Began and Ended are what the
-	// provider reports has happened. Zero where it does not report.
+	// Begin and End are the window that is announced; Began and Ended are when it really
+	// began and ended. Zero where the provider does not report it.
 	Begin, End, Began, Ended time.Time
-	// Updated is when the provider touched the announcement last; zero where it does
-	// not report.
+	// Updated is when the provider touched the announcement last; zero where it does not
+	// report that.
 	Updated time.Time
 	// Action is what repairs the machine, by Code; never read from free text.
 	Action protos.RecommendedAction
@@ -77,8 +77,8 @@ type Question struct {
 // Reading is what a source answered.
 type Reading struct {
 	Announcements []Announcement
-	// Complete reports that every announcement that is open was listed: one of
-	// Question.Open that is missing has ended, how is not known.
+	// Complete is true if every announcement that is open was listed: one of Question.Open
+	// that is missing has ended, how is not known.
 	Complete bool
 	// Checkpoint goes into the next Question once this Reading is stored.
 	Checkpoint string
@@ -131,7 +131,7 @@ type Code struct {
 	Action protos.RecommendedAction
 	// Unplanned is maintenance that nobody scheduled; Emergency quarantines at once.
 	Unplanned, Emergency bool
-	// Why reports in half a sentence why the action is that one.
+	// Why is the reason for the action, in half a sentence.
 	Why string
 	// Source is the address of the page on which the provider publishes the name.
 	Source string

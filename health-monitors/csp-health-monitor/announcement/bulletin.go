@@ -124,7 +124,7 @@ func (s Bulletin) Names(_ context.Context, machines []string) (map[string][]stri
 	return names, nil
 }
 
-// Check reports whether the file is there.
+// Check returns an error if the file is not there.
 func (s Bulletin) Check(context.Context) error {
 	info, err := os.Stat(s.Path)
 	if err != nil {

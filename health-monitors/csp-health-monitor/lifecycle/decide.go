@@ -20,13 +20,13 @@ const (
 	Quarantine Step = "quarantine"
 	// Heal: the recovery is reported.
 	Heal Step = "heal"
-	// TimeOut: it is informed that the node does not get ready.
+	// TimeOut: it is reported that the node does not become ready.
 	TimeOut Step = "readiness-timeout"
 	// Finish: nothing is left to be done.
 	Finish Step = "finish"
 )
 
-// Reason reports why.
+// Reason is why a step is decided.
 type Reason string
 
 // Reasons of a quarantine.
@@ -224,14 +224,14 @@ func decideReported(e maintenance.Event, f Facts, p Policy, now time.Time) Verdi
 	return wait(InQuarantine)
 }
 
-// postponed reports that the window, which has not begun, was moved so far that the node
+// postponed reports whether the window, which has not begun, was moved so far that the node
 // has time to work.
 func postponed(e maintenance.Event, p Policy, now time.Time) bool {
 	return e.CSPStatus == maintenance.Pending && !e.Emergency && e.ScheduledStart != nil &&
 		e.ScheduledStart.After(now.Add(p.Lead+p.HealthyDelay))
 }
 
-// watchedFor is how much longer a node may report Ready without anybody knowing whether its
+// watchedFor is how much longer a node may report Ready while it is unknown whether its
 // kubelet is alive: to find out takes ten minutes at most, if its Lease can be read.
 const watchedFor = 20 * time.Minute
 
@@ -259,7 +259,7 @@ func ended(e maintenance.Event, f Facts, p Policy, now time.Time) Verdict {
 	switch {
 	case e.Vanished:
 		why = NotListed
-	case e.CSPStatus == maintenance.Called:
+	case e.CSPStatus == maintenance.Cancelled:
 		why, delay = Canceled, 0
 	}
 	switch {

@@ -43,10 +43,10 @@ type Origin struct {
 	ResourceType string
 }
 
-// Fold is the document after an announcement; before is nil for one that is not
-// stored. node is the Node of the machine now, empty for none. What the provider has
-// ended stays ended unless it reports clearly that it has begun again, and what is known
-// is not forgotten since an announcement leaves it out.
+// Fold is the document after an announcement; before is nil for one that is not stored.
+// node is the Node of the machine now, empty for none. What the provider has ended stays
+// ended unless it reports clearly that it has begun again, and what is known is not
+// forgotten because an announcement leaves it out.
 func Fold(before *maintenance.Event, a announcement.Announcement, o Origin, node string, now time.Time) (maintenance.Event, Change) {
 	if before == nil {
 		e, change := begin(a, o, now)
@@ -89,9 +89,9 @@ func begin(a announcement.Announcement, o Origin, now time.Time) (maintenance.Ev
 	return withStatus(e, now), First
 }
 
-// again reports whether the provider has clearly taken up what it had ended: it lists
-// again what it had not listed, announces another window behind the end, or reports about a
-// later touch that it is at work or that the window is still ahead.
+// again reports whether the provider has clearly taken up what it had ended: it lists again
+// what it had not listed, announces another window behind the end, or reports in a later
+// update that it is at work or that the window is still ahead.
 func again(e maintenance.Event, a announcement.Announcement) bool {
 	if e.Vanished {
 		return true
@@ -112,7 +112,7 @@ func reopen(e *maintenance.Event) {
 	e.ActualStart, e.ActualEnd, e.ScheduledStart, e.ScheduledEnd = nil, nil, nil, nil
 }
 
-// renew begins the next occurrence: nothing is reported about it.
+// renew begins the next occurrence, of which nothing is reported yet.
 func renew(e *maintenance.Event) {
 	e.Occurrence++
 	e.Emergency = false
@@ -165,7 +165,7 @@ func Vanish(e maintenance.Event, now time.Time) (maintenance.Event, Change) {
 	}
 	ahead := e.CSPStatus == maintenance.Pending && e.ScheduledStart != nil && e.ScheduledStart.After(now)
 	if e.CSPStatus = maintenance.Completed; ahead {
-		e.CSPStatus = maintenance.Called
+		e.CSPStatus = maintenance.Cancelled
 	}
 	e.Vanished, e.ActualEnd = true, new(instant(now))
 	return withStatus(e, now), Vanished
@@ -178,7 +178,7 @@ func stateOf(s announcement.State) maintenance.CSPStatus {
 	case announcement.Completed:
 		return maintenance.Completed
 	case announcement.Cancelled:
-		return maintenance.Called
+		return maintenance.Cancelled
 	case announcement.Scheduled:
 	}
 	return maintenance.Pending // also of a word that is none of them
@@ -188,7 +188,7 @@ func rank(s maintenance.CSPStatus) int {
 	switch s {
 	case maintenance.Underway:
 		return 1
-	case maintenance.Completed, maintenance.Called:
+	case maintenance.Completed, maintenance.Cancelled:
 		return 2
 	case maintenance.Pending:
 	}
@@ -258,7 +258,7 @@ func status(e maintenance.Event) maintenance.Status {
 		return maintenance.HealthyTriggered
 	case e.CSPStatus.Ended() && e.TimedOut != nil:
 		return maintenance.ReadinessTimeout
-	case e.CSPStatus == maintenance.Called:
+	case e.CSPStatus == maintenance.Cancelled:
 		return maintenance.Canceled
 	case e.CSPStatus == maintenance.Completed:
 		return maintenance.Complete

@@ -121,9 +121,8 @@ func TestAnEndWithoutATime(t *testing.T) {
 	}
 }
 
-// FuzzFold: whatever a provider reports one after the other, what it has ended is not
-// undone by what does not report it clearly, nothing is decided but what is due, and the
-// document survives its stored form.
+// FuzzFold: whatever a provider reports one after the other, only a clear report reopens what it
+// has ended, nothing is decided but what is due, and the document survives its stored form.
 func FuzzFold(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 0, 1}, "text", int16(30))
 	f.Add([]byte{2, 0, 1, 3, 1, 0}, "\x00\xff", int16(-30))

@@ -49,7 +49,7 @@ const (
 
 // Facts are what is known of the machine of a maintenance and of its node.
 type Facts struct {
-	// Known reports that the cluster's nodes have been read; without it nothing else here
+	// Known is true if the cluster's nodes have been read; without it nothing else here
 	// means anything.
 	Known bool
 	// Node is the Node of the machine now; empty when it has none.
@@ -58,12 +58,12 @@ type Facts struct {
 	// a condition that nobody keeps stays True.
 	Ready   bool
 	Kubelet kubelet.State
-	// Contested reports that several Nodes claim the machine and none of them is verified;
+	// Contested is true if several Nodes claim the machine and none of them is verified;
 	// then it has no Node.
 	Contested bool
-	// Other reports that the Node for which the fault was reported has another machine now.
+	// Other is true if the Node for which the fault was reported has another machine now.
 	Other bool
 }
 
-// ready reports that the Node is Ready by the word of a kubelet that is alive.
+// ready reports whether the Node is Ready by the word of a kubelet that is alive.
 func (f Facts) ready() bool { return f.Ready && f.Kubelet == kubelet.Alive }

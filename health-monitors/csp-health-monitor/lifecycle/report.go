@@ -43,8 +43,8 @@ func Apply(e maintenance.Event, v Verdict, p Policy, now time.Time) maintenance.
 	return withStatus(e, now)
 }
 
-// report puts an event into the document. Its id is of its own for every report, and
-// the same for every try of it.
+// report puts an event into the document. Each report has an id of its own, which is the
+// same for every try of it.
 func report(e maintenance.Event, stage maintenance.Stage, why Reason, s record.Strategy, now time.Time) maintenance.Event {
 	e.Tellings++
 	id := record.DerivedID(fmt.Sprintf("csp maintenance %q of %q received %d: telling %d", e.EventID, e.CSP, e.Received.UnixMicro(), e.Tellings))

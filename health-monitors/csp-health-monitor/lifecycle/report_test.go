@@ -27,7 +27,7 @@ func decided(t *testing.T, code string) maintenance.Event {
 	return e
 }
 
-// TestTheCodeOfAFault is the provider's; without one there is none, and the id reports in
+// TestTheCodeOfAFault: it is the provider's; without one there is none, and the id shows in
 // the message which maintenance it is.
 func TestTheCodeOfAFault(t *testing.T) {
 	for code, want := range map[string]struct {
@@ -41,7 +41,7 @@ func TestTheCodeOfAFault(t *testing.T) {
 	}
 }
 
-// TestARefusedEvent: a person has to look. Nothing is reported any more, whatever the provider
+// TestARefusedEvent: a person has to look. Nothing more is reported, whatever the provider
 // lists, and the document goes when its time is over.
 func TestARefusedEvent(t *testing.T) {
 	e := lifecycle.Refuse(decided(t, "REBOOT"), start)

@@ -225,7 +225,7 @@ func (w *world) restart(t *testing.T) {
 	}
 }
 
-// check holds for every life: ids are of one report each, a recovery clears its fault
+// check holds for every lifecycle: each id is of one report, a recovery clears its fault
 // and no other maintenance's, and nothing is healed that was not a fault before.
 func (w *world) check(t *testing.T) {
 	t.Helper()

@@ -24,9 +24,9 @@ const Unknown = "DCGM_FR_UNKNOWN"
 type Row struct {
 	Name   string
 	Action record.Action
-	// Source reports where the action comes from.
+	// Source is where the action comes from.
 	Source string
-	// FromOperator reports that an operator's file has the row: then its action alone reports
+	// FromOperator is true if an operator's file has the row: then its action alone decides
 	// whether the fault is fatal, and not whether DCGM warns or fails.
 	FromOperator bool
 }
@@ -115,7 +115,7 @@ func parse(line []string) (Row, error) {
 	return Row{Name: name, Action: action, Source: "error mapping file", FromOperator: true}, nil
 }
 
-// heading reports a first line of column names, which has none of an error.
+// heading reports whether a first line is one of column names, which has none of an error.
 func heading(line []string) bool {
 	return !strings.Contains(line[0], "_FR_") && strings.ToLower(line[0]) == line[0]
 }

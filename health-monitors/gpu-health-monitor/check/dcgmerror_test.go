@@ -9,8 +9,8 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// TestTheTable: as many rows as the earlier NVSentinel has, with its actions, and
-// the six that it lacks; each reports where it comes from.
+// TestTheTable: as many rows as the earlier NVSentinel has, with its actions, and the six
+// that it lacks; each states where it comes from.
 func TestTheTable(t *testing.T) {
 	table, err := Builtin()
 	if err != nil {

@@ -11,12 +11,12 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/internal/nodefile"
 )
 
-// View is what is known when a look is evaluated.
+// View is what is known when a poll is evaluated.
 type View struct {
 	Now time.Time
 	// Boot is the id of the running boot; empty when it cannot be read.
 	Boot string
-	// Reading is what the look reported; nil if it failed, then Failure reports how.
+	// Reading is the result of the poll; nil if it failed, then Failure is why.
 	Reading *reading.Reading
 	Failure *reading.Failure
 	// Connected is when the connection that was looked through began.
@@ -69,13 +69,13 @@ type Report struct {
 	Reason Reason
 }
 
-// Outcome is what a look comes to: State and Reported belong into one step on the
-// disk; Memory is the process's.
+// Outcome is the result of a poll: State and Reports belong into one step on the disk;
+// Memory is the process's.
 type Outcome struct {
 	State   State
 	Memory  Memory
 	Reports []Report
-	// Changed reports that State is not what it was.
+	// Changed is true if State is not what it was.
 	Changed bool
 	// Suppressed counts the incidents that were, by code; Unknown those of health
 	// systems that are not known; Latched the faults of past boots that DCGM still
@@ -84,7 +84,7 @@ type Outcome struct {
 	Unknown    int
 	Latched    int
 	NewXIDs    []reading.XID
-	// Unreadable reports that DCGM answered and could read no GPU: the look reports nothing.
+	// Unreadable is true if DCGM answered and could read no GPU: the poll shows nothing.
 	Unreadable bool
 }
 
@@ -98,7 +98,7 @@ type deciding struct {
 	recovered map[string]bool
 }
 
-// Decide evaluates one look.
+// Decide evaluates one poll.
 func Decide(s State, m Memory, v View, p Policy) Outcome {
 	d := &deciding{Outcome: Outcome{State: s.Clone(), Memory: m.clone()}, p: p, v: v, seen: map[string]bool{}, recovered: map[string]bool{}}
 	if v.Boot != "" && d.State.Boot != v.Boot {
@@ -166,10 +166,10 @@ func (d *deciding) unread() finding {
 	return x
 }
 
-// TextUnreadable reports what a look means in which no GPU can be read.
+// TextUnreadable is the meaning of a poll in which no GPU can be read.
 const TextUnreadable = "DCGM responds, but no value of any GPU is readable or has a recent sample"
 
-// failed evaluates a look that reported nothing: nothing is healthy by it.
+// failed evaluates a poll that showed nothing: nothing is healthy by it.
 func (d *deciding) failed(x finding) {
 	clear(d.Memory.clear)
 	d.Memory.failures++
@@ -214,7 +214,7 @@ func (d *deciding) take(r reading.Reading) *found {
 	return f
 }
 
-// standing takes what the look shows and what is not reported: it has not ended.
+// standing takes what the poll shows and what is not reported again: it has not ended.
 func (d *deciding) standing(key string) {
 	d.seen[key] = true
 	delete(d.Memory.clear, key)
@@ -234,8 +234,8 @@ func (d *deciding) name(devices []reading.Device) {
 	}
 }
 
-// link remembers the GPUs whose NVLinks are up: the file reports 0 of a bridge that has
-// broken as of one that never was.
+// link remembers the GPUs whose NVLinks are up: the file has 0 for a bridge that has broken
+// as for one that never was.
 func (d *deciding) link() {
 	for pci, gpu := range d.v.Inventory.ByPCI {
 		if gpu.ActiveLinks != nil && *gpu.ActiveLinks > 0 && d.State.Linked[pci] != gpu.UUID {
@@ -244,8 +244,8 @@ func (d *deciding) link() {
 	}
 }
 
-// past reports a fault of an earlier boot than the one seen last: a boot id that cannot
-// be read any more makes nothing new.
+// past reports whether a fault is of an earlier boot than the one seen last: a boot id that
+// cannot be read any more makes nothing new.
 func (d *deciding) past(f Fault) bool { return f.Boot != "" && f.Boot != d.State.Boot }
 
 // shown takes a fault that the look shows.
@@ -338,7 +338,7 @@ func (d *deciding) report(x finding, action record.Action, why Reason) {
 	d.Reports, d.Changed = append(d.Reports, Report{x.key(), e, why}), true
 }
 
-// unshown remembers that faults that are not reported yet were not shown.
+// unshown remembers which faults that are not reported yet were not shown.
 func (d *deciding) unshown() {
 	for key, seen := range d.Memory.raise {
 		if d.seen[key] {

@@ -10,13 +10,13 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/location"
 )
 
-// ending is a fault that looks report is over: why, and which of the last ones.
+// ending is a fault that polls show to be over: why, and which of the last ones.
 type ending struct {
 	why   Reason
 	polls pollHistory
 }
 
-// ends reports the faults that looks report are over, for the same reason, often enough.
+// ends closes the faults that polls show to be over, for the same reason, often enough.
 func (d *deciding) ends(f *found, r reading.Reading) {
 	good := d.well(r)
 	for _, key := range slices.Sorted(maps.Keys(d.State.Faults)) {
@@ -125,8 +125,8 @@ var latching = map[string]string{
 // action than before, or none: no fault of its own.
 const recoveryChanged = 154
 
-// latched reports a fault that a host engine forgets when it is started again, although
-// nothing was repaired: that it is not shown is no evidence.
+// latched reports whether a host engine forgets the fault when it is started again,
+// although nothing was repaired: that it is not shown is no evidence.
 func latched(f Fault) bool { return f.Latched || latchedCodes[f.Code] }
 
 // latches reports whether a finding is, or may be, what DCGM made of an XID of this boot.
@@ -156,7 +156,7 @@ func (d *deciding) struck(of string, number int64) {
 	}
 }
 
-// recovery takes what the driver reports that GPUs need. A latched fault has ended without
+// recovery takes the recovery that the driver asks for. A latched fault has ended without
 // another boot when the driver asked for a reset of its GPU and asks for nothing any more.
 func (d *deciding) recovery(gpus []reading.Device) {
 	for _, x := range gpus {
@@ -185,7 +185,7 @@ func (d *deciding) resetRequested(of string, asked bool) {
 	}
 }
 
-// wasReset reports whether the driver reports that the reset it asked for was done.
+// wasReset reports whether the driver shows that the reset it asked for was done.
 func (d *deciding) wasReset(f Fault) bool {
 	return f.ResetRequested && d.recovered[f.Of] && d.settled(f.Of, reading.FieldRecoveryAction)
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
 )
 
-// How old the newest sample of a value may be to report something. DCGM's health check
-// samples each 30 s and evaluates the samples of the last minute: it drops an incident when
-// they are older. The inforom is sampled once an hour.
+// How old the newest sample of a value may be to count. DCGM's health check samples every
+// 30 s and evaluates the samples of the last minute: it drops an incident when they are
+// older. The inforom is sampled once an hour.
 const (
 	recent       = time.Minute
 	recentHourly = 2 * time.Hour
@@ -163,7 +163,7 @@ func (d *deciding) powerless(f *found, r reading.Reading) {
 	d.Memory.power = power
 }
 
-// unpowered distinguishes a GPU whose power cannot be read from one of which nothing can: DCGM
+// unpowered reports whether the power of a GPU cannot be read, and other values can: DCGM
 // shows the power first, when the driver stops to answer (XID 119) or the GPU has just
 // returned. Another value of the GPU has to be sampled after that.
 func (d *deciding) unpowered(x finding, r reading.Reading) bool {
@@ -200,8 +200,8 @@ func watchedSwitch(f Fault, r reading.Reading) (x *reading.NVSwitch, ofSwitch bo
 	return &r.Switches[i], true
 }
 
-// erring reports whether the newest sample of an NVSwitch has the error of a fault, or reports that
-// it cannot be read. It bears the time of the error, however long ago that was.
+// erring reports whether the newest sample of an NVSwitch has the error of a fault, or
+// cannot be read. It bears the time of the error, however long ago that was.
 func erring(f Fault, x reading.NVSwitch) bool {
 	field, ok := reading.OfSwitch(f.Code)
 	s, sampled := x.Samples[field]
@@ -215,8 +215,8 @@ func (d *deciding) seesSwitch(f Fault, x *reading.NVSwitch) bool {
 		d.settled(switchKey(x.ID), reading.FieldSwitchReset)
 }
 
-// restarted reports whether only another boot can report that a fault of an NVSwitch is over: DCGM
-// watches the switch and has no sample by which the fault would end.
+// restarted reports whether only another boot can show that a fault of an NVSwitch is over:
+// DCGM watches the switch and has no sample by which the fault would end.
 func (d *deciding) restarted(f Fault, r reading.Reading, good map[string]bool) bool {
 	x, ofSwitch := watchedSwitch(f, r)
 	if !ofSwitch || x == nil || !d.past(f) || !complete(f, r, good) {

@@ -31,8 +31,7 @@ type finding struct {
 
 func (f finding) key() string { return Key(f.check, f.of, f.entity, f.code) }
 
-// found is what one look shows: the faults, in order, and the keys about which it
-// reports nothing.
+// found is what one poll shows: the faults, in order, and the keys about which it shows nothing.
 type found struct {
 	state      State
 	order      []string
@@ -122,8 +121,8 @@ func (f *found) remedy(code string, x reading.Incident, inv nodefile.Inventory, 
 	return record.ActionContactSupport
 }
 
-// inapplicable reports errors that are suppressed: by name, or because the GPU never had
-// an NVLink that could be down. What is not known about a GPU suppresses nothing.
+// inapplicable reports whether an error is suppressed: by name, or because the GPU never
+// had an NVLink that could be down. What is not known about a GPU suppresses nothing.
 func (f *found) inapplicable(code string, e reading.Entity, inv nodefile.Inventory, p Policy) (label string, idle bool) {
 	if p.Suppressed[code] {
 		return code, true

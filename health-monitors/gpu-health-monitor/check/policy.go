@@ -50,7 +50,7 @@ type Share struct{ K, N int }
 // maxPolls bounds n: as many looks are remembered.
 const maxPolls = 64
 
-// Validate reports what is wrong.
+// Validate returns what is wrong.
 func (s Share) Validate() error {
 	if s.K < 1 || s.N < s.K || s.N > maxPolls {
 		return fmt.Errorf("%d of %d is not 1 <= k <= n <= %d", s.K, s.N, maxPolls)
@@ -69,7 +69,7 @@ func (p pollHistory) add(yes bool) pollHistory {
 	return p
 }
 
-// reach reports whether k of the last n looks reported yes, the newest among them.
+// reach reports whether k of the last n polls were positive, the newest among them.
 func (p pollHistory) reach(s Share) bool {
 	mask := ^uint64(0) >> (maxPolls - s.N)
 	return p&1 == 1 && bits.OnesCount64(uint64(p)&mask) >= s.K
@@ -96,12 +96,12 @@ type Policy struct {
 	Suppressed map[string]bool
 	Table      Table
 	Catalogue  xid.Catalogue
-	// Settle is for how long each look has to have recent samples of what shows a fault
-	// before the fault can end: DCGM evaluates by samples of the last minute.
+	// Settle is for how long each poll has to have recent samples of what shows a fault
+	// before the fault can end: DCGM goes by the samples of the last minute.
 	Settle time.Duration
-	// Remember is how long XIDs are remembered as reported; DCGM keeps them for less.
+	// Remember is how long reported XIDs are remembered; DCGM keeps them for less.
 	Remember time.Duration
-	// Embedded reports that the host engine runs within the monitor.
+	// Embedded is true if the host engine runs within the monitor.
 	Embedded bool
 	// EscalateAfter is after how many failing looks in a row the node is to be
 	// restarted; 0 never.

@@ -17,8 +17,8 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/xid"
 )
 
-// TestScripts reports the lives of faults as text: a look or a failure goes in, what
-// is reported comes out.
+// TestScripts plays the lives of faults as text: a poll or a failure goes in, what is
+// reported comes out.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		n := newNode(t)
@@ -217,7 +217,7 @@ func (n *node) decree(t *testing.T, line string) {
 	}
 }
 
-// describe reports what the metadata file knows: "0 links active margin name", "chassis S".
+// describe sets what the metadata file knows: "0 links active margin name", "chassis S".
 func (n *node) describe(t *testing.T, line string) {
 	t.Helper()
 	w := strings.Fields(line)

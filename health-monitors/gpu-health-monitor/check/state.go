@@ -38,8 +38,8 @@ type State struct {
 	// Latching holds the boot under which an XID was seen of which DCGM makes an error
 	// that a field shows too, by the Of of its GPU and the error.
 	Latching map[string]string `json:"latching,omitempty"`
-	// Linked are the UUIDs of the GPUs of which the metadata file once reported that
-	// NVLinks were up, by their PCI addresses there.
+	// Linked are the UUIDs of the GPUs whose NVLinks the metadata file once showed as up,
+	// by their PCI addresses there.
 	Linked map[string]string `json:"linked,omitempty"`
 }
 
@@ -54,9 +54,9 @@ type Fault struct {
 	Check  string         `json:"check"`
 	Code   string         `json:"code"`
 	Entity reading.Entity `json:"entity"`
-	// Of is the GPU whose fault it is: DCGM counts GPUs again when one of them is
-	// gone, and another one's health ends nothing. Empty for what belongs to no
-	// single GPU; then GPUs and Switches are how many there were when it was reported.
+	// Of is the GPU whose fault it is: DCGM renumbers the GPUs when one of them is gone,
+	// and another one's health ends nothing. Empty for what belongs to no single GPU; then
+	// GPUs and Switches are how many there were when it was reported.
 	Of       string `json:"of,omitempty"`
 	GPUs     int    `json:"gpus,omitempty"`
 	Switches int    `json:"switches,omitempty"`
@@ -69,27 +69,26 @@ type Fault struct {
 	// Boot is the one under which it was reported last.
 	Boot  string    `json:"boot,omitempty"`
 	Since time.Time `json:"since"`
-	// Edge reports that it was an event and has no end of its own: a reboot ends it if
-	// Cured.
+	// Edge is true if it was an event and has no end of its own: a reboot ends it if Cured.
 	Edge  bool `json:"edge,omitempty"`
 	Cured bool `json:"cured,omitempty"`
-	// Field reports that the value of a field showed it: a value that cannot be read
-	// reports nothing about its end.
+	// Field is true if the value of a field showed it: a value that cannot be read shows
+	// nothing about its end.
 	Field bool `json:"field,omitempty"`
 	// Fields are those that showed it and could be read: it has not ended while one of
 	// them cannot be read, or has no recent sample.
 	Fields []reading.Field `json:"fields,omitempty"`
-	// Latched reports that DCGM made it of an XID: its host engine forgets it when it is
-	// started again. ResetRequested reports that the driver asked for a reset of the GPU since,
-	// Cleared that a person cleared it, and that it is reported again with a new XID alone.
+	// Latched is true if DCGM made it of an XID: its host engine forgets it when it is
+	// started again. ResetRequested is true if the driver has asked for a reset of the GPU
+	// since. Cleared is true if a person cleared it: only a new XID reports it again.
 	Latched        bool `json:"latched,omitempty"`
 	ResetRequested bool `json:"resetAsked,omitempty"`
 	Cleared        bool `json:"cleared,omitempty"`
-	// IDs are those of the events that reported an Edge or what is Latched.
+	// IDs are those of the events that reported an Edge or Latched fault.
 	IDs []string `json:"ids,omitempty"`
 }
 
-// Key distinguishes faults, by the GPU that they are of where there is one.
+// Key identifies a fault, by the GPU that it is of where there is one.
 func Key(check, of string, e reading.Entity, code string) string {
 	thing := of
 	if of == "" {
@@ -116,7 +115,7 @@ func (s State) of(e reading.Entity) string {
 	return entityKey(e)
 }
 
-// described is what the metadata file states of a GPU. Its numbers may be older than
+// described is what the metadata file has about a GPU. Its numbers may be older than
 // DCGM's: they count only as long as no UUID is known.
 func (s State) described(id uint, inv nodefile.Inventory) (nodefile.GPU, bool) {
 	if uuid := s.Devices[id].UUID; uuid != "" {
@@ -192,10 +191,10 @@ func (s State) Name(key, id string) {
 	s.Faults[key] = f
 }
 
-// Clear forgets the faults that a person cleared, as the ids of their events report, and
-// returns their keys: what has no end of its own would be held for open when it
-// comes again. What DCGM shows in each look stays, until it is shown no more; of that,
-// what it made of an XID is reported again when another one comes.
+// Clear forgets the faults that a person cleared, by the ids of their events, and returns
+// their keys: what has no end of its own would count as open when it comes again. What DCGM
+// shows in each poll stays, until it is shown no more; of that, what it made of an XID is
+// reported again when another one comes.
 func (s State) Clear(cleared func(ids []string) bool) (gone []string) {
 	for key, f := range s.Faults {
 		switch {

@@ -14,7 +14,7 @@ import (
 //go:embed testdata/*.c
 var sources embed.FS
 
-// ErrNoCompiler reports that there is no gcc, or one that lacks the C library's headers.
+// ErrNoCompiler means that there is no gcc, or that it lacks the C library's headers.
 var ErrNoCompiler = errors.New("no working C compiler: building the simulated DCGM needs gcc and libc6-dev")
 
 // Build builds the library into dir, for LD_LIBRARY_PATH, against the headers of the

@@ -89,8 +89,8 @@ func (e *Engine) Incident(x reading.Incident) {
 	e.change(func() { e.incidents = append(e.incidents, x) })
 }
 
-// UntilRestart lets HealthCheck show an incident until the engine starts again, as
-// what a reboot fixes.
+// UntilRestart lets HealthCheck show an incident until the engine starts again, like one
+// that a reboot ends.
 func (e *Engine) UntilRestart(x reading.Incident) {
 	e.change(func() { e.latched = append(e.latched, x) })
 }
@@ -135,8 +135,8 @@ func (e *Engine) Field(gpu uint, field int, value int64) {
 	e.Value(reading.Entity{Kind: reading.GPU, ID: gpu}, field, value, time.Time{})
 }
 
-// Value sets the newest value of a field of an entity, with a timestamp; the zero time is that of
-// the call that asks.
+// Value sets the newest value of a field of an entity, with a timestamp; the zero time is
+// that of the call that asks.
 func (e *Engine) Value(of reading.Entity, field int, value int64, at time.Time) {
 	e.change(func() {
 		key := fmt.Sprintf("%d %d %d", of.Kind, of.ID, field)

@@ -83,7 +83,7 @@ type Sample struct {
 	Value int64 `json:"value"`
 	// At is its time in µs since 1970.
 	At int64 `json:"at"`
-	// Blank reports that the value cannot be read.
+	// Blank means that the value cannot be read.
 	Blank bool `json:"blank,omitempty"`
 }
 
@@ -104,8 +104,8 @@ const (
 )
 
 // SwitchFields are the fields by which a fault of an NVSwitch ends. The health watches cover
-// those of errors. No field of a switch reports the state of its links, from which DCGM derives
-// DCGM_FR_NVLINK_DOWN: FieldSwitchReset, sampled now, reports that DCGM reads the switch.
+// those of errors. No field of a switch has the state of its links, from which DCGM derives
+// DCGM_FR_NVLINK_DOWN: FieldSwitchReset, sampled now, shows that DCGM reads the switch.
 func SwitchFields() []Field { return []Field{FieldSwitchFatal, FieldSwitchNonFatal, FieldSwitchReset} }
 
 // OfSwitch is the field from which DCGM derives an error of an NVSwitch, by the error's name;

@@ -1,6 +1,6 @@
-// Package reading is what one look at DCGM reports, in words of our own: no type of
-// DCGM's library leaves the package that is linked with it. Its JSON form is what
-// the process that talks to DCGM answers. It does no I/O and reads no clock.
+// Package reading is the result of one poll of DCGM in types of its own: no type of DCGM's
+// library leaves the package that is linked with it. Its JSON form is what the process that
+// talks to DCGM answers. It does no I/O and reads no clock.
 package reading
 
 import (
@@ -36,8 +36,8 @@ const (
 	ConnectX        Kind = 9
 )
 
-// Entity is one thing that DCGM knows. Only its number reports which: texts of
-// incidents name other GPUs (DCGM 4.6.0).
+// Entity is one thing that DCGM knows. Only its number identifies it: texts of incidents
+// name other GPUs (DCGM 4.6.0).
 type Entity struct {
 	Kind Kind `json:"kind"`
 	ID   uint `json:"id"`
@@ -85,8 +85,8 @@ const (
 type Device struct {
 	ID     uint   `json:"id"`
 	Status Status `json:"status"`
-	// Unwatched reports that no watch covers the GPU: DCGM lists it and refuses to add it
-	// to a group.
+	// Unwatched means that no watch covers the GPU: DCGM lists it and refuses to add it to
+	// a group.
 	Unwatched bool `json:"unwatched,omitempty"`
 	// UUID and PCI are empty where DCGM does not know them, as those of a lost GPU.
 	UUID string `json:"uuid,omitempty"`
@@ -94,8 +94,8 @@ type Device struct {
 	// Margin is what is left to the temperature at which the GPU slows down, in °C;
 	// nil where it cannot be read.
 	Margin *int64 `json:"margin,omitempty"`
-	// RemapPending reports that rows of memory wait for a reset to be replaced; nil
-	// where it cannot be read.
+	// RemapPending is true if rows of memory wait for a reset to be replaced; nil where it
+	// cannot be read.
 	RemapPending *bool `json:"remapPending,omitempty"`
 	// Recovery is the recovery action that the driver asks for; nil where it cannot be
 	// read.
@@ -148,7 +148,7 @@ type Reading struct {
 	Refusals []Refusal `json:"refusals,omitempty"`
 }
 
-// Trouble is why a look reports nothing.
+// Trouble is why a poll has no result.
 type Trouble string
 
 // Troubles.
@@ -161,7 +161,7 @@ const (
 	Unreadable Trouble = "Unreadable"
 )
 
-// Failure is a look that reported nothing about any GPU.
+// Failure is a poll without a result for any GPU.
 type Failure struct {
 	Trouble Trouble
 	// Operation is the call that failed or did not return.

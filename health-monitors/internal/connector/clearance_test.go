@@ -53,7 +53,7 @@ func TestClearedRecordsAreReportedUntilDone(t *testing.T) {
 		t.Error(logged.String())
 	}
 
-	// Not believed: reported once.
+	// A file that is not trusted or not valid is logged once.
 	for text, mode := range map[string]os.FileMode{`{"records":["a","b","d", "e"]}`: 0o666, `{"records": [] , "x`: 0o644} {
 		logged.Reset()
 		put(text, mode)

@@ -51,7 +51,7 @@ func (c Config) Clearances() *Clearances { return FollowClearances(record.Cleare
 
 // Outbox opens the outbox and begins to publish what is in it: what can fail without it
 // comes first. The names of its metrics begin with prefix; replaced is logged when the
-// outbox was unreadable, and reports what becomes of what it held.
+// outbox was unreadable, and names what becomes of its content.
 func (c Config) Outbox(d *daemon.Daemon, agent, prefix, replaced string) (*report.Outbox, error) {
 	outbox, err := report.Open(filepath.Join(c.StateDir, "outbox.db"), report.Options{Clock: d.Clock, MaxBytes: int64(c.OutboxMiB) << 20})
 	if err != nil {
@@ -86,7 +86,7 @@ type Clearances struct {
 	lastError    string // the last error
 }
 
-// version distinguishes two contents without reading them.
+// version identifies the content of a file without reading it.
 type version struct {
 	size    int64
 	changed time.Time
@@ -95,9 +95,8 @@ type version struct {
 // ClearedIDs are those of the records that people cleared.
 type ClearedIDs map[string]bool
 
-// Any reports whether a fault was cleared that was reported by the events of these ids:
-// itself, or the record by which its connector had it acted upon once it was
-// confirmed.
+// Any reports whether the fault that the events of these ids report was cleared: itself, or
+// the record by which its connector had it acted upon once it was confirmed.
 func (c ClearedIDs) Any(reported []string) bool {
 	return slices.ContainsFunc(reported, func(id string) bool {
 		confirmation, err := record.ConfirmationID(id)
@@ -105,7 +104,7 @@ func (c ClearedIDs) Any(reported []string) bool {
 	})
 }
 
-// FollowClearances prepares to read the file; an empty path never reports anything.
+// FollowClearances prepares to read the file; with an empty path nothing is read.
 func FollowClearances(path string) *Clearances { return &Clearances{path: path} }
 
 // Take hands the ids of the records that were cleared to forget, if the file has

@@ -17,7 +17,7 @@ func TestBootIDOfTheKernel(t *testing.T) {
 	}
 }
 
-// What a file states that holds no boot id must not pass for a new boot.
+// The content of a file without a boot id must not count as a new boot.
 func TestOddFilesHoldNoBootID(t *testing.T) {
 	for _, content := range []string{"", "\n", "two words", "a\x00b", strings.Repeat("a", 129)} {
 		path := filepath.Join(t.TempDir(), "boot_id")
@@ -30,7 +30,7 @@ func TestOddFilesHoldNoBootID(t *testing.T) {
 	}
 }
 
-// A process is of one boot, whatever becomes of the file; what reports nothing is read
+// A process is of one boot, whatever becomes of the file. A file without a boot id is read
 // again.
 func TestAProcessIsOfOneBoot(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "boot_id")

@@ -1,6 +1,6 @@
-// Package nodefile reads what files of a node report about it: the id of the running boot, and
-// the GPU metadata file, which reports which GPU sits at which PCI address. A missing or broken
-// metadata file degrades only the identity: lookups find nothing.
+// Package nodefile reads facts about a node from its files: the id of the running boot, and the
+// GPU metadata file, which lists the GPU at each PCI address. A missing or broken metadata file
+// degrades only the identity: lookups find nothing.
 package nodefile
 
 import (
@@ -25,11 +25,11 @@ type GPU struct {
 	PCI string
 	// Name is that of the product.
 	Name string
-	// Links is how many NVLinks the GPU has, ActiveLinks how many of them were up;
-	// nil where the file does not report.
+	// Links is how many NVLinks the GPU has, ActiveLinks how many of them were up; nil
+	// where the file does not list them.
 	Links, ActiveLinks *int
-	// SlowdownMargin is how many °C are left to the GPU's limit when it slows down;
-	// nil where the file does not report.
+	// SlowdownMargin is how many °C are left to the GPU's limit when it slows down; nil
+	// where the file does not list it.
 	SlowdownMargin *int
 }
 
@@ -136,7 +136,7 @@ type GPUFile struct {
 	err       error
 }
 
-// version distinguishes two contents of the file without reading them.
+// version identifies the content of the file without reading it.
 type version struct {
 	size    int64
 	changed time.Time
@@ -147,9 +147,9 @@ func FollowGPUs(path string, normalise func(string) string) *GPUFile {
 	return &GPUFile{path: path, normalise: normalise, latest: version{size: -1}}
 }
 
-// Refresh reads the file again if it changed; changed reports that it did or that
-// its state (readable, missing, broken) did. With an error the inventory is the
-// last one that could be read.
+// Refresh reads the file again if it changed; changed is true if it did, or if its state
+// (readable, missing, broken) did. With an error the inventory is the last one that could
+// be read.
 func (f *GPUFile) Refresh() (changed bool, err error) {
 	info, err := os.Stat(f.path)
 	if err != nil {
@@ -182,15 +182,14 @@ func (f *GPUFile) read() (Inventory, error) {
 	return ParseGPUs(data, f.normalise)
 }
 
-// Inventory is what the file reported last.
+// Inventory returns the content of the file that was read last.
 func (f *GPUFile) Inventory() Inventory { return f.inventory }
 
 // maxBootID bounds a boot id; the kernel's has 36 characters.
 const maxBootID = 128
 
-// BootID reads boot ids from a file, such as the kernel's
-// /proc/sys/kernel/random/boot_id. An empty or odd file is an error: it reports
-// nothing about the boot.
+// BootID reads boot ids from a file, such as the kernel's /proc/sys/kernel/random/boot_id.
+// An empty or odd file is an error: it does not identify the boot.
 func BootID(path string) func() (string, error) {
 	return func() (string, error) {
 		data, err := os.ReadFile(path)
@@ -208,9 +207,9 @@ func BootID(path string) func() (string, error) {
 	}
 }
 
-// OwnBootID is the boot id that read finds first, of the boot that this process is of:
-// what it sees is of that boot, even where a simulated machine has another one
-// now. For one goroutine.
+// OwnBootID returns a function that returns the first boot id that read finds, the one of
+// this process: what the process sees is of that boot, even where a simulated machine has
+// another one now. The function is for one goroutine.
 func OwnBootID(read func() (string, error)) func() (string, error) {
 	var known string
 	return func() (string, error) {

@@ -1,5 +1,4 @@
-// Package polling is a loop that looks at something again and again, and reports whether
-// the last look went well.
+// Package polling polls something in a loop and reports whether the last poll succeeded.
 package polling
 
 import (
@@ -74,7 +73,7 @@ func (r *Rounds) Run(ctx context.Context) error {
 	return nil
 }
 
-// Once takes one look. What fails when the context has ended reports nothing.
+// Once polls once. A failure after the end of the context does not count.
 func (r *Rounds) Once(ctx context.Context) {
 	r.begin(r.Clock.Now())
 	err := r.Poll(ctx)

@@ -15,8 +15,8 @@ import (
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
-// TestTheFirstFailureOfARowAndItsEndAreLogged, each failure is reported, and readiness is
-// the last look's.
+// TestTheFirstFailureOfARowAndItsEndAreLogged: each failure is passed to Failed, and
+// readiness is that of the last poll.
 func TestTheFirstFailureOfARowAndItsEndAreLogged(t *testing.T) {
 	var failure error
 	var log bytes.Buffer

@@ -16,8 +16,8 @@ const (
 	MaxEntries = 10_000
 	// MaxBytes bounds their weight.
 	MaxBytes = 700 << 10
-	// maxNamespaced bounds the weight of all that is about objects in namespaces,
-	// which tenants write: objects of the cluster always find capacity.
+	// maxNamespaced bounds the weight of all that is about objects in namespaces, which
+	// tenants write: cluster-scoped objects always have space left.
 	maxNamespaced = MaxBytes * 6 / 10
 	// maxShare bounds the weight of one policy's faults in one namespace.
 	maxShare = MaxBytes / 20
@@ -82,7 +82,7 @@ func (w *weights) event(e *protos.HealthEvent, sign int) {
 	w.add(e.CheckName, object, sign*(eventBytes+names(object, e.NodeName)))
 }
 
-// hasCapacity reports why a fault can not be begun; nil when it can.
+// hasCapacity returns why a fault cannot begin; nil if it can.
 func (t *Tracker) hasCapacity(k Key, f Fault) error {
 	need := weightOpen(k, f) + len(codes(f))*(eventBytes+names(k.Object, f.Node))
 	s, namespaced := shareOf(k.Policy, k.Object)

@@ -76,8 +76,8 @@ func (t *Tracker) Encode() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Decode reads a written state and begins a new run of its counter: nobody can
-// distinguish whether it is as it was left, or restored from a backup that is older.
+// Decode reads a written state and begins a new run of its counter: it cannot know whether
+// the state is the last one written, or an older one from a backup.
 func Decode(data []byte) (*Tracker, error) {
 	z, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {

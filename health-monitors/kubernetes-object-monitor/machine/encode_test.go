@@ -24,8 +24,8 @@ func packed(t *testing.T, text string) []byte {
 	return out.Bytes()
 }
 
-// TestContradictingStateIsAnError: it unpacks, and is none of the project. An empty
-// tracker in its place would forget what is open.
+// TestContradictingStateIsAnError: a state that decompresses and is not valid. An empty
+// tracker in its place would forget the open faults.
 func TestContradictingStateIsAnError(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"half a state":              {`{"version":1,`, "decoding the state"},

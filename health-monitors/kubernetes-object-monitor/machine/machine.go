@@ -56,7 +56,7 @@ func hasAll(codes []string, has func(string) bool) bool {
 // Observation is what an evaluation found about an object.
 type Observation string
 
-// Sights.
+// Observations.
 const (
 	// Matched: the predicate holds.
 	Matched Observation = "matched"
@@ -70,7 +70,7 @@ const (
 	Unknown Observation = "unknown"
 )
 
-// Reason reports why a decision was made.
+// Reason is why a decision was made.
 type Reason string
 
 // Reasons of a decision.
@@ -117,10 +117,10 @@ const (
 // both, or nothing.
 type Decision struct {
 	Reason Reason
-	// Recover reports that the open fault has ended.
+	// Recover means that the open fault has ended.
 	Recover bool
-	// Report reports that the given fault begins, behind the recovery; of an Extended one
-	// the codes that were not reported.
+	// Report means that the given fault begins, after the recovery; of an Extended one, the
+	// codes that were not reported.
 	Report bool
 }
 

@@ -18,7 +18,7 @@ import (
 // Agent is the name of this monitor in its events.
 const Agent = "kubernetes-object-monitor"
 
-// Wording is what an event reports beside the identity of its fault.
+// Wording is the content of an event beside the identity of its fault.
 type Wording struct {
 	IsFatal           bool
 	Message           string
@@ -60,7 +60,7 @@ type EvaluationResult struct {
 	Fault       Fault
 	Wording     Wording
 	At          time.Time
-	// Delayed reports that an event like those that may follow was rejected a short while ago.
+	// Delayed means that an event like those that may follow was rejected a short while ago.
 	Delayed bool
 }
 

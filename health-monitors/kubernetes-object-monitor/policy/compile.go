@@ -19,7 +19,7 @@ const (
 	resourceName = "resource"
 	nowName      = "now"
 	lookupName   = "lookup"
-	flipsName    = "@flips" // no expression can report this
+	flipsName    = "@flips" // no expression can use this name
 )
 
 // Bounds of an expression and of one evaluation of it.
@@ -98,7 +98,7 @@ func lookup(find Finder) cel.EnvOption {
 // column within the expression.
 func compile(env *cel.Env, text string, want *cel.Type) (*program, error) {
 	if strings.TrimSpace(text) == "" {
-		return nil, nil // reported by problems
+		return nil, nil // problems reports it
 	}
 	checked, issues := env.Compile(text)
 	if err := issues.Err(); err != nil {

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Failure reports which part of an evaluation failed. It is the label value of the
-// errors' counter.
+// Failure is the part of an evaluation that failed. It is the label value of the errors'
+// counter.
 type Failure string
 
 // Failures of an evaluation.
@@ -123,8 +123,8 @@ func (f *flips) compared(age, bound time.Duration) {
 	}
 }
 
-// ages finds the comparisons of now - T with something; the value reports whether
-// the age stands left of the operator.
+// ages finds the comparisons of now - T with something; the value is true if the age stands
+// left of the operator.
 func ages(root ast.Expr) map[int64]bool {
 	found := map[int64]bool{}
 	ast.PreOrderVisit(root, ast.NewExprVisitor(func(e ast.Expr) {
@@ -212,11 +212,11 @@ const (
 	reportingInstance = "reportingInstance"
 )
 
-// Normal is an object as expressions see it: an Event reports when it was seen last
-// and who reported it, whichever recorder wrote it. The one that kubelets use
-// leaves eventTime null and counts in lastTimestamp, the newer one leaves that null
-// and counts in series; kubelets before 1.28 name themselves in the source alone.
-// Other objects stay as they are. The object given is not changed.
+// Normal is an object as expressions see it: an Event shows when it was seen last and who
+// reported it, whichever recorder wrote it. The one that kubelets use leaves eventTime null
+// and counts in lastTimestamp, the newer one leaves that null and counts in series;
+// kubelets before 1.28 name themselves in the source alone. Other objects stay as they are.
+// The object given is not changed.
 func Normal(kind schema.GroupVersionKind, object map[string]any) map[string]any {
 	fields, ok := eventKinds[kind]
 	if !ok || object == nil {
@@ -235,8 +235,8 @@ func Normal(kind schema.GroupVersionKind, object map[string]any) map[string]any 
 	return out
 }
 
-// lastSeen is the latest of the times at which an Event was seen; the time of its
-// creation if it reports none; nil if it has no time at all.
+// lastSeen is the latest of the times at which an Event was seen; the time of its creation
+// if there is none; nil if it has no time at all.
 func lastSeen(object map[string]any, fields eventFields) any {
 	series, _ := object["series"].(map[string]any)
 	metadata, _ := object[metadataKey].(map[string]any)

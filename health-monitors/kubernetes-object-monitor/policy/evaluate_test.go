@@ -26,7 +26,7 @@ func TestOnlyAnAgeChangesByItself(t *testing.T) {
 		`duration(resource.spec.timeout) - duration('1m') < duration('3h')`:                 {Matched: true},
 		`cel.bind(t, duration(resource.spec.timeout), t - duration('1m') < duration('3h'))`: {Matched: true},
 		`now + duration('1h') > timestamp('2026-03-01T14:00:00Z')`:                          {},
-		// What is compared is no duration: the other side of the condition reports all.
+		// One operand is no duration: the other side of the condition decides.
 		`now - timestamp('2026-03-01T13:00:00Z') > resource.spec.count || resource.spec.count == 3`: {Matched: true},
 		`resource.spec.count > now - timestamp('2026-03-01T13:00:00Z') || resource.spec.count == 3`: {Matched: true},
 		// Of several, the earliest.
@@ -45,8 +45,8 @@ func TestOnlyAnAgeChangesByItself(t *testing.T) {
 	}
 }
 
-// TestFailureNamesProblem: with a list that has no order, or an amount that is
-// none; a panic would report nothing of it.
+// TestFailureNamesProblem: for a list that has no order, or an invalid quantity. A panic
+// would not name it.
 func TestFailureNamesProblem(t *testing.T) {
 	for expression, want := range map[string]string{
 		`[{}, {}].isSorted()`:               "no such overload",

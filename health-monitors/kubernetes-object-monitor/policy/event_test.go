@@ -25,7 +25,7 @@ func TestAnEventIsSeenWhenItWasSeenLast(t *testing.T) {
 	old, late := now.Add(-time.Hour), now.Add(-time.Minute)
 	still := Match{Matched: true, Flip: late.Add(10*time.Minute + 1)}
 	for name, c := range map[string]struct {
-		says map[string]any // besides what every such Event reports; nil takes a field away
+		says map[string]any // in addition to the fields of every such Event; nil removes a field
 		want Match
 	}{
 		"the old recorder":               {map[string]any{"eventTime": nil, "deprecatedLastTimestamp": eventObject(late)}, still},

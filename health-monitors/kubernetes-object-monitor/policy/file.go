@@ -1,7 +1,7 @@
-// Package policy holds what a user may report about Kubernetes objects: a file of
-// policies, each a CEL predicate over one kind of object, and what is to be
-// reported when it holds. It reads the file strictly, compiles every expression
-// once, and evaluates them on objects. It does no I/O and reads no clock.
+// Package policy holds a user's policies for Kubernetes objects: a file of policies, each a
+// CEL predicate over one kind of object, and what is to be reported when it holds. It reads
+// the file strictly, compiles every expression once, and evaluates them on objects. It does
+// no I/O and reads no clock.
 package policy
 
 import (

@@ -20,7 +20,7 @@ type Finder interface {
 	Find(kind schema.GroupVersionKind, namespace, name string) (map[string]any, error)
 }
 
-// Report is what a policy's events report.
+// Report is the content of a policy's events.
 type Report struct {
 	ComponentClass string
 	IsFatal        bool
@@ -67,9 +67,9 @@ type Set struct {
 	lookedUp map[schema.GroupVersionKind]bool
 }
 
-// Parse reads and compiles a file of policies; file is its name in errors. named report what
-// is wrong with a name, beside its form. All problems of all policies,
-// disabled ones included, are joined.
+// Parse reads and compiles a file of policies; file is its name in errors. named are checks
+// of a name in addition to that of its form. All problems of all policies, disabled ones
+// included, are joined.
 func Parse(file, text string, find Finder, named ...func(name string) error) (*Set, error) {
 	doc, err := read(file, text)
 	if err != nil {
@@ -206,7 +206,7 @@ func (s *Set) Prune(kind schema.GroupVersionKind, object map[string]any) map[str
 }
 
 func (h healthEvent) report() Report {
-	action, _ := record.ParseAction(h.RecommendedAction) // problems has reported
+	action, _ := record.ParseAction(h.RecommendedAction) // problems reports the error
 	return Report{
 		ComponentClass: h.ComponentClass, IsFatal: h.IsFatal, Message: h.Message, Action: action,
 		CustomAction: h.CustomRecommendedAction, Codes: h.ErrorCode, Strategy: record.Strategy(h.ProcessingStrategy),

@@ -8,12 +8,12 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// clusterWide are Kubernetes' own kinds without a namespace, which tenants do not
-// write. What another kind is, a file of policies does not report.
+// clusterWide are Kubernetes' own kinds without a namespace, which tenants do not write. A
+// file of policies does not show the scope of another kind.
 var clusterWide = []string{"Node", "Namespace", "PersistentVolume", "CSINode", "VolumeAttachment", "ResourceSlice", "APIService", "CertificateSigningRequest"}
 
-// Warnings report who could have the policy act on a node that has no fault: by the objects
-// that it watches, and by the text that it reads in them. A policy whose events are
+// Warnings returns who could make the policy act on a node that has no fault: by the
+// objects that it watches, and by the text that it reads in them. A policy whose events are
 // for the record only has none.
 func (p *Policy) Warnings(monitors record.Strategy) (out []string) {
 	if p.Report.StrategyOr(monitors) == record.PersistOnly {
@@ -33,11 +33,11 @@ func (p *Policy) Warnings(monitors record.Strategy) (out []string) {
 
 const recordOnly = `processingStrategy = "PERSIST_ONLY"`
 
-// anybodys reports that anyone who may write objects of its kind in any namespace decides
-// what they report and which node they name. They cannot where the kind has no namespace,
-// the policy names a namespace, or it is about Events of the kubelet (which the
-// admission policy of the chart lets nobody else write) and takes the node from who
-// reports.
+// anybodys reports whether anyone who may write objects of its kind in any namespace
+// decides their content and the node that they name. They cannot if the kind has no
+// namespace, the policy names a namespace, or it is about Events of the kubelet (which the
+// admission policy of the chart lets nobody else write) and takes the node from the
+// reporter.
 func (p *Policy) anybodys() bool {
 	switch {
 	case p.node == nil, p.Namespace != "", slices.Contains(clusterWide, p.Kind.Kind):
@@ -48,8 +48,8 @@ func (p *Policy) anybodys() bool {
 	return true
 }
 
-// ofPods reports that it may act on Events that a kubelet writes about Pods: it does not look
-// at what they regard. Those of anybody are in doubt already.
+// ofPods reports whether it may act on Events that a kubelet writes about Pods, because it
+// does not read which kind they regard. It is false where anybodys is true.
 func (p *Policy) ofPods() bool {
 	return p.Kind.Kind == "Event" && p.Namespace == "" && !p.anybodys() && !slices.ContainsFunc(p.predicate.reads, func(r reading) bool {
 		return !r.lookup && len(r.path) > 1 && slices.Contains([]string{"regarding", "involvedObject"}, r.path[0].key) && r.path[1].key == "kind"

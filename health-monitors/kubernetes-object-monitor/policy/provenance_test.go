@@ -20,8 +20,8 @@ func about(kind, predicate, node string, more ...string) string {
 		"'''\n[policies.healthEvent]\ncomponentClass = \"Node\"\nmessage = \"m\"\nrecommendedAction = \"NONE\"\n"
 }
 
-// TestNodeProvenance: a policy is in doubt if anyone who writes an object in a
-// namespace of theirs reports which node is meant.
+// TestNodeProvenance: a policy is in doubt if tenants decide the node by an object in a
+// namespace of theirs.
 func TestNodeProvenance(t *testing.T) {
 	const itself, ofNode = `resource.reportingInstance`, ` && resource.regarding.kind == 'Node'`
 	const kubelet = `resource.reportingController == 'kubelet'` + ofNode
@@ -106,7 +106,8 @@ func TestTextThatOthersChoose(t *testing.T) {
 	}
 }
 
-// TestPodEventsAreWarnedOf: a tenant has a kubelet write them, whatever they report.
+// TestPodEventsAreWarnedOf: a tenant can make a kubelet write such Events, whatever their
+// content.
 func TestPodEventsAreWarnedOf(t *testing.T) {
 	const kubelet = "resource.reportingController == 'kubelet' && resource.reason == 'FailedMount'"
 	for name, c := range map[string]struct {

@@ -22,8 +22,8 @@ type reading struct {
 	lookup bool                    // else the resource itself
 	kind   schema.GroupVersionKind // of a lookup
 	path   []step
-	// touched reports that nothing below the place is read here, but whether it is there
-	// and, of the elements of a list, how many.
+	// touched means that nothing below the place is read here, only whether it is there
+	// and, of a list, how many elements it has.
 	touched bool
 }
 

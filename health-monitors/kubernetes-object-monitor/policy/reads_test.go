@@ -199,8 +199,8 @@ func (r random) object() map[string]any {
 	return map[string]any{"metadata": map[string]any{"name": "x"}, "spec": r.value("spec", 4)}
 }
 
-// TestPruningChangesNoAnswer: an expression reports the same of random objects that are
-// pruned, looked-up ones included, as of the whole ones; an error stays an error.
+// TestPruningChangesNoAnswer: an expression has the same result for random objects that are
+// pruned, looked-up ones included, as for the whole ones; an error stays an error.
 func TestPruningChangesNoAnswer(t *testing.T) {
 	kind, pod := schema.GroupVersionKind{Version: "v1", Kind: "Thing"}, schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
 	r := random{rand.New(rand.NewPCG(1, 2))} //nolint:gosec // the same objects each time

@@ -6,8 +6,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// TestAPolicysOwnStrategyComesBeforeTheMonitors: and the monitor's holds where a
-// policy states none.
+// TestAPolicysOwnStrategyComesBeforeTheMonitors: the monitor's holds if a policy sets none.
 func TestAPolicysOwnStrategyComesBeforeTheMonitors(t *testing.T) {
 	for text, want := range map[string]map[record.Strategy]record.Strategy{
 		"": {record.Process: record.Process, record.PersistOnly: record.PersistOnly},

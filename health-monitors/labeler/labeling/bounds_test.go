@@ -61,8 +61,8 @@ func TestACountThatIsBelieved(t *testing.T) {
 	}
 }
 
-// TestLabelValues: to the other nodes of the group, and of the node itself. A
-// label that is no count, from 0 to the most, reports nothing.
+// TestLabelValues: what they mean for the other nodes of the group, and for the node
+// itself. A label that is no count from 0 to the maximum means nothing.
 func TestLabelValues(t *testing.T) {
 	classes, err := labeling.Parse("f", class("gpu", "1"))
 	if err != nil {

@@ -36,7 +36,7 @@ type Class struct {
 	Labels nodemark.CountLabels
 	// GroupBy are the labels by whose values nodes are grouped.
 	GroupBy []string
-	// Overrides report what to expect of some nodes; the first that matches counts.
+	// Overrides set what to expect of some nodes; the first that matches counts.
 	Overrides []Override
 
 	count  cel.Program

@@ -58,9 +58,9 @@ func (d *decision) keep(k nodemark.CountLabels, reason Reason) {
 	}
 }
 
-// labelled is what the labels state that the Node had, and should have; -1 and 0 where
-// they report nothing. They report nothing about another group: another product, or
-// another partition of its GPUs, is counted again.
+// labelled returns what the Node had and should have by its labels; -1 and 0 where they do
+// not show it. They show nothing about another group: another product, or another partition
+// of its GPUs, is counted from the start.
 func (d *decision) labelled(c Class, seen Count) (had, should int) {
 	group := d.Labels[c.Labels.Group]
 	if seen.Group != "" && group != "" && group != seen.Group {
@@ -74,12 +74,11 @@ func (d *decision) labelled(c Class, seen Count) (had, should int) {
 	return had, should
 }
 
-// current is what was counted, or -1 if nothing is believed yet. Fewer than the
-// Node had, or than is expected of one of which nothing is known, are believed
-// after the grace: a device plugin that is restarted, or a kubelet, counts none for
-// a while. So are more than any Node of the group had: a GPU that is shared from
-// now on is counted many times before its labels report it, and all others would be
-// expected to have as many.
+// current is what was counted, or -1 if nothing is believed yet. Fewer than the Node had,
+// or than is expected of one of which nothing is known, are believed after the grace: a
+// device plugin that is restarted, or a kubelet, counts none for a while. So are more than
+// any Node of the group had: a GPU that is shared from now on is counted many times before
+// its labels show it, and all others would be expected to have as many.
 func (d *decision) current(c Class, seen Count, had, should int) (int, Reason) {
 	least, most := had, max(had, should, seen.Peers)
 	if had < 0 {
@@ -96,8 +95,8 @@ func (d *decision) current(c Class, seen Count, had, should int) (int, Reason) {
 	return had, Waits
 }
 
-// expected is the most of what the Node has, what it had in this group, and what
-// others of the group have; or what the configuration states.
+// expected is the most of what the Node has, what it had in this group, and what others of
+// the group have; or what the configuration sets.
 func (d *decision) expected(c Class, seen Count, current, should int) (int, Reason) {
 	for _, o := range c.Overrides {
 		if o.matches(d.Labels) {
@@ -139,8 +138,8 @@ func number(text string) (int, bool) {
 	return n, true
 }
 
-// LabeledAs is what a Node's labels state of the class to the others of its group; ok is
-// false if they report nothing, or it of another group.
+// LabeledAs returns what a Node's labels show about the class to the others of its group;
+// ok is false if they have no count, or that of another group.
 func (c Class) LabeledAs(labels map[string]string) (says Labelled, ok bool) {
 	group := c.Group(labels)
 	count, known := number(labels[c.Labels.Current])
@@ -175,7 +174,7 @@ type group struct {
 	having map[int]int
 }
 
-// Labelled is what the labels of one Node report about one class.
+// Labelled is what the labels of one Node show about one class.
 type Labelled struct {
 	Class, Group string
 	Count        int
@@ -186,8 +185,8 @@ func NewGroups() *Groups {
 	return &Groups{memberships: map[string]map[string]membership{}, groups: map[groupKey]*group{}}
 }
 
-// Set takes in all that the labels of a Node report, and returns the nodes of groups
-// whose most has changed. A Node that is gone, or opted out, reports nothing.
+// Set records what the labels of a Node show, and returns the nodes of groups whose maximum
+// has changed. For a Node that is gone, or opted out, says is empty.
 func (g *Groups) Set(node string, says []Labelled) (moved []string) {
 	before, after, most := g.memberships[node], map[string]membership{}, map[groupKey]int{}
 	for _, s := range says {
@@ -223,8 +222,8 @@ func (g *Groups) Set(node string, says []Labelled) (moved []string) {
 	return moved
 }
 
-// witnesses are how many nodes of a group of more than two must have as many: who is
-// root on one node can have it report anything, and must not publish events about others.
+// witnesses are how many nodes of a group of more than two must have as many: root on one
+// node can set its count to any value, and must not decide for the others.
 const witnesses = 2
 
 // Most is the most that Nodes of the group are labelled with: two of them, in a group

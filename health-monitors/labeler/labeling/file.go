@@ -21,7 +21,7 @@ const (
 	maxOverrides = 1024
 )
 
-// Builtin are the classes where no file states others.
+// Builtin are the classes where no file sets others.
 //
 //go:embed classes.toml
 var Builtin string

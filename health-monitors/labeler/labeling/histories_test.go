@@ -18,8 +18,8 @@ import (
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
-// TestNodeHistories runs histories of a node as text: the input is what happens to it, the output is its
-// labels and what the shipped policy reports about them.
+// TestNodeHistories runs histories of a node as text: the input is what happens to it, the output
+// its labels and the result of the shipped policy.
 func TestNodeHistories(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		n := newNode(t)

@@ -1,6 +1,6 @@
-// Package labeling decides which labels a node should have that report what is on
-// it: the driver, the version of DCGM, Kata, and how many devices of a class it
-// has and should have. It does no I/O and reads no clock.
+// Package labeling decides which labels a node should have that show what is on it: the
+// driver, the version of DCGM, Kata, and how many devices of a class it has and should
+// have. It does no I/O and reads no clock.
 package labeling
 
 import (
@@ -20,7 +20,7 @@ type View struct {
 	Ready bool
 	// DCGM and Driver are the pods on the Node that have not ended.
 	DCGM, Driver []Pod
-	// DCGMAnywhere and DriverAnywhere report that there is such a pod on any Node.
+	// DCGMAnywhere and DriverAnywhere mean that there is such a pod on any Node.
 	DCGMAnywhere, DriverAnywhere bool
 	// Counts are the devices by the name of their class.
 	Counts map[string]Count
@@ -35,7 +35,7 @@ type Pod struct {
 	Created       time.Time
 }
 
-// Policy is what an operator reports.
+// Policy is the operator's configuration.
 type Policy struct {
 	// Grace is how long a pod must be gone, or a count be lower, or higher than ever,
 	// to be believed.
@@ -45,9 +45,9 @@ type Policy struct {
 	// AssumeDCGM is the version on GPU nodes, whatever pods there are; empty looks
 	// for pods.
 	AssumeDCGM string
-	// AssumeDriver reports that GPU nodes have the driver.
+	// AssumeDriver means that GPU nodes have the driver.
 	AssumeDriver bool
-	// KataLabel is a label that reports it beside Kata's own; may be empty.
+	// KataLabel is a label that marks Kata in addition to Kata's own; may be empty.
 	KataLabel string
 	// Classes of devices to count.
 	Classes []Class
@@ -159,7 +159,7 @@ func (v Verdict) Changes(labels map[string]string) []Ruling {
 	return slices.DeleteFunc(slices.Clone(v.Rulings), func(r Ruling) bool { return labels[r.Key] == r.Value && (r.Value != "" || !has(labels, r.Key)) })
 }
 
-// Apply makes labels what the verdict reports and touches no other.
+// Apply returns the labels as the verdict sets them, and changes no other.
 func (v Verdict) Apply(labels map[string]string) map[string]string {
 	out := maps.Clone(labels)
 	if out == nil {

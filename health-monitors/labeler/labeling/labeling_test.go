@@ -15,8 +15,8 @@ import (
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
-// TestCorners of decisions: what the configuration and single labels do; the lives
-// report the rest.
+// TestCorners: what the configuration and single labels do. TestNodeHistories covers the
+// rest.
 func TestCorners(t *testing.T) {
 	const dcgm, driver, kata = nodemark.DCGMVersionLabel, nodemark.DriverInstalledLabel, nodemark.KataEnabledLabel
 	gpu := map[string]string{"nvidia.com/gpu.present": "true"}

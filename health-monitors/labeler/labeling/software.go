@@ -42,8 +42,8 @@ func (d *decision) dcgm(key string) (string, Reason) {
 	return version, Seen
 }
 
-// driver is whether a driver pod is, or the configuration states that the driver is,
-// on the Node. It is written once a pod was Ready, and stays while one is there.
+// driver returns the label of the driver: it is on the Node by a driver pod, or by the
+// configuration. The label is written once a pod was Ready, and stays while one is there.
 func (d *decision) driver(key string) (string, Reason) {
 	switch {
 	case d.AssumeDriver && d.Labels[gpuLabel] == yes:
@@ -71,7 +71,7 @@ func (d *decision) without(key string, anywhere bool) (string, Reason) {
 	return is, Waits
 }
 
-// kata is whether a label states that the Node runs Kata.
+// kata returns whether a label marks the Node as running Kata.
 func (d *decision) kata(string) (string, Reason) {
 	for _, label := range []string{kataLabel, d.KataLabel} {
 		if label != "" && slices.Contains([]string{yes, "enabled", "1", "yes"}, strings.ToLower(d.Labels[label])) {

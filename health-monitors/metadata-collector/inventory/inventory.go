@@ -1,6 +1,5 @@
-// Package inventory is the content of a node's GPU metadata file: what the
-// driver reports the GPUs, and when that makes another file. It does no I/O and
-// reads no clock.
+// Package inventory is the content of a node's GPU metadata file: what the driver reports
+// about the GPUs, and when that makes another file. It does no I/O and reads no clock.
 package inventory
 
 import (
@@ -43,7 +42,7 @@ type GPU struct {
 	DeviceName   string `json:"device_name"`
 	// NVLinks are the active links whose other end is known.
 	NVLinks []NVLink `json:"nvlinks"`
-	// LinkCount and ActiveLinkCount are nil where the driver does not report.
+	// LinkCount and ActiveLinkCount are nil where the driver does not report them.
 	LinkCount       *int `json:"nvlink_link_count,omitempty"`
 	ActiveLinkCount *int `json:"nvlink_active_link_count,omitempty"`
 	// NUMANode is -1 where the machine has none.
@@ -70,12 +69,12 @@ type Facts struct {
 	GPUs    []GPU
 	// Switches are the PCI addresses of NVSwitches at the other ends of links.
 	Switches []string
-	// Partial reports that something of a GPU could not be read, for example because
-	// it is lost.
+	// Partial means that something of a GPU could not be read, for example because it is
+	// lost.
 	Partial bool
 }
 
-// Reason reports why the file is written again, or is not.
+// Reason is why the file is written again, or is not.
 type Reason string
 
 // Reasons of a decision.
@@ -102,10 +101,9 @@ const (
 	NoGPU Reason = "no-gpu"
 )
 
-// Next makes the file of what was seen: write is false if the present one (nil:
-// there is none) reports the same. A GPU that the driver does not show any more
-// stays in the file for the rest of the boot: it is then that its faults need its
-// name.
+// Next makes the file of what was seen: write is false if the present one (nil: there is
+// none) has the same content. A GPU that the driver does not show any more stays in the
+// file for the rest of the boot: it is then that its faults need its name.
 func Next(present *Document, seen Facts, node, boot string, now time.Time) (next Document, write bool, why Reason) {
 	next = Document{
 		Version: Version, Timestamp: now.UTC(), NodeName: node, BootID: boot, DriverVersion: seen.Driver, ChassisSerial: seen.Chassis,
@@ -131,7 +129,7 @@ func (d *Document) keep(present Document) {
 		switch {
 		case i < 0 && !slices.ContainsFunc(d.GPUs, func(g GPU) bool { return g.UUID == old.UUID }):
 			if slices.ContainsFunc(d.GPUs, func(g GPU) bool { return g.ID == old.ID }) {
-				old.ID = NoID // a driver that was loaded without it numbers the others again
+				old.ID = NoID // a driver that was loaded without it renumbers the others
 			}
 			d.GPUs = append(d.GPUs, old)
 		case i >= 0 && d.GPUs[i].UUID == "":

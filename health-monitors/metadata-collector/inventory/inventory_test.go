@@ -109,8 +109,8 @@ func TestUnrepresentableTime(t *testing.T) {
 	}
 }
 
-// TestTheFileIsReadAsItWasWritten: what is read back reports the same as what was
-// seen, so that nothing is written twice.
+// TestTheFileIsReadAsItWasWritten: what is read back equals what was seen, so that nothing
+// is written twice.
 func TestTheFileIsReadAsItWasWritten(t *testing.T) {
 	links, margin := 18, -2
 	seen := Facts{Driver: "570", Chassis: "C1", GPUs: []GPU{{

@@ -105,8 +105,8 @@ type Course []Sample
 // slices of a window, at whose ends a value is kept.
 const slicesOfWindow = 6
 
-// step takes the next value. reset reports that the counter was set back since;
-// over is by how much it went over the bound, as text, empty if it did not.
+// step takes the next value. reset is true if the counter was set back since; over is by
+// how much it went over the bound, as text, empty if it did not.
 func (c Course) step(rule Counter, now Sample) (next Course, reset bool, over string) {
 	if len(c) == 0 {
 		return Course{now}, false, ""

@@ -39,7 +39,7 @@ type Policy struct {
 	Counters  []Counter
 }
 
-// Reason reports why a fault began or ended.
+// Reason is why a fault began or ended.
 type Reason string
 
 // Reasons.
@@ -90,7 +90,7 @@ type Report struct {
 	Location string
 }
 
-// sight is what a look reports about one key.
+// sight is the result of one poll for one key.
 type sight struct {
 	bad      bool
 	fatal    bool
@@ -140,7 +140,7 @@ func Evaluate(m Memory, r Reading, p Policy) (Memory, []Report) {
 	return l.m, l.reports
 }
 
-// turn begins a boot: counters begin again, and what they reported is over.
+// turn begins a boot: counters begin again, and their faults end.
 func (ps *pass) turn() {
 	ps.m.Boot, ps.m.Since = ps.r.Boot, ps.r.At
 	clear(ps.m.trials)
@@ -268,8 +268,8 @@ func (ps *pass) ripe(k Key, s sight) bool {
 	return settled && t.polls >= ps.p.ConsecutivePolls && ps.r.At.Sub(t.since) >= enough
 }
 
-// raised reports whether a fault was informed that nobody acts on it, and would be
-// reported otherwise now.
+// raised reports whether a fault was only stored so far, and would be reported for action
+// now.
 func (ps *pass) raised(f Fault) bool {
 	return f.Strategy == record.PersistOnly && ps.p.Strategy == record.Process
 }
@@ -305,7 +305,7 @@ func (ps *pass) lastOf(s sight) time.Time {
 	return time.Time{}
 }
 
-// end reports that a fault is over, under the strategy that it was reported under.
+// end reports that a fault is over, with the strategy of its report.
 func (ps *pass) end(k Key, reason Reason, text string) {
 	f := ps.m.Open[k]
 	delete(ps.m.Open, k)

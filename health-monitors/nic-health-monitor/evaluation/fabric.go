@@ -27,8 +27,8 @@ const (
 	Ethernet   Layer = "Ethernet"
 )
 
-// CharDeviceCheck is the check of the character devices of InfiniBand. The checks of
-// a layer are reported by StateCheck and DegradationCheck.
+// CharDeviceCheck is the check of the character devices of InfiniBand. StateCheck and
+// DegradationCheck return the checks of a layer.
 const CharDeviceCheck = "InfiniBandCharDeviceCheck"
 
 // StateCheck is the check of the state of links and cards of a layer.
@@ -80,7 +80,7 @@ type Device struct {
 	Location string
 	// Driver is the name of its driver, empty when it has none or it is not known.
 	Driver string
-	// GUID reports one card from its replacement; empty when it could not be read.
+	// GUID distinguishes a card from its replacement; empty when it could not be read.
 	GUID string
 	// Model groups cards that have the same role.
 	Model string
@@ -97,7 +97,7 @@ func (d Device) Layer() Layer {
 	return Ethernet
 }
 
-// ActivePorts counts them; known is false if a port's state cannot be reported.
+// ActivePorts counts the active ports; known is false if a port's state is not known.
 func (d Device) ActivePorts() (count int, known bool) {
 	known = true
 	for _, p := range d.Ports {
@@ -112,7 +112,7 @@ func (d Device) ActivePorts() (count int, known bool) {
 	return count, known
 }
 
-// Reading is what one look at sysfs reported.
+// Reading is the result of one read of sysfs.
 type Reading struct {
 	At time.Time
 	// Boot is the id of the running boot.
@@ -140,8 +140,8 @@ func (r Reading) Card(location string) (Device, bool) {
 // MetadataLocation is the PCI address of the card.
 const MetadataLocation = "pci"
 
-// Event is the health event of what was reported about a node at a time. A fault and
-// its end name the same entities and code.
+// Event returns the health event of the report about a node at a time. A fault and its end
+// name the same entities and code.
 func (r Report) Event(node, boot string, at time.Time) *protos.HealthEvent {
 	e := &protos.HealthEvent{
 		Version: 1, Agent: Agent, ComponentClass: ComponentClass, CheckName: r.Key.Check, NodeName: node,

@@ -6,8 +6,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// minPeers is how many cards of one role it takes to report that one of them
-// differs.
+// minPeers is how many cards of one role it takes to decide that one of them differs.
 const minPeers = 3
 
 // links evaluates the ports of a card: one that was active and has no link is in
@@ -31,7 +30,7 @@ func (ps *pass) links(d Device) {
 	}
 }
 
-// well sees the end of faults of state, under whichever layer they were informed.
+// well marks faults of state as ended, under whichever layer they were reported.
 func (ps *pass) well(d Device, port, text string, codes ...string) {
 	for _, layer := range []Layer{InfiniBand, Ethernet} {
 		for _, code := range codes {
@@ -45,7 +44,7 @@ func broken(d Device, text string) sight {
 	return sight{bad: true, fatal: true, action: record.ActionReplaceVM, text: text, location: d.Location, guid: d.GUID}
 }
 
-// charDevice evaluates whether programs can still open a card that they could.
+// charDevice checks whether programs can still open a card that they could open before.
 func (ps *pass) charDevice(d Device) {
 	if !ps.r.CharDevices {
 		return
@@ -88,8 +87,8 @@ func (ps *pass) checkRemoved() {
 	}
 }
 
-// driverless reports whether no other card of a card's driver is there either, or
-// none of several: that is the driver, which is loaded again with every update.
+// driverless reports whether no other card of a card's driver is there either, or none of
+// several: that is the driver, which is reloaded with every update.
 func (ps *pass) driverless(c Card) bool {
 	switch {
 	case len(ps.r.Devices) == 0 && len(ps.m.Cards) > 1:
@@ -107,8 +106,7 @@ type role struct {
 	ports int
 }
 
-// peers evaluates cards of which no active port was ever seen lost, by those of
-// the same role.
+// peers compares cards of which no active port was ever lost with those of the same role.
 func (ps *pass) peers() {
 	groups := map[role][]Device{}
 	for _, d := range ps.r.Devices {
@@ -138,8 +136,8 @@ func (ps *pass) peer(d Device, most, of int) {
 	}
 }
 
-// lost reports whether a port of the card that was active is not; that is reported about
-// the port.
+// lost reports whether a port of the card was active and is not any more; that is a fault
+// of the port.
 func (ps *pass) lost(d Device) bool {
 	for _, p := range d.Ports {
 		if p.State != Active && ps.m.Cards[d.Location].Ports[p.Number].Active {

@@ -62,7 +62,7 @@ type Card struct {
 	Driverless time.Time `json:"driverless,omitzero"`
 	// CharDevice: it had one.
 	CharDevice bool `json:"charDevice,omitempty"`
-	// Alone: a person reported that it may have fewer active ports than its peers.
+	// Alone: a person accepted that it has fewer active ports than its peers.
 	Alone bool            `json:"alone,omitempty"`
 	Ports map[string]Link `json:"ports,omitempty"`
 }
@@ -169,11 +169,11 @@ func (m *Memory) Name(k Key, id string) {
 	m.Open[k] = f
 }
 
-// Forget drops the faults that a person cleared, as the ids of their events report,
-// with what they were evaluated by: a port is asked to be down again only
-// after it was active, a card to be gone only after it was there, and to have
-// fewer active ports than its peers only after all of its ports were, also where
-// it was cleared that one of them is down. It reports which were dropped.
+// Forget drops the faults that a person cleared, by the ids of their events, with the facts
+// behind them: a port is reported as down again only after it was active, a card as gone
+// only after it was there, and as having fewer active ports than its peers only after all
+// of its ports were active, also if the cleared fault was that one of them is down. It
+// returns the dropped keys.
 func (m *Memory) Forget(cleared func(ids []string) bool) []Key {
 	var gone []Key
 	for k, f := range m.Open {
@@ -198,7 +198,7 @@ func (m *Memory) Forget(cleared func(ids []string) bool) []Key {
 			link := card.Ports[k.Port]
 			link.Active = false
 			card.Ports[k.Port] = link
-			card.Alone = true // or its peers would report the same port
+			card.Alone = true // else the comparison with its peers reports the same port
 			m.Cards[f.Location] = card
 		}
 	}

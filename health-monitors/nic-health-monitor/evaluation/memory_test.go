@@ -74,7 +74,8 @@ func TestAFirstDay(t *testing.T) {
 	}
 }
 
-// TestADamagedMemoryIsNone: it reports what is wrong with it, and is not taken for a first day.
+// TestADamagedMemoryIsNone: the error names what is wrong, and it does not count as an empty
+// one.
 func TestADamagedMemoryIsNone(t *testing.T) {
 	for data, want := range map[string]string{
 		"{": "decoding the state", `{"open":{"check|card|port":{}}}`: `"check|card|port" is not a fault key`,

@@ -132,7 +132,7 @@ func (f *file) decode() {
 	f.problems = append(f.problems, fmt.Errorf("%s: %s", f.name, strings.Replace(plain(err), "(last key ", "(key ", 1)))
 }
 
-// plain is what the decoder reports, without its own name in front.
+// plain is the decoder's error without the decoder's name.
 func plain(err error) string { return strings.TrimPrefix(err.Error(), "toml: ") }
 
 // invalid notes what is wrong with a key of the table of that kind and place.

@@ -42,8 +42,8 @@ var (
 
 const ending = "fallen off the bus and is not responding to commands"
 
-// Read takes one message of the driver to one that may have begun. The second
-// result is true when the message is complete; then it reports which GPU fell.
+// Read adds one message of the driver to one that may have begun. The second result is true
+// when the message is complete; then it names the GPU that fell.
 func (b Begun) Read(text string) (Begun, bool) {
 	b = b.Pass(1)
 	begins := beginning.FindStringSubmatch(text)

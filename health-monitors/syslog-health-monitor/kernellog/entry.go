@@ -23,7 +23,7 @@ type Entry struct {
 	// Kernel is false when a program wrote the entry; Root is true when it did
 	// so as root, by the journal's own word.
 	Kernel, Root bool
-	// Missed is the number of kernel messages that the journal reports it lost.
+	// Missed is the number of kernel messages that the journal reports as lost.
 	Missed int64
 	// Short is true when the journal gave the message without its text, because
 	// it is too long.

@@ -43,7 +43,7 @@ type Rule struct {
 	// Fatal and Action are those of the events.
 	Fatal  bool          `toml:"fatal"`
 	Action record.Action `toml:"action"`
-	// RebootCures reports whether a reboot ends the fault; default true.
+	// RebootCures is true if a reboot ends the fault; default true.
 	RebootCures bool `toml:"rebootCures"`
 	// Strategy is PROCESS, PERSIST_ONLY, or empty for the monitor's own.
 	Strategy record.Strategy `toml:"processingStrategy"`
@@ -55,7 +55,7 @@ type Rule struct {
 	// Clears makes a match a recovery: the codes of this check that it ends on the
 	// thing that it names.
 	Clears []string `toml:"clears"`
-	// Lost rules state that a GPU is off the bus.
+	// Lost rules match lines about a GPU that is off the bus.
 	Lost bool `toml:"lost"`
 	// KnownGPU rules hold for GPUs of the node alone: group PCI is the address of one, or
 	// group PORT that of a bridge in front of some.
@@ -63,7 +63,7 @@ type Rule struct {
 	// Ignore makes a match no event; the later rules of its check are not asked.
 	Ignore bool `toml:"ignore"`
 	// SinceBoot restricts a rule to the first so long of a boot. It does not match where
-	// the log does not report how old the boot is; 0 is any time.
+	// the log does not show how old the boot is; 0 is any time.
 	SinceBoot time.Duration `toml:"sinceBoot"`
 
 	match, after *regexp.Regexp
@@ -83,8 +83,8 @@ const (
 	lineBytes = 4 << 10
 )
 
-// CheckPrefix begins the name of every check of this monitor, so that no rule
-// can publish events about another agent's.
+// CheckPrefix begins the name of every check of this monitor, so that no rule can publish
+// events of another agent's check.
 const CheckPrefix = "SysLogs"
 
 // Blank is a rule before its keys are read.
@@ -100,8 +100,8 @@ type Problem struct {
 	Err  error
 }
 
-// Compile makes a set of rules, which are asked in their order, or reports what is
-// wrong with them.
+// Compile makes a set of rules, which are asked in their order, or returns what is wrong
+// with them.
 func Compile(rules []Rule) (*Set, []Problem) {
 	var problems []Problem
 	for i := range rules {

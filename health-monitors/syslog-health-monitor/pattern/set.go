@@ -56,14 +56,14 @@ func (s *Set) Checks() []string {
 	return slices.Sorted(maps.Keys(checks))
 }
 
-// Speaks reports whether a line may report something to a rule.
+// Speaks reports whether a line may match a rule.
 func (s *Set) Speaks(line string) bool {
 	found := false
 	s.each(line, func(int) bool { found = true; return false })
 	return found
 }
 
-// each calls visit for every rule whose text a line holds, until it reports no.
+// each calls visit for every rule whose text a line holds, until visit returns false.
 func (s *Set) each(line string, visit func(rule int) bool) {
 	line = line[:min(len(line), lineBytes)]
 	for i := 0; i+1 < len(line); i++ {
@@ -86,7 +86,7 @@ type Match struct {
 	// Entities and Metadata are its named groups, in the expression's order.
 	Entities [][2]string
 	Metadata map[string]string
-	// Times is how many errors the line reports; 0 where it does not report.
+	// Times is how many errors the line reports; 0 where it has no number.
 	Times int
 }
 
@@ -255,7 +255,7 @@ func (m *Memory) Counts(f Match, device string, now time.Time) bool {
 	return false
 }
 
-// dropOldest makes space: the thing that was seen longest ago is counted again.
+// dropOldest makes space: it forgets the thing that was seen longest ago.
 func (m *Memory) dropOldest() {
 	var oldest string
 	least := int64(0)

@@ -17,7 +17,7 @@ const (
 // Memory is what a check has reported since its last healthy event. It is kept
 // beside the outbox, so that the decision rests on durable facts.
 type Memory struct {
-	// Process and PersistOnly report under which strategies it reported.
+	// Process and PersistOnly are the strategies under which it reported.
 	Process     bool `json:"process,omitempty"`
 	PersistOnly bool `json:"persistOnly,omitempty"`
 	// Faults holds, by device and code, what a later decision asks about.
@@ -36,10 +36,10 @@ type Device struct {
 
 // Fault is what is remembered of the reports of one code about one device.
 type Fault struct {
-	// Process reports whether one of them was made under PROCESS.
+	// Process is true if one of them was made under PROCESS.
 	Process bool `json:"process,omitempty"`
-	// Uncured reports that one of them outlives a reboot, Unreset that one outlives a
-	// reset of the device.
+	// Uncured is true if one of them outlives a reboot, Unreset if one outlives a reset of
+	// the device.
 	Uncured bool `json:"uncured,omitempty"`
 	Unreset bool `json:"unreset,omitempty"`
 	// IDs are the first and the newest events of a fault that outlives a reboot,
@@ -101,8 +101,8 @@ func (m *Memory) Add(r Report) {
 	m.Faults[device][r.Code] = f
 }
 
-// name remembers what a recovery names a device by: what is known of its UUID
-// is kept while the file that reports it is missing.
+// name remembers what a recovery names a device by: what is known of its UUID is kept while
+// the file that lists it is missing.
 func (m *Memory) name(device string, d Device) {
 	if device == "" || d.UUID == "" && m.Devices[device].UUID != "" {
 		return
@@ -181,7 +181,7 @@ func (m Memory) Cured() map[string][]string {
 	return out
 }
 
-// Clear drops the faults that were cleared, as their events report, and lists their
+// Clear drops the faults that were cleared, by the ids of their events, and lists their
 // codes.
 func (m *Memory) Clear(cleared func(ids []string) bool) []string {
 	var codes []string

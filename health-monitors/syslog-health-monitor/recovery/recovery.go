@@ -1,15 +1,15 @@
-// Package recovery decides when a reboot has cured a check, and reports it. It is
-// pure: facts, policy and time go in, one step and its reason come out.
+// Package recovery decides when a reboot has cured a check. It is pure: facts, policy and
+// time go in, one step and its reason come out.
 package recovery
 
 import "time"
 
-// Proof is what two boot ids report about a reboot.
+// Proof is what two boot ids prove about a reboot.
 type Proof string
 
 // Proofs.
 const (
-	// Unknown: the current boot id cannot be read, which reports nothing.
+	// Unknown: the current boot id cannot be read, which proves nothing.
 	Unknown Proof = "Unknown"
 	// FirstSight: no boot was remembered, which is no proof of a reboot.
 	FirstSight Proof = "FirstSight"

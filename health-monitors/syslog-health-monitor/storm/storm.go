@@ -109,7 +109,7 @@ func (c *Counter) set(key string, k Kind) {
 	c.Kinds[key] = k
 }
 
-// hasCapacity reports whether another kind can be distinguished.
+// hasCapacity reports whether there is space for another kind.
 func (c *Counter) hasCapacity(now time.Time) bool {
 	if len(c.Kinds) >= MaxKinds {
 		c.sweep(now)
@@ -135,8 +135,8 @@ func (c *Counter) counted() (n int) {
 // Pending reports whether anything is counted that is not reported.
 func (c *Counter) Pending() bool { return c.counted() > 0 }
 
-// Due returns the events that stand for what is counted and to be reported
-// now, in the order of their last, and counts again.
+// Due returns the events that stand for what is counted and due now, in the order of their
+// last, and restarts the counts.
 func (c *Counter) Due(now time.Time) []*protos.HealthEvent {
 	return c.report(now, func(k Kind) bool { return over(now, k.Began, Window) || over(now, k.At, QuietPeriod) })
 }
@@ -242,7 +242,7 @@ func lost(e *protos.HealthEvent) int64 {
 	return n
 }
 
-// identify distinguishes kinds; not ok is an event that is no candidate.
+// identify returns the key of an event's kind; false means that the event is no candidate.
 func identify(e *protos.HealthEvent) (string, bool) {
 	if len(e.Message) > MaxEvent {
 		return "", false

@@ -109,7 +109,7 @@ func TestTimesOfACount(t *testing.T) {
 	for range storm.Burst {
 		c.Take(start, fault(start, "3b", "31", "x"))
 	}
-	// 70 bursts two seconds apart, read at once: one record has no capacity for them.
+	// 70 bursts two seconds apart, read at once: one record cannot hold them.
 	var out []*protos.HealthEvent
 	for i := range 70 {
 		at := start.Add(time.Duration(2*i) * time.Second)
@@ -195,8 +195,8 @@ func TestACounterOutlivesItsProcess(t *testing.T) {
 	}
 }
 
-// TestCountMessage: one event reports about itself nothing, and several when they came: those
-// within a second of each other in one burst.
+// TestCountMessage: one event has no repeats, several have their times: those within a second
+// of each other are one burst.
 func TestCountMessage(t *testing.T) {
 	for name, c := range map[string]struct {
 		after []time.Duration // since the start, of what is counted

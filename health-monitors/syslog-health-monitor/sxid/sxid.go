@@ -101,7 +101,7 @@ type Fault struct {
 	Link string
 	// Fatal is the driver's word about this error.
 	Fatal bool
-	// Bare reports that the line has no such word; the catalogue decides.
+	// Bare means that the line has no such word; the catalogue decides.
 	Bare bool
 }
 
@@ -154,12 +154,12 @@ func trim(digits string) string {
 type Evaluation struct {
 	Action record.Action
 	Fatal  bool
-	// RebootCures reports whether a reboot ends the fault; true when it is not fatal.
+	// RebootCures is true if a reboot ends the fault, or if it is not fatal.
 	RebootCures bool
 	Policy      Policy
 }
 
-// Evaluate decides about one reported SXID: the line reports whether it is fatal, the
+// Evaluate decides about one reported SXID: the line decides whether it is fatal, the
 // catalogue what a fatal one asks for.
 func (c Catalogue) Evaluate(f Fault) Evaluation {
 	row, known := c[f.Code]
@@ -187,8 +187,8 @@ func (c Catalogue) Evaluate(f Fault) Evaluation {
 // Names are the entities that name the switch of a fault, whichever its link.
 func Names(f Fault) [][2]string { return [][2]string{{"NVSWITCH", f.Switch}, {"PCI", f.PCI}} }
 
-// Event makes the health event of one reported SXID; gpu is what sits at the
-// other end of the link, empty where the metadata file does not report.
+// Event makes the health event of one reported SXID; gpu is what sits at the other end of
+// the link, empty where the metadata file does not list it.
 func (c Catalogue) Event(f Fault, gpu location.Device, s location.Sighting, message string) *protos.HealthEvent {
 	j := c.Evaluate(f)
 	e := s.About(Check, gpu, message)

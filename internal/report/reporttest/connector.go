@@ -1,6 +1,5 @@
 // Package reporttest is a platform connector for tests: a real gRPC server on a
-// real Unix socket that records its calls and can be cut off, stalled or reported to
-// refuse.
+// real Unix socket that records its calls and can be cut off, stalled or made to refuse.
 package reporttest
 
 import (
@@ -100,8 +99,8 @@ func (c *Connector) Cut() {
 	}
 }
 
-// Refuse asks the function about every batch from now on; its error is the answer and
-// the batch is not booked. nil accepts again.
+// Refuse calls the function for every batch from now on; its error is the answer and the
+// batch is not recorded. nil accepts again.
 func (c *Connector) Refuse(judge func(*protos.HealthEvents) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,8 +114,8 @@ func (c *Connector) Older() {
 	c.older = true
 }
 
-// Answer asks the function about every event from now on; those that are not accepted are not
-// booked. nil accepts again. A connector of an older version does not ask it.
+// Answer calls the function for every event from now on; those that are not accepted are not
+// recorded. nil accepts again. A connector of an older version does not call it.
 func (c *Connector) Answer(judge func(*protos.HealthEvent) *protos.HealthEventResult) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -53,7 +53,7 @@ func tryBounds(t testing.TB, settings ...any) {
 	}
 }
 
-// enable switches on what can be: keys of what is off are not evaluated.
+// enable switches on what can be: keys of what is off are not checked.
 func enable(v reflect.Value) {
 	for i := range v.NumField() {
 		field := v.Type().Field(i)

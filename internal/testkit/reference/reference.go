@@ -28,9 +28,9 @@ Written from the program by ` + "`make generate`" + `. See [configuration](READM
 `
 
 // Page checks, or writes, the page of a program whose configuration has the given
-// defaults, tries the bounds that it reports, that they can be read, and that references are for secrets only and
-// no secret is printed; others are settings in which keys count that do not in the
-// defaults.
+// defaults, tries the bounds that it states, and checks that they can be read, that references are
+// for secrets only and that no secret is printed; others are settings in which keys count that do
+// not in the defaults.
 func Page(t testing.TB, program string, defaults any, others ...any) {
 	t.Helper()
 	r := newRows(t, reflect.TypeOf(defaults))

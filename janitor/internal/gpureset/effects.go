@@ -89,7 +89,7 @@ func (c *Reconciler) createJob(ctx context.Context, p *pass, _ repair.Verdict) e
 	c.Here("janitor/job-created")
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		return nil // the next look reports whose it is
+		return nil // the next pass finds out whose it is
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err):
 		return c.end(ctx, p, v1alpha1.GPUResetResult{
 			Reason: v1alpha1.ReasonResetJobCreationFailed, Message: "the API server rejected the Job: " + err.Error(),

@@ -17,7 +17,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
-// TestScripts reports the life of GPUResets, crashes included, against a real API
+// TestScripts runs scripts of the life of GPUResets, crashes included, against a real API
 // server.
 //
 //	node N boot=B [session=S] [without=SERVICE] [off=SERVICE]
@@ -199,7 +199,7 @@ func (s *script) mark(cmd, node, word string) {
 	s.annotate(node, map[string]any{full: value})
 }
 
-// pass runs one pass and reports what it did.
+// pass runs one pass and returns what it did.
 func (s *script) pass(name string) string {
 	result, died, err := s.reconcile(name)
 	var out strings.Builder

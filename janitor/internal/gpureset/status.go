@@ -99,8 +99,8 @@ func recordJob(object *v1alpha1.GPUReset, uid string, now time.Time) {
 }
 
 // concluded notes how the reset ends once the services are back. One that has never
-// been near the GPUs reports it, which uses up no attempt; but services that do not go
-// are a failed attempt, so that something stronger can follow.
+// touched the GPUs shows that, and uses up no attempt; but services that do not go are a
+// failed attempt, so that something stronger can follow.
 func concluded(object *v1alpha1.GPUReset, r v1alpha1.GPUResetResult, job reset.Job, now time.Time) {
 	s, st := status{object, now}, &object.Status
 	st.Result, st.RestoreTime = &r, s.time()
@@ -222,7 +222,7 @@ func resultOf(why repair.Reason, object *v1alpha1.GPUReset, job *batchv1.Job) v1
 	return v1alpha1.GPUResetResult{Reason: reason, Message: message}
 }
 
-// failureOf reports why a reset fails.
+// failureOf returns why a reset fails.
 func failureOf(why repair.Reason, object *v1alpha1.GPUReset, job *batchv1.Job) (reason, message string) {
 	node, name := object.Spec.NodeName, object.JobName()
 	switch why { //nolint:exhaustive // only these end a reset

@@ -114,7 +114,7 @@ func (w *world) restart() {
 type crashed string
 
 // reconcile is one pass over an object. A crash ends the process and starts a new
-// one; died reports.
+// one; died shows that.
 func (w *world) reconcile(name string) (result ctrl.Result, died bool, err error) {
 	w.t.Helper()
 	defer func() {

@@ -8,9 +8,8 @@ import (
 	"strings"
 )
 
-// unknownToken reports what was shown to a plugin that does not know its caller, and
-// what to set: the token's audience is what plugins are written against most often
-// without a word about it.
+// unknownToken returns what was sent to a plugin that does not know its caller, and what
+// to set: most often the plugin's code does not name the token's audience.
 func (e Endpoint) unknownToken() string {
 	file := e.token()
 	if file == "" {

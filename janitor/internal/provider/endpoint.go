@@ -109,13 +109,13 @@ func (e Endpoint) token() string {
 	return e.TokenFile
 }
 
-// secure reports whether TLS is spoken.
+// secure reports whether TLS is used.
 func (e Endpoint) secure() bool {
 	return !e.Plaintext && (!e.local() || e.CAFile != "" || e.CertFile != "")
 }
 
-// A connection on which nothing is reported is pinged as seldom as a server with
-// gRPC's defaults bears; what was sent has to be acknowledged soon.
+// An idle connection is pinged as seldom as a server with gRPC's defaults requires; what
+// was sent has to be acknowledged soon.
 const (
 	pingAfter = 5*time.Minute + 10*time.Second
 	ackWithin = 20 * time.Second
@@ -208,7 +208,7 @@ func (reloading) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, erro
 	return nil, nil, errors.New("these credentials are a client's")
 }
 
-// Info reports that it is TLS.
+// Info states that it is TLS.
 func (r reloading) Info() credentials.ProtocolInfo {
 	return credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, ServerName: r.endpoint.ServerName}).Info()
 }

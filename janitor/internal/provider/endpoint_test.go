@@ -313,8 +313,8 @@ func TestThePodsOwnTokenIsForPluginsOnThisHost(t *testing.T) {
 	}
 }
 
-// An unknown caller of a plugin is reported with the audience that the plugin
-// was shown.
+// The error from a plugin that does not know its caller names the audience of the token
+// that was sent.
 func TestUnknownCallersSeeTheirAudience(t *testing.T) {
 	lis := listen(t)
 	run(t, lis, &scripted{code: codes.Unauthenticated, message: "invalid token"}, nil)

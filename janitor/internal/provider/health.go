@@ -67,7 +67,7 @@ func (w *Watch) Run(ctx context.Context) error {
 	}
 }
 
-// note keeps an answer and logs a change. What Ready reports holds already.
+// note keeps an answer and logs a change. Ready reports the new state by then.
 func (w *Watch) note(now Health) {
 	available := 0.0
 	if now.Available {

@@ -1,5 +1,5 @@
-// Package provider calls a provider plugin and reports, of every call that went
-// wrong, whether the machine may have been signaled.
+// Package provider calls a provider plugin and reports, for every call that went wrong,
+// whether the machine may have been signaled.
 package provider
 
 import (
@@ -37,7 +37,7 @@ type Error struct {
 	Code     codes.Code
 	Message  string
 	// RetryAfter is how long the plugin asked to be left alone (RetryInfo in the
-	// answer's details); 0 if it did not report.
+	// answer's details); 0 if it gave none.
 	RetryAfter time.Duration
 }
 
@@ -134,7 +134,7 @@ const (
 	NoOpinion State = "NoOpinion"
 )
 
-// State asks what the provider reports about a machine.
+// State asks the provider for the state of a machine.
 func (p *Plugin) State(ctx context.Context, node, requestID string) (State, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.endpoint.CallTimeout)
 	defer cancel()

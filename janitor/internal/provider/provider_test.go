@@ -230,7 +230,7 @@ func (h throttling) SendRebootSignal(context.Context, *v1.SendRebootSignalReques
 	return nil, s.Err()
 }
 
-// Only the plugin itself can report when to come back, so with that even
+// Only the plugin itself can state when to come back, so with that even
 // Unavailable proves that nothing was done; a deadline never does.
 func TestRetryInfo(t *testing.T) {
 	for code, want := range map[codes.Code]provider.Delivery{

@@ -60,7 +60,7 @@ func TestSpecIsChecked(t *testing.T) {
 	t.Cleanup(func() { _ = w.objects.Delete(context.WithoutCancel(t.Context()), template) })
 }
 
-// The admission policy refuses an object that reports for no node, on a real API
+// The admission policy refuses an object that names no node, on a real API
 // server without any webhook.
 func TestAdmissionPolicy(t *testing.T) {
 	w := newWorld(t)

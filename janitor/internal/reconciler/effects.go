@@ -112,12 +112,12 @@ func (c *Reconciler) answered(p *pass, before *metav1.Time, r reply) error {
 	return nil
 }
 
-// announcement reports why a node is repaired.
+// announcement states why a node is repaired.
 func (c *Reconciler) announcement(object v1alpha1.Repair) string {
 	return c.kind.Name + " " + object.GetName() + " requests a provider action: " + c.kind.action + Requester(object)
 }
 
-// Requester reports what an object was created for: record, session and group, if it does.
+// Requester returns what an object was created for: record, session and group, if it names them.
 func Requester(object metav1.Object) string {
 	var text strings.Builder
 	for _, mark := range []struct{ name, key string }{

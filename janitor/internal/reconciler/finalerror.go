@@ -29,8 +29,9 @@ func (k Kind) outcomeOf(v repair.Verdict, object v1alpha1.Repair) (reason, messa
 	return v1alpha1.ReasonTimeout, "the timeout expired before node " + node + " " + k.hoped + finalError(object)
 }
 
-// finalError are why nothing was sent until the end, such as what the provider reported to
-// every try; empty if something may have been sent, which keeps its own condition.
+// finalError returns why nothing was sent until the end, such as what the provider
+// answered to every try; empty if something may have been sent, which keeps its own
+// condition.
 func finalError(object v1alpha1.Repair) string {
 	s := object.Progress()
 	last := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionSignalSent)
@@ -40,8 +41,8 @@ func finalError(object v1alpha1.Repair) string {
 	return ", most recently: " + last.Message
 }
 
-// Ended translates a reason for which any kind of object ends: what is not reported
-// otherwise is that the time was up.
+// Ended translates a reason for which any kind of object ends: any reason not listed is
+// that the time was up.
 func Ended(why repair.Reason, node string) (reason, message string) {
 	switch why { //nolint:exhaustive // only these reasons end an object
 	case repair.AnotherMachine:

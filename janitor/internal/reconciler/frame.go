@@ -59,7 +59,7 @@ type Traits[O client.Object, F any] struct {
 	Fresh  bool
 	Object func() O
 	List   func() client.ObjectList
-	// NodeOf names the Node of an object; Completed reports that its outcome is final.
+	// NodeOf names the Node of an object; Completed reports whether its outcome is final.
 	NodeOf    func(O) string
 	Completed func(O) bool
 	// Read completes the facts of a pass; nil reads nothing more.

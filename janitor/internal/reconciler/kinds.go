@@ -32,7 +32,7 @@ type Kind struct {
 	Name string
 	// action is the label action_type of the metrics, and the verb for people.
 	action string
-	// goal is the condition that is True after success, hoped what it reports.
+	// goal is the condition that is True after success, hoped its description in messages.
 	goal, hoped string
 	// awaits is what a signal that was taken is to change.
 	awaits repair.Reason
@@ -81,8 +81,8 @@ func TerminateNode() Kind {
 	}
 }
 
-// rebooted is the success of a reboot. Without an answer of the plugin the boot
-// id reports that the signal arrived; without a signal, that none was needed.
+// rebooted is the success of a reboot. Without an answer of the plugin the boot id shows
+// that the signal arrived; without a signal, that none was needed.
 func rebooted(object v1alpha1.Repair, node *corev1.Node, _ repair.Reason) (sent, goal metav1.Condition) {
 	boot, before := node.Status.NodeInfo.BootID, *object.BootID()
 	if r, ok := object.(*v1alpha1.RebootNode); ok {

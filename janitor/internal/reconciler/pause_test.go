@@ -32,8 +32,8 @@ func TestPauseStopsSignals(t *testing.T) {
 	w.wantSignals(1)
 }
 
-// TestAnUnknownSessionIsCountedOnce: an object that waits for it reports so when it
-// begins to, and not at every look.
+// TestAnUnknownSessionIsCountedOnce: an object that waits for it is counted when it
+// begins to, and not at every pass.
 func TestAnUnknownSessionIsCountedOnce(t *testing.T) {
 	w := newWorld(t)
 	w.addNode(localcluster.NodeSpec{Name: "n"})

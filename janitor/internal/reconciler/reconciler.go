@@ -26,7 +26,7 @@ type Plugin interface {
 	// Reboot and Terminate send a signal; their errors are a *provider.Error.
 	Reboot(ctx context.Context, s provider.Signal) (requestID string, err error)
 	Terminate(ctx context.Context, s provider.Signal) (requestID string, err error)
-	// State asks what the provider reports about the machine.
+	// State asks the provider for the state of the machine.
 	State(ctx context.Context, node, requestID string) (provider.State, error)
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/nvidia/nvsentinel/janitor/internal/provider"
 )
 
-// TestScripts reports the life of maintenance objects, crashes included, against a real
+// TestScripts runs scripts of the life of maintenance objects, crashes included, against a real
 // API server: of RebootNodes, and in the scripts of that folder of TerminateNodes.
 //
 //	node N [boot=B] [session=S] [taint]  make a Node, quarantined if S is given
@@ -186,7 +186,7 @@ func (s *script) touchNode(cmd, name string, words []string, option map[string]s
 	}
 }
 
-// pass runs one pass and reports what it did.
+// pass runs one pass and returns what it did.
 func (s *script) pass(name string) string {
 	sent, asked := s.plugin.count(), len(s.plugin.requests)
 	result, died, err := s.reconcile(name)

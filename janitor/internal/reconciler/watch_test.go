@@ -57,7 +57,7 @@ func TestTheWatchWaitsForAnAPIServerThatGoesAwayAtItsStart(t *testing.T) {
 	}
 }
 
-// blockingTransport lets no list or watch of Nodes through before it is reported to.
+// blockingTransport lets no list or watch of Nodes through before let is closed.
 type blockingTransport struct {
 	next http.RoundTripper
 	let  <-chan struct{}

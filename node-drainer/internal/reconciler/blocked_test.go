@@ -87,7 +87,7 @@ func TestAPodUnderSeveralBudgets(t *testing.T) {
 	s.wantEviction("r1", record.EvictionSucceeded)
 }
 
-// TestAFinalizerHoldsAPod: the drain ends without the pod, and reports it.
+// TestAFinalizerHoldsAPod: the drain ends without the pod, and reports that.
 func TestAFinalizerHoldsAPod(t *testing.T) {
 	s := newStage(t)
 	s.restart(func(c *reconciler.Config) {

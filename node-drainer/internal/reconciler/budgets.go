@@ -72,7 +72,7 @@ func likeliest(all []budget) []budget {
 	return all[:min(len(all), 1)]
 }
 
-// mayAllow reports whether a budget that changed may allow a disruption again, or takes in
+// mayAllow reports whether a budget that changed may allow a disruption again, or covers
 // other pods.
 func mayAllow(a, b *policyv1.PodDisruptionBudget) bool {
 	return budgetOf(b).allows || !equality.Semantic.DeepEqual(a.Spec.Selector, b.Spec.Selector)

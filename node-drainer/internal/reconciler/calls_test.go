@@ -73,7 +73,7 @@ func (s *stage) counting(session string) func() string {
 }
 
 // TestDrainWithoutPodsMakesTwoAPIRequests: the Node and its pods are read before the
-// end, which the record reports; nothing is asked for after it, and nothing written.
+// end, which the record shows; nothing is read after it, and nothing is written.
 func TestDrainWithoutPodsMakesTwoAPIRequests(t *testing.T) {
 	s := newStage(t)
 	made := s.counting("r1")

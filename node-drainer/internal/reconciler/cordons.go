@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// maxPendingRead is how many unevaluated faults, the oldest first, report a burst, and
-	// pendingReadInterval how old what is known of them may be.
+	// maxPendingRead is how many faults that are not evaluated, the oldest first, are read to
+	// detect a burst, and pendingReadInterval how old what is known of them may be.
 	maxPendingRead      = 64
 	pendingReadInterval = 50 * time.Millisecond
 	// maxUnmarked bounds the evaluated faults that are remembered until they are marked.
@@ -33,8 +33,8 @@ type cordons struct {
 	readAt time.Time
 
 	mu sync.Mutex
-	// evaluated are the faults of which the feed reported the verdict and not yet the mark,
-	// unevaluated those that the store had at the last look, by their ids.
+	// evaluated are the faults of which the feed delivered the verdict and not yet the mark,
+	// pendingEvaluation those that the store had when it was read last, by their ids.
 	evaluated, pendingEvaluation map[string]decision.Unmarked
 	// waiting are the nodes that stand back, since when.
 	waiting map[string]time.Time
@@ -54,8 +54,8 @@ func PendingEvaluation() record.Selector {
 	return s
 }
 
-// unmarked reports that a record is in quarantine, that its Node is not known to be marked
-// for it, and that its drain has not begun.
+// unmarked reports whether a record is in quarantine, its Node is not known to be marked for
+// it, and its drain has not begun.
 func unmarked(r record.Record) bool {
 	return record.InQuarantine(r) && record.Open(r) && r.Status.QuarantineFinishTimestamp == nil &&
 		r.Status.UserPodsEvictionStatus.Status == record.EvictionUnset
@@ -76,8 +76,8 @@ func (c *cordons) hear(r record.Record) bool {
 }
 
 // standBack reports whether the drain of a node, which has not begun as far as its notes
-// report, is to stand back: once, and until source enqueues the node. A store that cannot
-// report a burst reports none.
+// show, has to stand back: once, and until source enqueues the node. A store that cannot be
+// read shows no burst.
 func (c *cordons) standBack(ctx context.Context, node string, n *notes) bool {
 	if n.begun {
 		return false
@@ -102,7 +102,7 @@ func (c *cordons) standBack(ctx context.Context, node string, n *notes) bool {
 	return true
 }
 
-// read reads what is not evaluated, if it is not known.
+// read reads the faults that are not evaluated, unless they were read a moment ago.
 func (c *cordons) read(ctx context.Context) {
 	c.readMu.Lock()
 	defer c.readMu.Unlock()
@@ -151,8 +151,7 @@ func (c *cordons) source(ctx context.Context, enqueue func(node string)) error {
 	}
 }
 
-// release lets the nodes go that need not stand back any more, and reports whether others
-// still do.
+// release returns the nodes that need not stand back any more, and whether others still do.
 func (c *cordons) release() (free []string, more bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

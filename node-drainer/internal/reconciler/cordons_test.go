@@ -42,7 +42,7 @@ func evaluated(r record.Record) record.Record {
 }
 
 // TestADrainStandsBackForCordons: in a burst the first node waits until the last one is
-// marked, and then no more; anyone who asks again meanwhile waits too.
+// marked, and then no more; a node that is handled again meanwhile waits too.
 func TestADrainStandsBackForCordons(t *testing.T) {
 	clock := testingclock.NewFakeClock(time.Unix(1e9, 0))
 	b := &backlog{}

@@ -62,7 +62,7 @@ func (rc *Reconciler) report(seen facts, step decision.Step) {
 	}
 }
 
-// event is what an Event reports; its message changes with the session and with what keeps
+// event is the content of an Event; its message changes with the session and with what keeps
 // pods, so that the same news raises a count.
 type event struct{ reason, message string }
 

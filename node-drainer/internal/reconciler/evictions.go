@@ -136,7 +136,7 @@ func Remove(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) e
 
 // classify reads the API server's answer. NotFound and Conflict mean that this
 // very pod is gone or changing; a refusal is a disruption budget's only if the
-// answer reports it, or if the pod has several budgets, which the API server answers
+// answer gives that cause, or if the pod has several budgets, which the API server answers
 // with 500 and a text.
 func (e *evictor) classify(pod *corev1.Pod, err error) try {
 	switch {
@@ -149,7 +149,7 @@ func (e *evictor) classify(pod *corev1.Pod, err error) try {
 			return refused(all)
 		}
 	}
-	// Priority and fairness of the API server reports when to come again.
+	// The API server's Priority and Fairness suggests when to try again.
 	after, _ := apierrors.SuggestsClientDelay(err)
 	return try{Attempt: decision.Attempt{Result: decision.Errored, Message: err.Error(), After: time.Duration(after) * time.Second}}
 }

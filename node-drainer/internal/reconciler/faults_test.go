@@ -160,7 +160,7 @@ func (s *stage) freeze() (thaw func()) {
 }
 
 // TestAStaleCacheStillShowsTheSession: the Node was released, the cache does
-// not report it, and a fault asks for its pods at once.
+// not show it, and a fault asks for its pods at once.
 func TestAStaleCacheStillShowsTheSession(t *testing.T) {
 	s := newStage(t)
 	s.ns = s.cluster.Namespace(t) // no rule names it: its pods may complete

@@ -59,7 +59,7 @@ func (rc *Reconciler) label(ctx context.Context, node *corev1.Node, state nodema
 
 // nodeChanged compares what a decision sees, but for the state label, which this
 // service and fault-remediation write themselves, and for the taint by which
-// Kubernetes follows a cordon, which reports nothing that the cordon does not.
+// Kubernetes follows a cordon, which shows nothing that the cordon does not.
 func nodeChanged(a, b *corev1.Node) bool {
 	return a.UID != b.UID || !equality.Semantic.DeepEqual(withoutState(a), withoutState(b))
 }

@@ -44,7 +44,7 @@ func unpack(p *kube.Packed) (*corev1.Pod, error) {
 }
 
 // podChanged reports whether a decision could see a difference. Equal facts have equal
-// bytes, so that the many updates that report nothing to drains cost no decoding.
+// bytes, so that the many updates that mean nothing to drains cost no decoding.
 func podChanged(a, b *kube.Packed) bool { return a.Node != b.Node || !bytes.Equal(a.Raw, b.Raw) }
 
 func nodeOfPod(obj any) ([]string, error) {

@@ -145,8 +145,8 @@ func TestPodChanged(t *testing.T) {
 	}
 }
 
-// TestPodMessages: those that come, go, late or not, and change; each to its node, or
-// to both. What is reported to no node belongs to none.
+// TestPodMessages: pods that come, go, late or not, and change; each is reported to its
+// node, or to both. A change that matters to no drain is reported to none.
 func TestPodMessages(t *testing.T) {
 	a, same, moved := packed(t, onNode("a")), packed(t, onNode("a")), packed(t, onNode("a", elsewhere("m"), leaving(0)))
 	daemon, end := packed(t, onNode("a", owner("DaemonSet"))), packed(t, onNode("a", ended))

@@ -25,7 +25,7 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
-// Config reports how drains are carried out.
+// Config is how drains are carried out.
 type Config struct {
 	Policy decision.Policy
 	// PerNode and InFlight bound the evictions under way, of one node and of all.
@@ -117,7 +117,7 @@ func (rc *Reconciler) Handle(ctx context.Context, node string) error {
 }
 
 // step takes one step: it observes, decides, acts, and updates the status of the
-// records. ends reports that nothing more follows in this pass.
+// records. ends is true if nothing more follows in this pass.
 func (rc *Reconciler) step(ctx context.Context, node string, notes *notes) (step decision.Step, ends bool, err error) {
 	seen, err := rc.observe(ctx, node, notes)
 	if err != nil {
@@ -168,8 +168,8 @@ func (rc *Reconciler) observe(ctx context.Context, node string, notes *notes) (f
 	return seen, nil
 }
 
-// decide reports what the next step is. What the step needs to be read from the API server
-// itself is read, and then it is decided again.
+// decide returns the next step. It reads what the step needs from the API server itself, and
+// then decides again.
 func (rc *Reconciler) decide(ctx context.Context, seen *facts) (decision.Step, error) {
 	step := decision.Next(seen.view, rc.config.Policy, rc.clock.Now())
 	reads := decision.Needs(step)
@@ -215,8 +215,8 @@ func (rc *Reconciler) act(ctx context.Context, seen facts, step decision.Step) e
 	return rc.evictor.takeAway(ctx, seen, step)
 }
 
-// updateStatus writes the step's statuses in one batch of compare-and-sets; changed reports
-// that others changed the records right after it.
+// updateStatus writes the step's statuses in one batch of compare-and-sets; changed is true
+// if others changed the records right after it.
 func (rc *Reconciler) updateStatus(ctx context.Context, seen facts, step decision.Step) (changed bool, err error) {
 	if len(step.Updates) == 0 {
 		return false, nil
@@ -247,8 +247,8 @@ func (rc *Reconciler) followed(v decision.View, step decision.Step) decision.Ste
 	return next
 }
 
-// requeue reports when a node is looked at again after the last step of a pass. A node
-// without work is forgotten.
+// requeue decides when a node is handled again after the last step of a pass. A node without
+// work is forgotten.
 func (rc *Reconciler) requeue(node string, step decision.Step) error {
 	if step.Kind == decision.Nothing {
 		rc.tracker.close(node)

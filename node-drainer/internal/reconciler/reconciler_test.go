@@ -122,7 +122,7 @@ func TestRecoveryInMidDrain(t *testing.T) {
 }
 
 // TestAManualReleaseStopsADrain: the person's uncordon is seen on the Node
-// before any record reports it.
+// before any record shows it.
 func TestAManualReleaseStopsADrain(t *testing.T) {
 	s := newStage(t)
 	s.pod(localcluster.PodSpec{Name: "web"})

@@ -144,7 +144,7 @@ func (r *replica) wait(t *testing.T) error {
 	return r.cmd.Wait()
 }
 
-// frozen reports whether the kernel has stopped the process.
+// frozen returns an error unless the kernel has stopped the process.
 func (r *replica) frozen() error {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", r.cmd.Process.Pid))
 	if err != nil {

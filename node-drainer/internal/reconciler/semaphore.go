@@ -30,7 +30,7 @@ func newSemaphore(inFlight int, perSecond float64) *semaphore {
 	return &semaphore{limit: limit, free: max(inFlight, 1), lines: map[string][]chan struct{}{}}
 }
 
-// enter waits for the turn of the node and for the rate. Anyone who entered calls
+// enter waits for the turn of the node and for the rate. A caller that entered calls
 // leave.
 func (s *semaphore) enter(ctx context.Context, node string) (leave func(), err error) {
 	pass := s.queue(node)

@@ -10,7 +10,7 @@ import (
 )
 
 // crowd lets n evictions of a node wait at the semaphore; each that enters writes
-// the node's name and leaves when reported.
+// the node's name and leaves when it receives from done.
 type crowd struct {
 	g       *semaphore
 	entered chan string

@@ -228,7 +228,7 @@ func (s *stage) clear(id string) {
 	})
 }
 
-// quarantine updates a record as fault-quarantine, regardless of who else does meanwhile.
+// quarantine updates a record as fault-quarantine, even if others update it meanwhile.
 func (s *stage) quarantine(id string, change func(*record.Status)) {
 	s.t.Helper()
 	s.write(id, record.FaultQuarantine, change)

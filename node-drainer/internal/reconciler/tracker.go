@@ -12,7 +12,7 @@ import (
 	"github.com/nvidia/nvsentinel/node-drainer/decision"
 )
 
-// tracker holds the notes on the nodes with work, and so reports whose changes
+// tracker holds the notes on the nodes with work, and so knows whose changes
 // matter.
 type tracker struct {
 	mu    sync.Mutex
@@ -31,7 +31,7 @@ type notes struct {
 	tries map[types.UID]try
 	// owners are the controllers of which a pod was evicted, by UID.
 	owners map[string]controller
-	// cordoned reports whether the Node was, when they were last counted.
+	// cordoned: the Node was cordoned when they were last counted.
 	cordoned bool
 	// moved is when an eviction was last let through.
 	moved time.Time
@@ -94,7 +94,7 @@ func (t *tracker) size() int {
 	return len(t.nodes)
 }
 
-// refusedBy lists the nodes with a pod that the budget refused to release.
+// refusedBy lists the nodes with a pod whose eviction the budget refused.
 func (t *tracker) refusedBy(budget string) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -127,7 +127,7 @@ func TestCrashBetweenTwoWrites(t *testing.T) {
 	}
 }
 
-// dies makes a pass and reports whether it has to end in death.
+// dies makes a pass, and fails the test unless the pass panics exactly when want is true.
 func (b *bench) dies(want bool) {
 	b.t.Helper()
 	defer func() {

@@ -42,8 +42,8 @@ const (
 type Deps struct {
 	// Live reads and writes at the API server, without a cache.
 	Live client.Client
-	// Connector takes the events; what it has acknowledged of a publisher that publishes events
-	// about all nodes, the store has.
+	// Connector takes the events; what it acknowledges to a cluster-wide publisher is in the
+	// store.
 	Connector protos.PlatformConnectorClient
 	// DryRun reports no fault; what was reported before is still ended and mirrored.
 	DryRun  bool
@@ -100,7 +100,7 @@ func (c *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: raceWait}, nil
 }
 
-// step does what is decided; more reports that there is to decide again.
+// step does what is decided; more is true if another decision has to follow.
 func (c *Reconciler) step(ctx context.Context, o *v1alpha1.HealthEventRemediation) (more bool, err error) {
 	node, err := c.node(ctx, bridge.NodeOf(o))
 	if err != nil {
@@ -146,7 +146,7 @@ func (c *Reconciler) node(ctx context.Context, name string) (*corev1.Node, error
 	return n, nil
 }
 
-// report publishes the fault, and notes its id and what is to be reported about it.
+// report publishes the fault, and writes its id and the conditions.
 func (c *Reconciler) report(ctx context.Context, o *v1alpha1.HealthEventRemediation, node *corev1.Node, d bridge.Decision) error {
 	fault := bridge.Fault(o)
 	err := c.publish(ctx, fault)

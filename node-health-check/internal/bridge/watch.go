@@ -58,7 +58,7 @@ func (c *Reconciler) ofNode(ctx context.Context, node client.Object) []reconcile
 	return out
 }
 
-// stateChanged drops the changes of a Node that report nothing of its quarantine.
+// stateChanged drops the changes of a Node that show nothing of its quarantine.
 func stateChanged(e event.UpdateEvent) bool {
 	return e.ObjectOld.GetLabels()[nodemark.StateLabel] != e.ObjectNew.GetLabels()[nodemark.StateLabel] || e.ObjectOld.GetUID() != e.ObjectNew.GetUID()
 }

@@ -85,8 +85,8 @@ func (c *Reconciler) act(ctx context.Context, o *observation, a triage.Act) tria
 }
 
 // release drops a lease. That its node has no remediation is asked at the API server:
-// the first list of a new leader may come from a server that is behind, and regardless of who
-// takes the lease begins a second repair.
+// the first list of a new leader may come from a server that is behind, and the next holder
+// of the lease would begin a second repair.
 func (c *Reconciler) release(ctx context.Context, o *observation, a triage.Act) error {
 	if a.NoRemediationLeft {
 		if len(o.Steps) < len(references(o.Check)) {
@@ -149,8 +149,8 @@ func (c *Reconciler) begin(ctx context.Context, o *observation, out *triage.Outc
 	}
 }
 
-// changed reports why a node needs no remediation any more: what the API server itself
-// reports about it right before it gets one counts, and not a cache that may be behind.
+// changed returns why a node needs no remediation any more: what the API server itself
+// returns right before the node gets one counts, and not a cache that may be behind.
 func (c *Reconciler) changed(ctx context.Context, o *observation, name string) (string, error) {
 	n, err := kube.ReadNode(ctx, c.Claims.Client, name)
 	if errors.Is(err, kube.ErrNodeDeleted) {
@@ -163,7 +163,7 @@ func (c *Reconciler) changed(ctx context.Context, o *observation, name string) (
 	if found := triage.Classify(n.Status.Conditions, o.Check.Spec.UnhealthyConditions, now); found.Health != triage.Unhealthy {
 		return "the node is " + string(found.Health) + " now", nil
 	}
-	// The lease is ours now, and of the control plane's nodes the pass has taken care.
+	// The lease is ours now, and the pass has checked the control-plane nodes.
 	unleased := o.View
 	unleased.Leases = nil
 	return string(triage.Gate(unleased, n, nil, now)), nil
@@ -200,8 +200,8 @@ func (c *Reconciler) annotate(ctx context.Context, r *triage.Remediation, key st
 	return c.patch(ctx, objectOf(r), types.UID(r.UID), key, value)
 }
 
-// patch writes one annotation of the object with a uid; one that is gone, or another
-// now, is left.
+// patch writes one annotation of the object with a uid. An object that is gone, or has
+// another uid now, is left as it is.
 func (c *Reconciler) patch(ctx context.Context, o client.Object, uid types.UID, key string, value any) error {
 	text, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid, "annotations": map[string]any{key: value}}})
 	if err != nil {

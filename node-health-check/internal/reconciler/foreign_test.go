@@ -56,7 +56,7 @@ func (w *world) move(node, pool string) {
 	}
 }
 
-// waits reports that the check lists the node, has nothing begun, and names the object.
+// waits matches a status that lists the node, has nothing begun, and names the object.
 func waits(node string) func(v1alpha1.NodeHealthCheckStatus) bool {
 	return func(s v1alpha1.NodeHealthCheckStatus) bool {
 		return len(s.UnhealthyNodes) == 1 && s.UnhealthyNodes[0].Name == node && len(s.UnhealthyNodes[0].Remediations) == 0 &&
@@ -112,7 +112,7 @@ func TestANodeThatMovesToAnotherCheck(t *testing.T) {
 	one.settle(first, "the first check has let it go", func(s v1alpha1.NodeHealthCheckStatus) bool { return len(s.UnhealthyNodes) == 0 })
 }
 
-// A person makes a remediation manually and deletes it again.
+// A person creates a remediation and deletes it again.
 func TestARemediationMadeByAPerson(t *testing.T) {
 	w := newWorld(t, "person")
 	a := w.node("a")

@@ -63,7 +63,7 @@ type logged struct {
 func (l logged) MarshalText() ([]byte, error) { return []byte(l.kind.String()), nil }
 
 // follow has a kind watched and its cache filled. The first time it tries to read at
-// the API server itself, whose answer reports what the watch would not.
+// the API server itself, whose answer shows what the watch would not.
 func (k *kinds) follow(ctx context.Context, kind schema.GroupVersionKind, template bool) error {
 	if _, err := k.namespaced(kind); err != nil {
 		return err

@@ -68,7 +68,7 @@ func selectorOf(check *v1alpha1.NodeHealthCheck) (labels.Selector, *triage.Probl
 	return selector, nil
 }
 
-// blind keeps everything that the status reports: nothing else is known.
+// blind keeps everything that the status lists: nothing else is known.
 func blind(o *observation) {
 	for _, u := range o.Check.Status.UnhealthyNodes {
 		for _, r := range u.Remediations {

@@ -14,7 +14,7 @@ import (
 // rivalLease is what medik8s' operator of NodeHealthChecks elects its leader by.
 const rivalLease = "e1f13584.medik8s.io"
 
-// rival reports who else acts on NodeHealthChecks: medik8s' operator, if it runs in the
+// rival returns who else acts on NodeHealthChecks: medik8s' operator, if it runs in the
 // cluster. Two programs that act on the same checks would undo each other's work.
 func rival(ctx context.Context, c kubernetes.Interface, now time.Time) (string, error) {
 	leases, err := c.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, metav1.ListOptions{

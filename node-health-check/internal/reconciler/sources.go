@@ -37,8 +37,8 @@ type mapper struct {
 	log    *slog.Logger
 }
 
-// enqueue has a pass made over each check that matters reports, after a while; a pass that is
-// due earlier stays so.
+// enqueue enqueues a pass, after a while, for each check for which matters returns true; a
+// pass that is due earlier stays so.
 func (m *mapper) enqueue(ctx context.Context, q queue, after time.Duration, matters func(*v1alpha1.NodeHealthCheck) bool) {
 	list := &v1alpha1.NodeHealthCheckList{}
 	if err := m.checks.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
@@ -119,7 +119,8 @@ func (m *mapper) freed(ctx context.Context, q queue, o client.Object) {
 	})
 }
 
-// selecting reports whether a check selects one of some nodes, as the cache has them.
+// selecting returns a function that reports whether a check selects one of the named nodes, as
+// the cache has them.
 func (m *mapper) selecting(ctx context.Context, names ...string) func(*v1alpha1.NodeHealthCheck) bool {
 	var there []labels.Set
 	for _, name := range names {

@@ -138,7 +138,7 @@ func describe(ref v1alpha1.TemplateReference) string {
 }
 
 // ambiguous is the problem of two steps of one kind whose remediations would have one
-// name: their remediator has to report that it can do with several.
+// name: their remediator has to state that it supports several.
 func ambiguous(steps []triage.Step) *triage.Problem {
 	for i, a := range steps {
 		for _, b := range steps[i+1:] {

@@ -41,16 +41,16 @@ func (c *Reconciler) reportUndecodable(ctx context.Context, raw *unstructured.Un
 	err = c.Live.Status().Patch(ctx, raw, client.RawPatch(types.MergePatchType, text))
 	switch {
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsNotFound(err), apierrors.IsBadRequest(err):
-		// The status can not report it; the Event and the metric do.
+		// The status cannot show it; the Event and the metric do.
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("writing the status of an undecodable check: %w", err)
 	}
 	return ctrl.Result{RequeueAfter: undecodableRetry}, nil
 }
 
-// undecodableStatus is the change of status that reports that a check is dead-lettered; nil if it reports
-// it already. What else the status holds is left: only the check's own spec can determine what
-// the records mean.
+// undecodableStatus is the change of status that shows that a check cannot be decoded; nil if
+// the status shows it already. What else the status holds is left: only the check's own spec
+// determines what the records mean.
 func undecodableStatus(raw *unstructured.Unstructured, message string, now time.Time) map[string]any {
 	reason := "The check is disabled: " + v1alpha1.ReasonSpecInvalid + ": " + message
 	status, _ := raw.Object["status"].(map[string]any)

@@ -140,7 +140,7 @@ func (w *world) raw(name string) *unstructured.Unstructured {
 	return o
 }
 
-// waitUndecodable waits until every poisoned check reports it itself: in its status, in an Event
+// waitUndecodable waits until every undecodable check is reported: in its status, in an Event
 // and in the metric.
 func (w *world) waitUndecodable() {
 	w.t.Helper()
@@ -181,8 +181,8 @@ func (w *world) pause(name, requests string) {
 	}
 }
 
-// One check with a field that can not be decoded, of every kind of field, beside a good
-// one: it reports it, and the good one is served as before, after a restart as well.
+// One check with a field that cannot be decoded, of every kind of field, beside a good one:
+// the bad check is reported, and the good one works as before, after a restart as well.
 func TestAnUndecodableCheckStopsNoOther(t *testing.T) {
 	w := newWorld(t, "poison")
 	w.ofOthers()

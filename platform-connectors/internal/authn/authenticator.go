@@ -37,7 +37,7 @@ const (
 // Audience is the audience of tokens for a connector.
 const Audience = "platform-connector.nvsentinel.nvidia.com"
 
-// Identity is what a verified token reports.
+// Identity is what a verified token proves.
 type Identity struct {
 	// Account is the user name; Pod and Node are of a token bound to a pod.
 	Account, Pod, Node string
@@ -77,8 +77,8 @@ func Reasons() []string {
 	return out
 }
 
-// Denied is the error of a caller that was not let in or not let speak. Its
-// text reports what to do.
+// Denied is the error of a caller that may not enter or may not publish. Its
+// text describes what to do.
 type Denied struct {
 	Code    codes.Code
 	Reason  string
@@ -130,7 +130,7 @@ func (a *Authenticator) Register(r prometheus.Registerer) {
 	r.MustRegister(a.callers)
 }
 
-// Enter identifies the caller of a request. Wide reports that it publishes events about all
+// Enter identifies the caller of a request. Wide is true if it publishes events about all
 // nodes. The error is a *Denied.
 func (a *Authenticator) Enter(ctx context.Context) (caller authz.Caller, wide bool, err error) {
 	if p, ok := peer.FromContext(ctx); ok {
@@ -163,7 +163,7 @@ func (a *Authenticator) Enter(ctx context.Context) (caller authz.Caller, wide bo
 	return caller, wide, nil
 }
 
-// Speak reports whether the caller may send the events. New owners are durable
+// Speak decides whether the caller may send the events. New owners are durable
 // when it returns nil. The error is a *Denied.
 func (a *Authenticator) Speak(caller authz.Caller, events []record.Event) error {
 	return a.Owners.Change(func(l *authz.Owners) (learned bool, err error) {
@@ -180,7 +180,7 @@ func (a *Authenticator) Speak(caller authz.Caller, events []record.Event) error 
 	})
 }
 
-// SpeakEach reports about each event whether the caller may send it; nil is yes. New owners
+// SpeakEach decides for each event whether the caller may send it; nil is yes. New owners
 // are durable when the error is nil, which is a *Denied.
 func (a *Authenticator) SpeakEach(caller authz.Caller, events []record.Event) ([]*Denied, error) {
 	out := make([]*Denied, len(events))

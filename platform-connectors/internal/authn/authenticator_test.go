@@ -23,7 +23,7 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/authz"
 )
 
-// server answers token reviews as it is reported and counts them.
+// server answers token reviews as configured and counts them.
 type server struct {
 	status   authenticationv1.TokenReviewStatus
 	err      error
@@ -178,7 +178,7 @@ func TestUnstorableOwnersAreNotLearned(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	events[0].Agent = "second" // the first was informed that nothing was taken
+	events[0].Agent = "second" // the first got the answer that nothing was taken
 	if err := auth.Speak(authz.Caller{}, events); err != nil {
 		t.Errorf("with a disk: %v", err)
 	}

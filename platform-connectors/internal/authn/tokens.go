@@ -25,7 +25,7 @@ const (
 	// reviewsAtOnce bounds the questions in flight, so that a process of the
 	// node cannot use the connector against the API server.
 	reviewsAtOnce = 4
-	// maxVerdicts bounds the cache, unless a Verification reports more.
+	// maxVerdicts bounds the cache, unless a Verification remembers more.
 	maxVerdicts = 1024
 	// maxToken is in bytes; no token is that long.
 	maxToken = 16 << 10
@@ -50,10 +50,9 @@ type Verification struct {
 	AtOnce, Remembered int
 }
 
-// Review verifies tokens with the API server's TokenReview. Only positive
-// verdicts are remembered, and not for longer than its life, unless the
-// Verification reports more. When the API server cannot be asked nobody is let in:
-// the publisher keeps its events.
+// Review verifies tokens with the API server's TokenReview. It remembers positive
+// verdicts for CacheTTL, and refusals only if the Verification sets Refused. When the
+// API server cannot be asked, nobody is admitted: the publisher keeps its events.
 type Review struct {
 	reviews nodeclient.TokenReviews
 	Verification

@@ -76,7 +76,7 @@ func (r *Clearing) Handle(ctx context.Context, name string) error {
 }
 
 // clear stores one recovery, unless it is stored or the record is no fault of
-// this node, which is reported and left.
+// this node, which is logged and left.
 func (r *Clearing) clear(ctx context.Context, node *corev1.Node, c nodemark.Clearing) error {
 	if _, err := r.Records.Get(ctx, fault.ClearingID(c.Record)); !errors.Is(err, store.ErrNotFound) {
 		return err
@@ -87,7 +87,7 @@ func (r *Clearing) clear(ctx context.Context, node *corev1.Node, c nodemark.Clea
 			return err
 		}
 	}
-	if errors.Is(err, store.ErrNotFound) { // one of another node is refused below, and reported
+	if errors.Is(err, store.ErrNotFound) { // one of another node is refused below, and logged
 		rec, err = r.Records.Get(ctx, c.Record)
 	}
 	if errors.Is(err, store.ErrNotFound) {
@@ -111,7 +111,7 @@ func (r *Clearing) clear(ctx context.Context, node *corev1.Node, c nodemark.Clea
 	return nil
 }
 
-// RefusedClearing reports why a record can not be cleared on a node, or nothing.
+// RefusedClearing returns why a record cannot be cleared on a node; empty if it can be.
 func RefusedClearing(r record.Record, node string, machine record.NodeIdentity) string {
 	switch {
 	case r.Event.NodeName != node:

@@ -26,7 +26,7 @@ import (
 
 // This part of the package shows the faults that cluster-wide publishers reported as
 // conditions of their nodes. It is the work of the leader among the connectors of role
-// cluster, from the store's records alone: what a node's conditions must report is computed
+// cluster, from the store's records alone: what a node's conditions must show is computed
 // whole, whatever enqueued it.
 
 // ConditionRecords is the part of the store that is read.
@@ -34,8 +34,8 @@ type ConditionRecords interface {
 	List(ctx context.Context, q store.Query) ([]record.Record, error)
 }
 
-// Conditions makes the conditions of nodes what the records of cluster-wide
-// agents report.
+// Conditions writes the conditions of nodes from the records of cluster-wide
+// agents.
 type Conditions struct {
 	// Agents are the cluster-wide ones.
 	Agents  []string
@@ -71,8 +71,8 @@ func (r *Conditions) Backlog(ctx context.Context, enqueue func(string)) error {
 	return r.each(ctx, "", func(rec record.Record) { enqueue(rec.Event.NodeName) })
 }
 
-// Handle makes the conditions of one node true, and reports its faults that are
-// not fatal as Kubernetes Events.
+// Handle updates the conditions of one node, and reports its faults that are not
+// fatal as Kubernetes Events.
 func (r *Conditions) Handle(ctx context.Context, name string) error {
 	r.remember(name, nil) // from now on its creation enqueues it
 	node, err := kube.ReadNode(ctx, r.Client, name)
@@ -140,8 +140,8 @@ func (r *Conditions) each(ctx context.Context, node string, visit func(record.Re
 // keeps Events for an hour, unless it is configured otherwise.
 const maxEventAge = time.Hour
 
-// pendingEvents are the faults of a node that are not fatal and were not reported yet, by what
-// their Events report, in the order in which they were first seen.
+// pendingEvents are the faults of a node that are not fatal and were not reported yet, by the
+// content of their Events, in the order in which they were first seen.
 type pendingEvents struct {
 	after int64     // the place in the store behind which they begin
 	since time.Time // what was stored before is too old
@@ -152,7 +152,7 @@ type pendingEvents struct {
 }
 
 // pendingEvents begins where a node's faults were reported last. After a start nothing is known
-// of that: what is young enough is reported, and the Events report what was reported before.
+// of that: what is young enough is reported, and the Events show what was reported before.
 func (r *Conditions) pendingEvents(node string) *pendingEvents {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -141,7 +141,7 @@ func NewCoverage(o CoverageOptions, r prometheus.Registerer) *Coverage {
 }
 
 // StripNode is kube.StripToMarks for the Nodes of a Watch: that a Node has GPUs stays, as
-// the label, whichever way it reports it.
+// the label, whichever way the Node shows it.
 func StripNode(x any) (any, error) {
 	node, ok := x.(*corev1.Node)
 	if !ok {
@@ -188,8 +188,8 @@ func (w *Coverage) Cache(ctx context.Context) error {
 	return nil
 }
 
-// Run looks until ctx ends, as the leader. What was missing before is counted again,
-// what was reported is read from the store.
+// Run evaluates the nodes until ctx ends, as the leader. For how long something is missing
+// is counted from its start, what was reported is read from the store.
 func (w *Coverage) Run(ctx context.Context) error {
 	w.missing, w.last = map[string]time.Time{}, nil
 	failing := false
@@ -208,7 +208,7 @@ func (w *Coverage) Run(ctx context.Context) error {
 	}
 }
 
-// evaluateNodes evaluates every Node once. Caches that are not whole report nothing.
+// evaluateNodes evaluates every Node once, if the caches are filled.
 func (w *Coverage) evaluateNodes(ctx context.Context) error {
 	if !w.synced() || !w.podsSynced() {
 		return nil

@@ -109,7 +109,7 @@ func lead(t *testing.T, c cluster, b *memoryStore, d time.Duration) *Coverage {
 	return w
 }
 
-// TestANodeIsReportedAndRecovers, once each, regardless of who leads.
+// TestANodeIsReportedAndRecovers: both happen once, whichever replica leads.
 func TestANodeIsReportedAndRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, b := newCluster(), &memoryStore{}

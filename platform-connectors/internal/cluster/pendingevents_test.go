@@ -47,9 +47,9 @@ func (s *shelf) add(at time.Time, message string, edit ...func(*record.Record)) 
 	*s = append(*s, r)
 }
 
-// TestEventsOfFaultsThatAreNotFatal: each makes a Warning of its node, those that
-// report the same one together; what was reported is not reported again, by this leader or the
-// next, what is not to be reported never.
+// TestEventsOfFaultsThatAreNotFatal: each makes a Warning of its node, those with the same
+// content one together. What was reported is not reported again, by this leader or the next,
+// and what must not be reported never is.
 func TestEventsOfFaultsThatAreNotFatal(t *testing.T) {
 	clock := testkit.NewClock()
 	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gpu-1", UID: "u1"}, Spec: corev1.NodeSpec{ProviderID: "p1"}})

@@ -14,7 +14,7 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/nodeconnector"
 )
 
-// serve runs the connectors until ctx ends or one of them does, and reports to out when they
+// serve runs the connectors until ctx ends or one of them does, and writes to out when they
 // accept events.
 func serve(ctx context.Context, s settings, out io.Writer) (err error) {
 	f := &fleet{settings: s, failed: make(chan error, 1)}

@@ -163,7 +163,7 @@ func TestAPersonEndsTheWindow(t *testing.T) {
 				if got := rows(b); got != tc.want {
 					t.Errorf("there is %q, want %q", got, tc.want)
 				}
-				// Who stands before the store is reported with the first call after it.
+				// The first call after the end of faults carries the reset to the gateway.
 				if ended := strings.Contains(tc.want, "2x2-0"); b.afterReset != map[bool]int{true: 1}[ended] {
 					t.Errorf("%d appends say that faults were ended by hand", b.afterReset)
 				}

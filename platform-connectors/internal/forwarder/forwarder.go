@@ -40,7 +40,7 @@ type Spool interface {
 	Bounds() (released, committed uint64)
 }
 
-// Confirmer is informed of what the store has.
+// Confirmer is called with what the store has.
 type Confirmer interface{ Confirm(index uint64) error }
 
 // Forwarder moves records from the spool to the store.
@@ -79,7 +79,7 @@ type batch struct {
 type outgoing struct {
 	records []record.Record
 	upTo    uint64
-	// afterReset reports that somebody has ended faults of the node: none of it repeats anything.
+	// afterReset: somebody has ended faults of the node, so none of it repeats anything.
 	afterReset bool
 }
 
@@ -262,7 +262,7 @@ func (r *Forwarder) complete(entries []spool.Entry) []record.Record {
 		rec := e.Record
 		crashpoint.DieOf(rec.Event.Message)
 		if rec.Node == (record.NodeIdentity{}) {
-			// The machine is the one this disk is in. Its boot may be another
+			// The machine is the one this disk is in. Its boot may be another one
 			// now, so none is claimed.
 			rec.Node = r.Identity()
 			rec.Node.BootID = ""

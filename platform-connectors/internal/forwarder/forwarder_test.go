@@ -51,7 +51,7 @@ func (q *queue) Confirm(index uint64) error {
 	return nil
 }
 
-// fakeStore is a store that fails as often as it is reported and refuses some ids.
+// fakeStore is a store that fails a given number of times and refuses some ids.
 type fakeStore struct {
 	failures, deadFailures int
 	refuse                 map[string]bool
@@ -63,7 +63,7 @@ type fakeStore struct {
 	afterReset             int // of these, those after a person's hand
 }
 
-// open is the fake store as a source.
+// Append stores the records, but those to refuse, unless it has to fail.
 func (f *fakeStore) Append(ctx context.Context, records []record.Record) ([]store.AppendResult, error) {
 	f.appends++
 	if places.IsReset(ctx) {

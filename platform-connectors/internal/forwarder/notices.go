@@ -44,14 +44,14 @@ const (
 	EventsRejected = "EventsRejected"
 )
 
-// maxDetails bounds the different details of which the Events of one process report; one
-// detail is one Event of the Node.
+// maxDetails bounds the different details in the Events of one process; one detail is one
+// Event of the Node.
 const maxDetails = 32
 
 // maxDetail bounds a detail, in bytes.
 const maxDetail = 768
 
-// noticeTexts are what the Events report; each is one Event, whose count rises.
+// noticeTexts are the texts of the Events; each is one Event, whose count rises.
 var noticeTexts = map[string]string{
 	EventsCounted: "This node has exceeded its daily event quota: PERSIST_ONLY events and repeated faults are counted and not stored, " +
 		"run nvsentinel status to see how many",
@@ -63,7 +63,7 @@ var noticeTexts = map[string]string{
 // notice is one Event of the Node.
 type notice struct{ reason, detail string }
 
-// text is what the Event reports.
+// text returns the message of the Event.
 func (n notice) text() string {
 	if n.detail == "" {
 		return noticeTexts[n.reason]
@@ -71,8 +71,8 @@ func (n notice) text() string {
 	return noticeTexts[n.reason] + ": " + n.detail
 }
 
-// Notices are the things that people are to know of, reported by Events of the Node and in the
-// log. A nil one reports nothing.
+// Notices are what people have to know, reported as Events of the Node and in the log. A nil
+// one reports nothing.
 type Notices struct {
 	// Node is the connector's own Node as it was last seen, or nil; Client is nil
 	// without Kubernetes.
@@ -110,7 +110,7 @@ func (x *Notices) AddDetail(reason, detail string, n int) {
 	x.unreported[one] += n
 }
 
-// Run reports until ctx ends.
+// Run reports the notices until ctx ends.
 func (x *Notices) Run(ctx context.Context) error {
 	retry.Every(ctx, x.Clock, noticeEvery, func() { x.writeEvents(ctx) })
 	return nil

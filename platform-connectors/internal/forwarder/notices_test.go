@@ -47,8 +47,8 @@ func (c *counting) Dead(ctx context.Context, deadLetter store.DeadLetter) error 
 	return c.fakeStore.Dead(ctx, deadLetter)
 }
 
-// TestCountedEventsAreReported: counted events delay nothing: the spool is released, and an Event of the
-// Node reports how many, again when an Event could not be written.
+// TestCountedEventsAreReported: counted events delay nothing. The spool is released, and an
+// Event of the Node shows how many, also after an Event could not be written.
 func TestCountedEventsAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, c := &queue{entries: entries(10)}, &counting{fakeStore{refuse: map[string]bool{"0": true}}}

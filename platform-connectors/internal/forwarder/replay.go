@@ -19,7 +19,7 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
-// This part of the package informs a store again of what it has lost: faults that the node's own
+// This part of the package appends to a store again what it has lost: faults that the node's own
 // Node object names as unknown to the store, and that stand in the connector's durable fault
 // set.
 

@@ -116,7 +116,7 @@ func TestARefusalIsReportedOnce(t *testing.T) {
 }
 
 // TestAFaultIsKnownByItsAlias: the store keeps it under another id, which the Node
-// displays; when that is lost, too, the fault is reported again.
+// displays; when that is lost, too, the fault is replayed.
 func TestAFaultIsKnownByItsAlias(t *testing.T) {
 	lost := recordOf("SysLogsXIDError", func(e *record.Event) { e.ErrorCode = []string{"79"} })
 	set := &conditions.Set{}

@@ -43,7 +43,7 @@ type Sink interface {
 
 // Transformer changes records on their way to the sink. It takes as many from
 // the front as it can decide about now, at least one, and returns them changed;
-// settled is informed of what became of each of them and is not called when they have
+// settled is called with what became of each of them, and is not called when they have
 // to be sent again.
 type Transformer interface {
 	Transform(ctx context.Context, records []record.Record) (out []record.Record, settled func([]store.AppendResult))
@@ -151,7 +151,7 @@ func (c *Sender) send(ctx context.Context, records []record.Record) (refused []r
 	return refused, nil
 }
 
-// skip reports about an event for the record only that nothing else becomes of it.
+// skip logs that nothing follows from a PERSIST_ONLY event.
 func (c *Sender) skip(ctx context.Context, r record.Record) {
 	if !r.Acts() {
 		c.Log.DebugContext(ctx, "Skipping PERSIST_ONLY event - no node conditions or K8s events will be created",

@@ -21,8 +21,8 @@ import (
 type storedRecords struct {
 	mu     sync.Mutex
 	stored forwardpolicy.Stored
-	// missed reports that records were stored which it does not know of, by a call within
-	// the quota: what they ended is not known either.
+	// missed: records were stored which it does not know of, by a call within the quota. What
+	// they ended is not known either.
 	missed atomic.Bool
 }
 
@@ -47,7 +47,7 @@ type allowance struct {
 }
 
 // allow begins what a call may have stored by a store that it believes to be a server.
-// Publishers that publish events about all nodes have no quota.
+// Cluster-wide publishers have no quota.
 func (g *Gateway) allow(c *call, server string) *allowance {
 	if g.Quotas.off() || c.caller.Publisher != nil {
 		return nil
@@ -82,7 +82,7 @@ func (a *allowance) begin() {
 	}
 }
 
-// miss has a call within the quota report that it stores records nobody remembers.
+// miss notes that a call within the quota stores records that nobody remembers.
 func (a *allowance) miss() {
 	if a.conn != nil && a.stored == nil && a.level() == forwardpolicy.Within {
 		a.conn.stored.missed.Store(true)
@@ -98,7 +98,7 @@ func (a *allowance) end() {
 
 func (a *allowance) level() forwardpolicy.Level { return a.quotas.Limits.Level(a.use) }
 
-// decide reports what becomes of a record of so many bytes; its error is for the caller and
+// decide decides what becomes of a record of so many bytes; its error is for the caller and
 // holds for the whole call.
 func (a *allowance) decide(r record.Record, size int64) (record.Record, forwardpolicy.Verdict, error) {
 	if a == nil {
@@ -148,9 +148,9 @@ func (a *allowance) failed() {
 	}
 }
 
-// settle notes what a store has taken; it is another one than the connection's records
-// before went to, if it reports it: then what was left out as a repeat may not be there, and
-// the call has to come again.
+// settle notes what a store has taken. If this is another store than the one that has the
+// earlier records of the connection, what was left out as a repeat may not be there, and the
+// call has to come again.
 func (a *allowance) settle(results []store.AppendResult, server string) error {
 	if a == nil {
 		return nil
@@ -198,8 +198,8 @@ type share struct {
 	at    time.Time
 }
 
-// Spend notes n bytes of a node; false reports that it has brought too much before
-// and has to wait, about how long.
+// Spend notes n bytes of a node; ok is false if it has brought too much before and has
+// to wait, about as long as wait.
 func (s *Shares) Spend(node string, n int64) (wait time.Duration, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -47,7 +47,7 @@ func TestTokenFloodMakesFewReviews(t *testing.T) {
 	}
 }
 
-// TestSlowSenderIsDisconnected: a slow sender is disconnected, and delays no other sender meanwhile.
+// TestSlowSenderIsDisconnected: a slow sender is disconnected, and delays no other sender.
 func TestSlowSenderIsDisconnected(t *testing.T) {
 	clk := testkit.NewClock()
 	h := newHall(t, func(g *gateway.Gateway, _ *gateway.Limits) { g.Clock = clk })

@@ -22,7 +22,7 @@ const Audience = "gateway.nvsentinel.nvidia.com"
 // calls.
 const PublisherHeader = "nvsentinel-publisher-authorization"
 
-// ResetHeader reports that somebody has ended faults of the connector's node since its last
+// ResetHeader is set if somebody has ended faults of the connector's node since its last
 // call: what it brings repeats nothing.
 const ResetHeader = "nvsentinel-anew"
 
@@ -130,7 +130,7 @@ func (c *Callers) identify(ctx context.Context, tokens Tokens, header string, re
 	return id, callerError(err)
 }
 
-// callerError is an error in the form that the caller receives.
+// callerError returns an error in the form that the caller receives.
 func callerError(err error) error {
 	if err == nil {
 		return nil
@@ -148,8 +148,8 @@ var errPaused = later(firstPause, "tokens from this address were rejected, retry
 var errTooManyReviews = later(firstPause, "too many tokens are waiting for verification, retry")
 
 // begin waits until a token of an address may be asked about: one at a time, and
-// after a refused one not at once. Anyone who has no valid token can so cause few
-// questions to the API server, and keeps no other address from its own.
+// after a refused one not at once. So a caller without a valid token causes few questions
+// to the API server, and keeps no other address from its own.
 func (c *Callers) begin(ctx context.Context, from string) error {
 	c.mu.Lock()
 	v := c.peers[from]

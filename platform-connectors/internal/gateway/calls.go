@@ -136,10 +136,10 @@ type wire interface {
 	Read(n int) (mem.BufferSlice, error)
 }
 
-// receive reads the request of a call. The first bytes of a message report how long it is;
+// receive reads the request of a call. The first bytes of a message contain its length;
 // the rest is read when the node's share and the gateway's memory allow it. Until then
-// flow control lets the caller send no more than the window of a stream. Who sends slowly
-// is left.
+// flow control lets the caller send no more than the window of a stream. A slow sender is
+// disconnected.
 func (g *Gateway) receive(c *call, into proto.Message) error {
 	from, ok := grpc.ServerTransportStreamFromContext(c.stream.Context()).(wire)
 	if !ok {

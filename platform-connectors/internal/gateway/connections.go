@@ -24,7 +24,7 @@ const (
 	// introduction is how long a connection may be open before a token was verified
 	// on it.
 	introduction = 30 * time.Second
-	// closeDelay is how long a refused connection stays open after its peer was informed of why.
+	// closeDelay is how long a refused connection stays open after its peer got the reason.
 	closeDelay = 5 * time.Second
 	// sweep is the time between two looks for connections whose time is over.
 	sweep = 5 * time.Second
@@ -51,9 +51,9 @@ const (
 	// token was verified is closed for it, and if there is none, it is itself.
 	TooMany Refused = "gateway"
 	// ManyOfAddress is one more from an address with many on which no token was
-	// verified yet. It is informed of why; as many again are closed at once.
+	// verified yet. It gets the reason; as many again are closed at once.
 	ManyOfAddress Refused = "address"
-	// ManyOfNode is one more of a node. It is informed of why.
+	// ManyOfNode is one more of a node. It gets the reason.
 	ManyOfNode Refused = "node"
 	// Anonymous is one on which no token was verified in time. It is closed.
 	Anonymous Refused = "anonymous"
@@ -89,7 +89,7 @@ func newConnections(l net.Listener, limits Limits, g *Gateway) *connections {
 	}
 }
 
-// Accept waits for a connection that there is capacity for.
+// Accept waits for a connection for which there is capacity.
 func (s *connections) Accept() (net.Conn, error) {
 	for {
 		raw, err := s.Listener.Accept()
@@ -103,7 +103,7 @@ func (s *connections) Accept() (net.Conn, error) {
 		if conn != nil {
 			return conn, nil
 		}
-		_ = raw.Close() // nothing is reported before a handshake
+		_ = raw.Close() // before a handshake no reason can be sent
 	}
 }
 

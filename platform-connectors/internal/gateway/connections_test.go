@@ -38,7 +38,7 @@ func TestNodesBehindOneAddress(t *testing.T) {
 	}
 }
 
-// silent opens a connection and reports nothing on it.
+// silent opens a connection and sends nothing on it.
 func (h *hall) silent() net.Conn {
 	h.t.Helper()
 	conn, err := tls.Dial("tcp", h.address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
@@ -97,7 +97,7 @@ func TestConnectionsOfAnAddressAreBounded(t *testing.T) {
 	}
 }
 
-// TestConnectionsOfANodeAreBounded: connections of a node are bounded, and one more gets the reason.
+// TestConnectionsOfANodeAreBounded: one connection too many of a node gets the reason.
 func TestConnectionsOfANodeAreBounded(t *testing.T) {
 	h := newHall(t, func(_ *gateway.Gateway, l *gateway.Limits) { l.PerNode = 2 })
 	say := func(node string) error {
@@ -172,7 +172,7 @@ func (s slowTokens) Identify(ctx context.Context, token string) (authn.Identity,
 	return s.Tokens.Identify(ctx, token)
 }
 
-// TestCallsWithoutAVerdictAreBounded: while the API server reports nothing, an address has so
+// TestCallsWithoutAVerdictAreBounded: while the API server does not answer, an address has so
 // many calls waiting, and no more.
 func TestCallsWithoutAVerdictAreBounded(t *testing.T) {
 	const most = 3

@@ -127,7 +127,7 @@ func (h *hall) inFlight(nodes int) (calls int) {
 }
 
 // TestARequestWaitsForMemory: while there is none, flow control lets the caller send no
-// more than a window, whatever it reports about its request; when there is, it goes on.
+// more than a window, whatever size it declares for its request; when there is, it goes on.
 func TestARequestWaitsForMemory(t *testing.T) {
 	h := newHall(t)
 	release, err := h.gateway.Memory.Acquire(t.Context(), gateway.MaxMessage)
@@ -152,7 +152,7 @@ func TestRequestDeclaredSize(t *testing.T) {
 	r := h.dialRaw(64 << 10)
 	huge := r.call(protos.Gateway_Append_FullMethodName, of("gpu-7"), 1<<31)
 	short := r.call(protos.Gateway_Append_FullMethodName, of("gpu-8"), 4)
-	for range gateway.Window/(16<<10) - 1 { // it sends more than it reported
+	for range gateway.Window/(16<<10) - 1 { // it sends more than it declared
 		if err := r.WriteData(short, false, make([]byte, 16<<10)); err != nil {
 			t.Fatal(err)
 		}
@@ -186,8 +186,8 @@ func TestSlowSenderReservesLittle(t *testing.T) {
 	}
 }
 
-// TestCallsAreBounded: one more than may be under way gets the time to send again, in
-// words that a client can read.
+// TestCallsAreBounded: one call too many gets the time to try again, in a form that a
+// client can read.
 func TestCallsAreBounded(t *testing.T) {
 	const most = 3
 	var l *locked

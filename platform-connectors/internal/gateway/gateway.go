@@ -196,7 +196,7 @@ func (r *refusals) log(log *slog.Logger, node string) {
 // nameFor is how long a name of the server is passed on without asking again.
 const nameFor = 5 * time.Second
 
-// name reports which server the store is: connectors that keep something of a server
+// name returns which server the store is: connectors that keep something of a server
 // ask now and then whether it is still there.
 func (g *Gateway) name(ctx context.Context, known string) (*protos.AppendResponse, error) {
 	g.identityMu.Lock()

@@ -88,7 +88,7 @@ func TestRecordPath(t *testing.T) {
 }
 
 // TestEventsWithoutACounter: their order is that in which the store got them, whatever the
-// connector's own count reports, and one that is brought again is known by its id and content.
+// connector's own count is, and one that is brought again is known by its id and content.
 func TestEventsWithoutACounter(t *testing.T) {
 	h := newHall(t)
 	seven := h.connector(of("gpu-7"))
@@ -227,7 +227,7 @@ func TestAGatewayThatIsNoneIsShownNoToken(t *testing.T) {
 	}
 }
 
-// TestTheAuthorityMayComeLater: a connector without the file that proves a gateway reports it,
+// TestTheAuthorityMayComeLater: a connector without the CA file of the gateway reports that,
 // and goes on when the file is there.
 func TestTheAuthorityMayComeLater(t *testing.T) {
 	h := newHall(t)

@@ -22,7 +22,8 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
-// flooded reports this program to be the gateway that TestMemoryUnderAFlood floods.
+// flooded is the environment variable that makes this program the gateway that
+// TestMemoryUnderAFlood floods.
 const flooded = "NVSENTINEL_GATEWAY_FLOODED"
 
 // TestMemoryUnderAFlood: the process of a gateway with its default bounds, whose store

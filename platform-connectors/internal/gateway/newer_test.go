@@ -25,7 +25,7 @@ func ofANewerVersion(t *testing.T) record.Record {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Status.Extra = nil // nothing that a connector reports
+	r.Status.Extra = nil // nothing that a connector sends
 	return r
 }
 

@@ -23,7 +23,7 @@ const (
 	// leastRecord at least.
 	trickle, trickleBurst, leastRecord = 1 << 10, 256 << 10, 1 << 10
 	// minReportedShare is the share of its quota that a node has to bring since the last
-	// exchange to make the next one due, and in a day to be passed to other gateways.
+	// exchange to make the next one due, and in a day to be reported to other gateways.
 	minReportedShare = 1.0 / 8
 	// exchangeEvery is the time between two exchanges with the other gateways,
 	// exchangeLeast the least.
@@ -58,7 +58,7 @@ type Quotas struct {
 	mu    sync.Mutex
 	day   string
 	nodes map[string]*usage
-	// resumed reports that what was noted under this name before its start is counted.
+	// resumed: what was noted under this name before its start is counted.
 	resumed bool
 }
 
@@ -77,7 +77,7 @@ func NewQuotas(q *Quotas) *Quotas {
 	return q
 }
 
-// off reports that nothing is bounded.
+// off reports whether nothing is bounded.
 func (q *Quotas) off() bool { return q == nil || q.Limits == (forwardpolicy.Quota{}) }
 
 // spent reports whether a node has used up its quota and the reserve.
@@ -225,7 +225,7 @@ func (q *Quotas) measure() {
 	}
 }
 
-// problem is what a connector is notified of a record that is counted.
+// problem is the text that a connector gets for a record that is counted.
 func (q *Quotas) problem(node string) string {
 	return fmt.Sprintf("node %s has sent more than the daily limit of %d records or %d bytes: PERSIST_ONLY events and repeats are counted and not stored",
 		node, q.Limits.Records, q.Limits.Bytes)

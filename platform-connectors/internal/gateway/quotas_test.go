@@ -108,8 +108,8 @@ func TestBeyondItsQuota(t *testing.T) {
 	}
 }
 
-// TestNodeWithUnboundedIdentities: a node that reports ever new fatal PROCESS faults cannot fill the
-// store, and the first fault of each of its checks is stored all the same.
+// TestNodeWithUnboundedIdentities: a node that reports ever new fatal PROCESS faults cannot fill
+// the store, and the first fault of each of its checks is stored all the same.
 func TestNodeWithUnboundedIdentities(t *testing.T) {
 	clk := testkit.NewClock()
 	const day, flood = 50, 1000
@@ -141,8 +141,8 @@ func TestNodeWithUnboundedIdentities(t *testing.T) {
 	}
 }
 
-// TestAnAlternatingNode reports a fault and its recovery by turns: when its reserve is spent
-// its connector keeps them, and they are stored at a trickle; what is counted goes on.
+// TestAnAlternatingNode: a node reports a fault and its recovery by turns. When its reserve is
+// spent, its connector keeps them, and they are stored at a trickle; what is counted goes on.
 func TestAnAlternatingNode(t *testing.T) {
 	clk := testkit.NewClock()
 	const day = 20

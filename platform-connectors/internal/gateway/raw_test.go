@@ -12,7 +12,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// raw is a client that states what no library would report.
+// raw is a client that sends what no library would send.
 type raw struct {
 	t    *testing.T
 	conn net.Conn
@@ -48,7 +48,7 @@ func (h *hall) dialRaw(window uint32) *raw {
 	return r
 }
 
-// call begins a call whose request reports that it has so many bytes.
+// call begins a call whose request declares so many bytes.
 func (r *raw) call(method, token string, size uint32) (stream uint32) {
 	r.t.Helper()
 	stream, r.next = r.next, r.next+2
@@ -71,7 +71,7 @@ func (r *raw) call(method, token string, size uint32) (stream uint32) {
 	return stream
 }
 
-// listen reads what the gateway reports.
+// listen reads what the gateway sends.
 func (r *raw) listen() {
 	defer close(r.ended)
 	for {
@@ -94,8 +94,8 @@ func (r *raw) listen() {
 
 var ping = [8]byte{'h', 'e', 'r', 'e'}
 
-// await waits until everything was read that the gateway has reported until now; once, for
-// gRPC leaves who pings often.
+// await waits until everything is read that the gateway has sent until now. It works once:
+// gRPC disconnects a client that pings often.
 func (r *raw) await() {
 	r.t.Helper()
 	if err := r.WritePing(false, ping); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
-// TestRejectedCallers: no call of theirs is read, and nothing is stored or reported.
+// TestRejectedCallers: no call of theirs is read, and nothing is stored or answered.
 func TestRejectedCallers(t *testing.T) {
 	h := newHall(t)
 	api := protos.NewGatewayClient(h.bare())

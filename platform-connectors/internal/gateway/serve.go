@@ -41,7 +41,7 @@ type Certificates struct {
 	ClientCA string
 }
 
-// config reports what is wrong with the files.
+// config returns the TLS configuration; its error is what is wrong with the files.
 func (c Certificates) config() (*tls.Config, error) {
 	load := func() (*tls.Config, error) {
 		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)

@@ -53,7 +53,7 @@ func (a *answers) retry(i int, reason, problem string) {
 	a.why[reason]++
 }
 
-// each accepts the events of a batch that can be accepted, and reports about the others
+// each accepts the events of a batch that can be accepted, and reports for the others
 // whether they ever can. An error is about the whole batch: nothing was accepted, and
 // the publisher sends all of it again.
 func (d *Server) each(ctx context.Context, from sender, batch *protos.HealthEvents) (*protos.HealthEventResults, error) {
@@ -175,7 +175,7 @@ const maxHeard = 256
 // nothing is done about them.
 type persistOnly struct {
 	mu sync.Mutex
-	// acted reports about each agent that was heard whether any event was PROCESS.
+	// acted is, for each agent that was heard, whether any event was PROCESS.
 	acted map[string]bool
 }
 

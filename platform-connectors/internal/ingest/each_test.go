@@ -49,7 +49,7 @@ func outcomes(out *protos.HealthEventResults) (letters string, problems []string
 	return strings.TrimSpace(letters), problems
 }
 
-// TestEachEventHasItsAnswer: what is wrong with one is reported about that one, and the others
+// TestEachEventHasItsAnswer: what is wrong with one is reported for that one, and the others
 // are accepted.
 func TestEachEventHasItsAnswer(t *testing.T) {
 	named := func(agent, check string) *protos.HealthEvent {
@@ -131,7 +131,8 @@ func TestABatchThatCannotBeTakenIsRefusedWhole(t *testing.T) {
 	}
 }
 
-// TestRefusedEventIsRejectedAlone: of the events of a cluster-wide publisher only the refused one is rejected.
+// TestRefusedEventIsRejectedAlone: of the events of a cluster-wide publisher only the refused
+// one is rejected.
 func TestRefusedEventIsRejectedAlone(t *testing.T) {
 	taken := "01958a5c-0000-7000-8000-000000000001"
 	d := newServer(&memory{})

@@ -35,12 +35,12 @@ type Spool interface {
 
 // Authenticator knows the callers.
 type Authenticator interface {
-	// Enter identifies the caller of a request; wide reports that it publishes events about all
+	// Enter identifies the caller of a request; wide is true if it publishes events about all
 	// nodes. Its errors are *authn.Denied, as are those of Speak.
 	Enter(ctx context.Context) (caller authz.Caller, wide bool, err error)
-	// Speak reports whether the caller may send the events.
+	// Speak decides whether the caller may send the events.
 	Speak(caller authz.Caller, events []record.Event) error
-	// SpeakEach reports about each event whether the caller may send it; nil is yes.
+	// SpeakEach decides for each event whether the caller may send it; nil is yes.
 	SpeakEach(caller authz.Caller, events []record.Event) ([]*authn.Denied, error)
 }
 
@@ -63,8 +63,8 @@ type Server struct {
 	Identity func() record.NodeIdentity
 	// IdentityOf is the machine of any node as it is now, or empty.
 	IdentityOf func(ctx context.Context, node string) record.NodeIdentity
-	// Rejected is informed of what was rejected for good, and how many events of a batch; nil
-	// is not reported.
+	// Rejected is called with what was rejected for good, and how many events of a batch; nil
+	// is not called.
 	Rejected func(problem string, events int)
 	Clock    clock.PassiveClock
 	Log      *slog.Logger
@@ -77,8 +77,8 @@ type Server struct {
 	numbers numbers
 }
 
-// EarlierNumbers reports which agents give processingStrategy the numbers of the earlier
-// NVSentinel, before it serves.
+// EarlierNumbers sets which agents give processingStrategy the numbers of the earlier
+// NVSentinel, before the server serves.
 func (d *Server) EarlierNumbers(agents ...string) {
 	d.numbers.of = map[string]bool{}
 	for _, a := range agents {
@@ -89,7 +89,7 @@ func (d *Server) EarlierNumbers(agents ...string) {
 // sender is who sends a batch.
 type sender struct {
 	caller authz.Caller
-	// wide reports that it publishes events about all nodes.
+	// wide: it publishes events about all nodes.
 	wide bool
 }
 
@@ -132,7 +132,7 @@ func (d *Server) speaksFor(from sender) string {
 	return d.NodeName
 }
 
-// admit checks what is in the batch, and whether its sender may report that.
+// admit checks what is in the batch, and whether its sender may send it.
 func (d *Server) admit(from sender, batch *protos.HealthEvents) (admitted []admission.Admitted, err error) {
 	d.numbers.translate(batch.GetEvents())
 	if admitted, err = admission.Batch(batch.GetEvents(), d.speaksFor(from)); err != nil {

@@ -178,8 +178,8 @@ func (wide) Enter(context.Context) (authz.Caller, bool, error) {
 	return authz.Caller{}, true, nil
 }
 
-// A cluster-wide publisher is informed of what the store refuses for good: it is the
-// one answer at which it holds the event back.
+// A cluster-wide publisher gets to know what the store refuses for good: only at this
+// answer it keeps the event as a dead letter.
 func TestRefusalIsReturnedToClusterScopedPublisher(t *testing.T) {
 	d := newServer(&memory{})
 	d.Authenticator, d.Direct = wide{}, &memory{err: &forwarder.Taken{ID: "x", Records: 1}}

@@ -47,8 +47,8 @@ func (l *limits) open() {
 	})
 }
 
-// receive takes the request from the line when there is capacity for it. The capacity is
-// released by release.
+// receive takes the request from the line when there is capacity for it; release gives the
+// capacity back.
 func (d *Server) receive(ctx context.Context, stream grpc.ServerStream) (r request, release func(), err error) {
 	d.limits.open()
 	if err := d.limits.receiving.Acquire(ctx, 1); err != nil {
@@ -98,10 +98,10 @@ func message(stream grpc.ServerStream, late <-chan time.Time) (request, error) {
 type bounded struct {
 	net.Listener
 	slots  chan struct{}
-	closed func() // counts a connection that had no capacity
+	closed func() // counts a connection for which there was no capacity
 }
 
-// Accept returns the next connection that has capacity.
+// Accept returns the next connection for which there is capacity.
 func (b bounded) Accept() (net.Conn, error) {
 	for {
 		c, err := b.Listener.Accept()
@@ -133,13 +133,13 @@ func (c *connection) Close() error {
 // NetConn is the connection itself, for who asks the kernel about its peer.
 func (c *connection) NetConn() net.Conn { return c.Conn }
 
-// codec leaves requests as they came; what it writes is protobuf as before.
+// codec leaves requests as they came; what it writes is protobuf as usual.
 type codec struct{ encoding.CodecV2 }
 
 // request is a batch as it came.
 type request struct{ wire []byte }
 
-// Unmarshal keeps a request for decode, and reads other messages as before.
+// Unmarshal keeps a request for decode, and reads other messages as usual.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	r, ok := v.(*request)
 	if !ok {
@@ -199,7 +199,7 @@ func occurred(srv any, stream grpc.ServerStream, take func(d *Server, from sende
 	return stream.SendMsg(answer)
 }
 
-// decode reads a request, fixed if need be.
+// decode reads a request, and corrects it if necessary.
 func (d *Server) decode(r request) (*protos.HealthEvents, error) {
 	var batch protos.HealthEvents
 	mended, err := admission.Decode(r.wire, &batch)

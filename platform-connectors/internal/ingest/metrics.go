@@ -87,7 +87,7 @@ func (m *Metrics) count(admitted []admission.Admitted) {
 }
 
 // The earlier NVSentinel gives processingStrategy other numbers: 1 acts, 2 and 3 are
-// for the record only, and what is not reported acts.
+// for the record only, and an event without a number acts.
 const (
 	earlierActs    protos.ProcessingStrategy = 1
 	earlierStores  protos.ProcessingStrategy = 2
@@ -95,7 +95,7 @@ const (
 )
 
 // numbers reads the strategies of publishers whose numbers are those of the earlier
-// NVSentinel. Nothing on the wire reports it; but an event with an id is none of its.
+// NVSentinel. Nothing on the wire shows it, but an event with an id is not from it.
 type numbers struct {
 	// of are the agents that an operator named.
 	of map[string]bool
@@ -135,7 +135,7 @@ func (n *numbers) logLegacyAgents(log *slog.Logger, events []*protos.HealthEvent
 	}
 }
 
-// first reports whether an agent was not reported before.
+// first reports whether an agent was not logged before.
 func (n *numbers) first(agent string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -44,8 +44,8 @@ func TestNumbersOfTheEarlierOne(t *testing.T) {
 	}
 }
 
-// TestLegacyAgentsAreLogged: once each, with the setting that fixes
-// it, and only where it may be.
+// TestLegacyAgentsAreLogged: each agent is logged once, with the setting that fixes it, and
+// only where the setting may be.
 func TestLegacyAgentsAreLogged(t *testing.T) {
 	var log bytes.Buffer
 	d := newServer(&memory{})

@@ -16,7 +16,7 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/pipeline"
 )
 
-// minSpool is capacity for a few of the largest batches, in bytes.
+// minSpool is enough for a few of the largest batches, in bytes.
 const minSpool = 16 << 20
 
 // Shared is what an operator can set about every connector, of a node or not.
@@ -74,7 +74,7 @@ type Config struct {
 	// RepeatWindow is how long identical events are counted in one record; 0 stores
 	// each of them.
 	RepeatWindow time.Duration `toml:"dedupWindow" bounds:"0s to 1m" flag:"dedup-window" usage:"Time that repeated events are counted before they are stored as one record with their count, at most 1m. An event is repeated if it equals a stored event in everything but ID, time and order. 0s stores every event."`
-	// Gateway reports how to reach the gateways.
+	// Gateway configures the connection to the gateways.
 	Gateway upstream.Config `toml:"gateway"`
 	Shared
 }
@@ -153,8 +153,7 @@ func DefaultPublishers() Publishers {
 	return Publishers{Tokens: authn.TokensOptional, Audience: authn.Audience, TokenCacheTTL: 2 * time.Minute}
 }
 
-// Validate joins everything that is wrong; kubernetes reports whether tokens can be
-// verified.
+// Validate joins all errors; kubernetes is true if tokens can be verified.
 func (p Publishers) Validate(kubernetes bool) error {
 	var problems []error
 	if !slices.Contains([]string{authn.TokensOff, authn.TokensOptional, authn.TokensRequired}, p.Tokens) {

@@ -104,7 +104,7 @@ func newSender(d *daemon.Daemon, q queue, dest destination, stages *transform.Ru
 	}
 }
 
-// newNotices shows people what becomes of the node's events.
+// newNotices returns what shows people the state of the node's events.
 func newNotices(d *daemon.Daemon, node *nodeclient.OwnNode, client *nodeclient.Client) *forwarder.Notices {
 	n := &forwarder.Notices{Node: node.Object, Client: client, Clock: d.Clock, Log: d.Log}
 	d.Go("notices", n.Run)
@@ -123,7 +123,7 @@ func newForwarder(d *daemon.Daemon, q queue, node *nodeclient.OwnNode, sender *f
 func startForwarder(d *daemon.Daemon, f *forwarder.Forwarder) {
 	d.Go("replay", f.Run)
 	d.Ready("replay", func() (bool, string) {
-		_, detail := f.Ready() // the age of the spool reports when it is too late
+		_, detail := f.Ready() // the age of the spool shows when it is too late
 		return true, detail
 	})
 }
@@ -189,7 +189,7 @@ func identityOf(client *nodeclient.Client, log *slog.Logger) func(context.Contex
 	}
 }
 
-// parts are what the Kubernetes sink and those who report events need.
+// parts are what the Kubernetes sink and the reporters of events need.
 type parts struct {
 	queue  queue
 	node   *nodeclient.OwnNode

@@ -74,7 +74,7 @@ func newWorld(b *testing.B) *world {
 	return w
 }
 
-// sendLine reports a line, and returns the answer.
+// sendLine sends a line, and returns the answer.
 func (w *world) sendLine(b *testing.B, line string) string {
 	if _, err := fmt.Fprintln(w.in, line); err != nil {
 		b.Fatal(err)

@@ -60,7 +60,7 @@ func openArchive(dir string, log *slog.Logger) (*archive, error) {
 	for _, entry := range names { // sorted by name
 		n, err := strconv.ParseUint(entry.Name(), 10, 64)
 		if err != nil || len(entry.Name()) != digits {
-			continue // none of the project's
+			continue // not a segment of this archive
 		}
 		s.next = n + 1
 		found, err := findSegment(filepath.Join(dir, entry.Name()))
@@ -97,8 +97,8 @@ func findSegment(path string) (*segment, error) {
 	return &segment{path: path, server: h.Server, bytes: info.Size(), begun: info.ModTime(), at: info.ModTime()}, err
 }
 
-// read returns the records of a segment: all that are whole. The last one may be
-// torn by a kill; nobody was informed that it is kept.
+// read returns the records of a segment: all that are whole. The last one may be torn by a
+// kill; nobody was informed that it is kept.
 func (s *segment) read() (out []record.Record, err error) {
 	data, err := os.ReadFile(s.path)
 	if err != nil {
@@ -207,8 +207,8 @@ func (a *archive) begin(server string, now time.Time) error {
 	return nil
 }
 
-// shed releases the segments of a server that are older, and the oldest of all while
-// they are too much; it counts the records of the latter.
+// shed releases the older segments of a server, and the oldest of all while there are too
+// many bytes; it counts the records of the latter.
 func (a *archive) shed(server string, before time.Time, most int64) (dropped int, err error) {
 	bytes := a.bytes()
 	for _, g := range slices.Clone(a.segments) {

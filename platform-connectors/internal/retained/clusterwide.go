@@ -75,8 +75,8 @@ func (k *Keeper) shedClusterWide(before time.Time) (dropped int) {
 	return dropped
 }
 
-// appendClusterWideAgain appends what cluster-wide publishers have lost: of each as much
-// at once as goes, as batch reports. A token that is good no more stops nobody else.
+// appendClusterWideAgain appends what cluster-wide publishers have lost, up to batch
+// records of a publisher in a call. An expired token does not stop the others.
 func (k *Keeper) appendClusterWideAgain(ctx context.Context) {
 	k.mu.Lock()
 	server := k.server

@@ -51,7 +51,7 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Policy reports how long and how much is kept.
+// Policy sets how long and how much is kept.
 type Policy struct {
 	// For is how long a record is kept after the server that acknowledged it was
 	// last heard of.
@@ -176,8 +176,8 @@ func (k *Keeper) move(now string) {
 	k.server = now
 }
 
-// keep remembers what a server has, and releases what is old or too much. A
-// destination that cannot determine its server keeps nothing.
+// keep remembers what a server has, and releases what is old or too much. It keeps nothing
+// for a destination that does not know its server.
 func (k *Keeper) keep(ctx context.Context, server string, records []record.Record, results []store.AppendResult) {
 	if server == "" {
 		return
@@ -329,7 +329,7 @@ func (k *Keeper) resend(ctx context.Context, owed []*segment, counts map[store.A
 			return err
 		}
 		k.count(results, counts)
-		// Nothing is released for it: that would be what is still to be appended.
+		// Nothing is released for it: that would be records that are still to be appended.
 		k.mu.Lock()
 		k.retain(context.Background(), server, part, results)
 		k.mu.Unlock()

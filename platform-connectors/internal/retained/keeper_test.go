@@ -235,7 +235,7 @@ func TestOldestAreRemovedAtCapacity(t *testing.T) {
 		if len(got) < 900 || len(got) > 1300 || got[len(got)-1] != fmt.Sprint(records-1) {
 			t.Errorf("%d were appended again, the last is %s; want the newest of 4 to 5 MiB", len(got), got[len(got)-1])
 		}
-		// The spool needs the space: nothing of a failover any more, but new records.
+		// The spool needs the space: nothing is kept for a failover, but new records are taken.
 		n.bytes.Store(0)
 		n.retain("new")
 		if left := n.keeper.archive.bytes(); left > 0 {
@@ -244,8 +244,8 @@ func TestOldestAreRemovedAtCapacity(t *testing.T) {
 	})
 }
 
-// TestAClusterWidePublishersRecords need its token, which stays in memory; one that
-// is refused now stops nobody.
+// TestAClusterWidePublishersRecords: the records need the publisher's token, which stays in
+// memory; a token that is refused now stops no other publisher.
 func TestAClusterWidePublishersRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, 1<<20)

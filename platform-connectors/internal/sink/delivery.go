@@ -92,7 +92,7 @@ func (w *DeliveryWatch) poll(ctx context.Context) error {
 	return Patch(ctx, w.Client.Nodes, node.Name, conditions.Changes(have, []corev1.NodeCondition{want}, now))
 }
 
-// logDelay reports once that events wait for long, and once that they do not any more.
+// logDelay logs once that events have waited for long, and once that they no longer do.
 func (w *DeliveryWatch) logDelay(late bool, text string) {
 	switch {
 	case late && !w.late:

@@ -17,8 +17,8 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
 )
 
-// TestNodeReportsPendingEvents: the Node reports that events have waited for long, and that they do not
-// any more; other conditions stay as they are.
+// TestNodeReportsPendingEvents: the Node reports that events have waited for long, and when
+// they no longer do; other conditions stay as they are.
 func TestNodeReportsPendingEvents(t *testing.T) {
 	clk := testkit.NewClock()
 	client := fake.NewClientset(&corev1.Node{

@@ -24,7 +24,7 @@ import (
 // store by the connector of role cluster, past this node's spool.
 type Dismissals struct {
 	Fold *Fold
-	// Path is the file that reports the node's monitors which records were cleared
+	// Path is the file from which the node's monitors learn which records were cleared
 	// (record.ClearedList); empty informs nobody.
 	Path string
 	// Node is the Node as it was seen last, or nil.
@@ -65,8 +65,8 @@ func (d *Dismissals) Run(ctx context.Context) error {
 	}
 }
 
-// append adds records to the monitors' file. One that cannot be read is begun
-// again: what it held was reported before.
+// append adds records to the monitors' file. A file that cannot be read is started again:
+// the monitors have already seen its content.
 func (d *Dismissals) append(ids []string) error {
 	if d.Path == "" || len(ids) == 0 {
 		return nil

@@ -44,10 +44,10 @@ type Spool interface {
 	Bounds() (released, committed uint64)
 }
 
-// Confirmer is informed of what is folded.
+// Confirmer takes the index up to which the spool is folded.
 type Confirmer interface{ Confirm(index uint64) error }
 
-// History reports what the store holds of the connector's node.
+// History reads what the store holds of the connector's node.
 type History interface {
 	// History is the next page of its PROCESS records in append order, behind the
 	// one at the given place; an empty page ends it.
@@ -278,7 +278,7 @@ func loadState(path, epoch string, released, committed uint64) (s state, problem
 	s.Version = stateVersion
 	switch {
 	case former && s.Set.UnpairedNames():
-		// What is fault and what is healthy of it only the events report.
+		// Only the events show which of its names are faults and which are healthy.
 		return fresh, "the faults are from an older version"
 	case s.Epoch != epoch:
 		// Another spool: what the old one still held is lost, what was folded stands.

@@ -38,8 +38,8 @@ type View struct {
 	Notices    []conditions.Notice
 }
 
-// View is the present wish of the fault set. While the set is incomplete only
-// faults are shown: a condition that reports more stays as it is.
+// View is the present wish of the fault set. While the set is incomplete only faults are
+// shown: a condition that shows more stays as it is.
 func (f *Fold) View() View {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -66,8 +66,8 @@ func (f *Fold) RemoveReported(written []conditions.Notice) error {
 	return f.publish(s)
 }
 
-// Push makes the Node's conditions what the fault set reports. It owns the types
-// in the set and touches no other.
+// Push makes the Node's conditions match the fault set. It owns the types in the set and
+// touches no other.
 type Push struct {
 	View       func() View
 	OnReported func([]conditions.Notice) error

@@ -32,11 +32,10 @@ type request struct {
 	done   chan error
 }
 
-// Append makes the records durable, all or none, and returns when they are: the
-// caller may acknowledge them. Records whose id and content are in the spool
-// already are durable already and not added again. ErrFull, ErrNotDurable and
-// ErrClosed report that nothing may be acknowledged; after a context's error the
-// records may or may not be there.
+// Append makes the records durable, all or none, and returns when they are: the caller may
+// acknowledge them. Records whose id and content are in the spool already are durable
+// already and not added again. ErrFull, ErrNotDurable and ErrClosed mean that nothing may
+// be acknowledged; after a context's error the records may or may not be there.
 func (s *Spool) Append(ctx context.Context, records []record.Record) error {
 	r := &request{ctx: ctx, done: make(chan error, 1)}
 	for _, rec := range records {
@@ -53,9 +52,9 @@ func (s *Spool) Append(ctx context.Context, records []record.Record) error {
 	return s.submit(ctx, r)
 }
 
-// submit waits until the group that the request joins is durable. Anyone who finds
-// no group under way makes his own durable at once, with those that came
-// meanwhile in the next one.
+// submit waits until the group that the request joins is durable. A caller that finds no
+// group under way makes its own durable at once; requests that come meanwhile form the next
+// one.
 func (s *Spool) submit(ctx context.Context, r *request) error {
 	s.turn.Lock()
 	if s.closed {
@@ -151,8 +150,8 @@ type batch struct {
 	bytes  int64
 }
 
-// number gives each new record of the group its index, and answers the requests
-// that cannot join: given up by their caller, or without space.
+// number gives each new record of the group its index, and answers the requests that cannot
+// join: their caller gave up, or there is no space.
 func (s *Spool) number(group []*request) *batch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -285,8 +284,7 @@ func (s *Spool) accept(b *batch) {
 	s.o.Metrics.bytes.Set(float64(s.bytes))
 }
 
-// forgetOld releases the oldest records that are kept in memory when there are
-// too many.
+// forgetOld drops the oldest records from memory when there are too many.
 func (s *Spool) forgetOld() {
 	last := s.released + uint64(len(s.live))
 	s.recentFrom = max(s.recentFrom, s.released+1)

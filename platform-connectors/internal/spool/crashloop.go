@@ -35,7 +35,7 @@ type Fatal struct {
 	Index uint64 `json:"index"`
 	// ID is that of the event.
 	ID string `json:"id"`
-	// Reported reports that people were notified of it elsewhere, too.
+	// Reported is true if the entry was also reported outside the log and the dead letters.
 	Reported bool `json:"told,omitempty"`
 }
 
@@ -44,7 +44,7 @@ type account struct {
 	Version int            `json:"version"`
 	Epoch   string         `json:"epoch"`
 	Past    crashloop.Past `json:"past"`
-	// Fatal are those entries that are not released yet, or not reported.
+	// Fatal are the entries that are not yet released, or not yet reported.
 	Fatal []Fatal `json:"fatal,omitempty"`
 }
 
@@ -186,8 +186,8 @@ func (s *Spool) fatal(index uint64) bool {
 	return slices.ContainsFunc(v.Fatal, func(f Fatal) bool { return f.Index == index })
 }
 
-// Unreported are the entries that killed the process of which nobody was informed yet,
-// besides the log and the dead letters beside it.
+// Unreported returns the entries that killed the process and are reported nowhere yet but
+// in the log and the dead letters beside it.
 func (s *Spool) Unreported() []Fatal {
 	v := &s.crashLoop
 	v.mu.Lock()

@@ -142,9 +142,9 @@ func TestAnEntryThatKillsIsPassedOver(t *testing.T) {
 	})
 }
 
-// TestExternalKillsDeadLetterNothing: a process that is killed again and again
-// while it works, or waits, loses nothing of the spool; a stop, or ten minutes,
-// begin again.
+// TestExternalKillsDeadLetterNothing: a process that is killed again and again while it
+// works, or waits, loses nothing of the spool; a stop, or ten minutes, starts the count
+// again.
 func TestExternalKillsDeadLetterNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &remains{t: t, dir: t.TempDir(), kills: func(record.Record) bool { return false }}
@@ -203,8 +203,8 @@ func TestTheAccountOfAnEarlierVersionGoesOn(t *testing.T) {
 	}
 }
 
-// TestUnreadableEntryIsDeadLettered: an unreadable entry is dead-lettered at the next start, without
-// three further crashes.
+// TestUnreadableEntryIsDeadLettered: an unreadable entry is dead-lettered at the next
+// start, without three further crashes.
 func TestUnreadableEntryIsDeadLettered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &remains{t: t, dir: t.TempDir(), kills: func(r record.Record) bool { return r.Event.Message == "poison" }}

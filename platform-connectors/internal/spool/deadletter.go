@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// deadLettersFile is beside the log, one JSON object a line; when it has
-// reached maxDeadLetters bytes it is renamed, replacing the one before.
+// deadLettersFile is beside the log, one JSON object a line; when it has reached
+// maxDeadLetters bytes it is renamed and replaces the one before.
 const (
 	deadLettersFile = "dead-letters.jsonl"
 	maxDeadLetters  = 16 << 20

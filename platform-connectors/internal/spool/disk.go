@@ -22,9 +22,9 @@ const (
 	illegible = 0xFF
 )
 
-// file reads a whole segment. Pages that the disk does not give back are
-// illegible, and lost reports whether there are any: the rest must not be lost with
-// them. Other errors report nothing about what is on the disk.
+// file reads a whole segment. Pages that the disk does not give back are illegible, and
+// lost reports whether there are any: the rest must not be lost with them. Other errors
+// mean nothing for what is on the disk.
 func (read pread) file(path string) (data []byte, lost bool, err error) {
 	f, err := os.Open(path)
 	if err != nil {

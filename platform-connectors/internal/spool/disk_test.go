@@ -119,8 +119,8 @@ func TestAnUnreadableSectorCostsItsEntries(t *testing.T) {
 	}
 }
 
-// TestASectorThatFailsWhileTheSpoolRuns: reading meets it, the spool fixes itself
-// and takes records on; places of durable entries are not given again.
+// TestASectorThatFailsWhileTheSpoolRuns: a read meets the bad sector, the spool repairs
+// itself and continues to take records; indexes of durable entries are not given again.
 func TestASectorThatFailsWhileTheSpoolRuns(t *testing.T) {
 	o := options(t.TempDir())
 	var d disk
@@ -157,7 +157,7 @@ func TestASectorThatFailsWhileTheSpoolRuns(t *testing.T) {
 	}
 }
 
-// TestAnotherErrorOfTheDiskBuriesNothing: it reports nothing about what is there.
+// TestAnotherErrorOfTheDiskBuriesNothing: such an error does not show what is on the disk.
 func TestAnotherErrorOfTheDiskBuriesNothing(t *testing.T) {
 	o := options(t.TempDir())
 	o.SegmentBytes = 64 << 10

@@ -16,12 +16,11 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// Fields of the body of a frame: a protobuf message that is written manually. A
-// record's id and time of acceptance are in the frame's header. A body that
-// begins with a brace is the record's JSON document: what the message cannot
-// carry exactly, and what earlier versions wrote. The message gets no further field,
-// which an earlier version would pass over: a record with more is a JSON document,
-// which keeps it.
+// Fields of the body of a frame: a protobuf message that is encoded without generated code.
+// A record's id and time of acceptance are in the frame's header. A body that begins with a
+// brace is the record's JSON document: what the message cannot carry exactly, and what
+// earlier versions wrote. The message gets no further field, which an earlier version would
+// pass over: a record with more is a JSON document, which keeps it.
 const (
 	fieldEvent      protowire.Number = 1 // a HealthEvent
 	fieldUID        protowire.Number = 2
@@ -67,9 +66,9 @@ func appendText(b []byte, field protowire.Number, text string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), text)
 }
 
-// exact reports whether the message carries the record without any change: it has
-// only what the door sets, names that the wire knows, no empty list that is not
-// nil, and times as the wire and the header have them.
+// exact reports whether the message carries the record without any change: it has only what
+// the ingest endpoint sets, names that the wire knows, no empty list that is not nil, and
+// times as the wire and the header have them.
 func exact(r record.Record) bool {
 	e := r.Event
 	_, action := protos.RecommendedAction_value[string(e.RecommendedAction)]
@@ -84,7 +83,7 @@ func exact(r record.Record) bool {
 		t.Location() == time.UTC && t.Equal(t.Truncate(time.Microsecond))
 }
 
-// isJSON reports which of the two forms a body has.
+// isJSON reports whether a body is a JSON document, not a message.
 func isJSON(body []byte) bool { return body[0] == '{' }
 
 // decodeRecord is the record of an undamaged frame.
@@ -162,8 +161,8 @@ var (
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
 )
 
-// digest is the beginning of the content digest of an event: enough to report
-// whether a re-sent id brings the same event.
+// digest is the beginning of the content digest of an event: enough to check whether a
+// re-sent id brings the same event.
 type digest [16]byte
 
 // frame is one decoded entry of the log.

@@ -35,8 +35,8 @@ func (s *Spool) Reader(name string) *Reader {
 	return r
 }
 
-// Confirm reports that the reader is done with everything up to the index and
-// never needs it again. It releases what all readers are done with.
+// Confirm records that the reader is done with everything up to the index and never needs
+// it again. It releases what all readers are done with.
 func (r *Reader) Confirm(index uint64) error {
 	s := r.spool
 	s.mu.Lock()

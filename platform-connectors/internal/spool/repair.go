@@ -32,9 +32,9 @@ type Damage struct {
 //
 // What the disk does not give back is damage as well.
 //
-// After a power cut the pages of a group that was not synced yet may be there or
-// not, each for itself: then a stretch counts as damaged of which nobody was informed
-// that it is durable.
+// After a power cut the pages of a group that was not synced yet may be there or not, each
+// for itself: then a damaged stretch may be entries that were never acknowledged as
+// durable.
 func repair(dir string, read pread, see func(f frame)) ([]*segment, []Damage, error) {
 	segments, err := listSegments(dir)
 	if err != nil {
@@ -72,7 +72,7 @@ type checker struct {
 	lost bool // the disk did not give all of it back
 
 	ends    []uint32 // of the entries
-	good    []byte   // once fixed, the segment without its damage
+	good    []byte   // once repaired, the segment without its damage
 	damaged bool     // the segment is damaged
 	damage  []Damage
 }

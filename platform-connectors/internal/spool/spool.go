@@ -64,7 +64,7 @@ type Spool struct {
 
 	cursor sync.Mutex // guards the file of the cursor
 
-	io     sync.Mutex // held by anyone who writes the log; guards the fields below
+	io     sync.Mutex // held by the writer of the log; guards the fields below
 	broken bool       // the log must be repaired before the next write
 	buffer []byte     // of one group
 	sync   func(*os.File) error

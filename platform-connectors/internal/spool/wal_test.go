@@ -52,7 +52,7 @@ func TestPreallocatedSpaceIsNoDamage(t *testing.T) {
 	}
 }
 
-// TestEntriesLargerThanASegment also cross the preallocated space.
+// TestEntriesLargerThanASegment: such entries also cross the preallocated space.
 func TestEntriesLargerThanASegment(t *testing.T) {
 	o := options(t.TempDir())
 	o.SegmentBytes = ahead + 1000

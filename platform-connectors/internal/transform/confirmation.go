@@ -34,8 +34,8 @@ const (
 	// pace is the least time between two writes of the file: they share the disk
 	// with the spool's, for which publishers wait.
 	pace = 100 * time.Millisecond
-	// retryAfter is the time until what the disk did not take is tried again, or what
-	// the spool had no capacity for.
+	// retryAfter is the time until a write is tried again that the disk did not take, or
+	// for which the spool had no space.
 	retryAfter = time.Second
 )
 
@@ -47,7 +47,7 @@ type ConfirmationSpool interface {
 	Append(ctx context.Context, records []record.Record) error
 }
 
-// SpoolConfirmer is informed of what is kept.
+// SpoolConfirmer takes the index up to which the file holds the spool.
 type SpoolConfirmer interface{ Confirm(index uint64) error }
 
 // Confirmation keeps what waits in step with the spool.
@@ -56,7 +56,7 @@ type Confirmation struct {
 	Path   string
 	Spool  ConfirmationSpool
 	Reader SpoolConfirmer
-	// Evaluate is what the pipeline makes of an event, and reports about its confirmation.
+	// Evaluate returns the pipeline's form of an event, and notes on its confirmation.
 	Evaluate func(context.Context, record.Record) (record.Event, pipeline.Notes)
 	Clock    clock.Clock
 	Log      *slog.Logger
@@ -83,8 +83,8 @@ type changeCounts struct {
 	rules    int
 }
 
-// Waker returns what to call when the rules have changed; it comes before Run. What the
-// store does not have yet is evaluated again then, as the forwarder evaluates it.
+// Waker returns what to call when the rules have changed; it comes before Run. Events that
+// the store does not have yet are then evaluated again, as by the forwarder.
 func (f *Confirmation) Waker() func() {
 	f.wake = retry.NewWake()
 	return func() {
@@ -202,9 +202,9 @@ func (f *Confirmation) step(ctx context.Context) error {
 	return f.keep(next)
 }
 
-// fold takes the next entries into the set, and the time once there are no more. A
-// set that has changed is durable before the spool is reported; a place is not, because
-// what lies between changes nothing when it is read again.
+// fold takes the next entries into the set, and the time once there are no more. A set that
+// has changed is durable before the entries are confirmed to the spool. A place is not,
+// because what lies between changes nothing when it is read again.
 func (f *Confirmation) fold(ctx context.Context) error {
 	next, changed, heard := f.state, false, f.changeCounts()
 	next.Set = next.Set.Clone()
@@ -239,7 +239,7 @@ func (f *Confirmation) fold(ctx context.Context) error {
 	f.obeyed = heard
 	f.take(next)
 	f.Metrics.count(ends)
-	// Also what the life before this one kept, and did not report.
+	// This includes what the previous process kept, and did not confirm.
 	return f.Reader.Confirm(next.Index)
 }
 

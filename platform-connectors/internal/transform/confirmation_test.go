@@ -272,8 +272,8 @@ func TestAFullSpoolIsNoDeadlock(t *testing.T) {
 	})
 }
 
-// TestStanding is counted in each life again, so that a clock which is set confirms
-// nothing, and needs no event to end.
+// TestStanding: each life counts the time that a fault stands from zero, so that a clock
+// which is set confirms nothing, and needs no event to end.
 func TestStanding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, path := newQueue(), filepath.Join(t.TempDir(), "unconfirmed.json")
@@ -313,7 +313,7 @@ func TestNothingComes(t *testing.T) {
 	})
 }
 
-// TestAFileThatIsBad is reported and begun again; what was acknowledged goes on.
+// TestAFileThatIsBad: a bad file is reported and started again; what was acknowledged goes on.
 func TestAFileThatIsBad(t *testing.T) {
 	for name, content := range map[string]string{"torn": "{", "of another version": `{"version":9,"set":{}}`} {
 		t.Run(name, func(t *testing.T) {

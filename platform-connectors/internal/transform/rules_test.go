@@ -13,8 +13,8 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/pipeline"
 )
 
-// TestOtherRulesAreThoseOfTheBacklogToo: what the store does not have yet is evaluated
-// when it is carried there, and so it is here: by another life, and after a reload.
+// TestOtherRulesAreThoseOfTheBacklogToo: events that the store does not have yet are
+// evaluated by the present rules: in another life, and after a reload.
 func TestOtherRulesAreThoseOfTheBacklogToo(t *testing.T) {
 	more := append(slices.Clone(rules), pipeline.ConfirmRule{Name: "new", When: `event.checkName == "N"`, StandsFor: 2 * time.Minute})
 	run := func(t *testing.T, d *Confirmation) {

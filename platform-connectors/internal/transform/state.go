@@ -16,8 +16,8 @@ import (
 const stateVersion = 1
 
 // state is what waits, which is the follower's file, and up to where of the spool that
-// counts everything. The place is not kept: a life begins with what the store may not
-// have yet, and evaluates it by the same rules as anyone who carries it there.
+// counts everything. The place is not kept: a life begins with what the store may not have
+// yet, and evaluates it by the same rules as the forwarder.
 type state struct {
 	Version int               `json:"version"`
 	Set     *pipeline.Signals `json:"set"`

@@ -108,7 +108,7 @@ func (r *Runner) take() error {
 	return nil
 }
 
-// recordReload reports what became of a new content.
+// recordReload records in log and metrics whether a new content was taken.
 func (r *Runner) recordReload(err error) {
 	r.metrics.reloaded(err)
 	if err != nil {
@@ -133,9 +133,8 @@ func (r *Runner) Change(ctx context.Context, rec record.Record) record.Record {
 	return rec
 }
 
-// Evaluate is what the pipeline makes of an event, and what it reports about its
-// confirmation. Where no rule confirms anything, that is the event as it is, for
-// nothing.
+// Evaluate returns the pipeline's form of an event, and notes on its confirmation. Where no
+// rule confirms anything, it returns the event as it is, at no cost.
 func (r *Runner) Evaluate(ctx context.Context, rec record.Record) (record.Event, pipeline.Notes) {
 	p := r.pipeline()
 	if !p.Confirms() {

@@ -191,8 +191,8 @@ func carry(t *testing.T, r *Runner, records []record.Record) []string {
 	return batches
 }
 
-// TestAStageOfEarlierVersionsIsNoError: a connector that refused it would take no
-// events. It changes nothing, its file need not be there, and the log reports it.
+// TestAStageOfEarlierVersionsIsNoError: a connector that refused it would take no events.
+// The stage changes nothing, its file need not be there, and the log reports it.
 func TestAStageOfEarlierVersionsIsNoError(t *testing.T) {
 	file := files(t, t.TempDir(), map[string]string{
 		"pipeline.toml": retired + rulesOnly, "overrides.toml": rule(`event.message == "change me"`, "isFatal = false"),

@@ -13,7 +13,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/config"
 )
 
-// Config reports how to reach the gateways.
+// Config configures the connection to the gateways.
 type Config struct {
 	// Address is one or several host:port with commas; every address that a host
 	// has is a gateway. Required.

@@ -36,7 +36,7 @@ const (
 	attempt = 25 * time.Second
 	// publisherHeader bears the token of a cluster-wide publisher.
 	publisherHeader = "nvsentinel-publisher-authorization"
-	// resetHeader reports that somebody has ended faults of the node since the last call.
+	// resetHeader means that somebody has ended faults of the node since the last call.
 	resetHeader = "nvsentinel-anew"
 	// policy: one connection to one gateway, chosen by chance, another one when
 	// that is gone. A call waits for a connection until its deadline, and is sent
@@ -69,11 +69,11 @@ func Open(cfg Config, log *slog.Logger) (*Gateway, error) {
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.3, MaxDelay: 10 * time.Second},
-			// gRPC's own, without which it is the backoff. An address that reports nothing
-			// holds nothing up: another one is tried beside it after 250 ms (gRFC A61).
+			// gRPC's own, without which it is the backoff. An address that does not respond
+			// delays nothing: another one is tried beside it after 250 ms (gRFC A61).
 			MinConnectTimeout: 20 * time.Second,
 		}),
-		// A gateway whose machine is gone reports nothing: calls must not wait for it.
+		// A gateway whose machine is gone does not respond: calls must not wait for it.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
 	}
 	if several := cfg.addresses(); len(several) > 1 {
@@ -99,8 +99,8 @@ func (g *Gateway) Append(ctx context.Context, batch []record.Record) ([]store.Ap
 	return results, err
 }
 
-// AppendTo implements retained.Destination, as store.Identified reports. Of a batch that needs
-// several calls the first ones may have been appended when the store moves.
+// AppendTo implements retained.Destination, as store.Identified defines it. Of a batch that
+// needs several calls the first ones may have been appended when the store moves.
 func (g *Gateway) AppendTo(ctx context.Context, server string, batch []record.Record) ([]store.AppendResult, string, error) {
 	ctx = forPublisher(ctx)
 	if IsReset(ctx) {
@@ -278,14 +278,14 @@ const OtherContent = "its id is stored with other content, or the store cannot h
 
 type listenerKey struct{}
 
-// Listen returns a context of Append under which a Place reports why it refuses a
-// record, where it has more to report than OtherContent. It is reported before Append
-// returns, by the goroutine that called it.
+// Listen returns a context of Append with a callback. A Place calls it with the reason for
+// which it refuses a record, where there is more to report than OtherContent. The goroutine
+// that called Append runs the callback, before Append returns.
 func Listen(ctx context.Context, refused func(id, problem string)) context.Context {
 	return context.WithValue(ctx, listenerKey{}, refused)
 }
 
-// ReportRefusal reports to who listens why the record is refused.
+// ReportRefusal calls the callback of Listen, if any, with the reason of a refusal.
 func ReportRefusal(ctx context.Context, id, problem string) {
 	if refused, ok := ctx.Value(listenerKey{}).(func(id, problem string)); ok {
 		refused(id, problem)
@@ -294,13 +294,13 @@ func ReportRefusal(ctx context.Context, id, problem string) {
 
 type droppedKey struct{}
 
-// ListenDropped returns a context of Dead under which a Place reports how many dead letters
-// of the node are gone since.
+// ListenDropped returns a context of Dead with a callback, which a Place calls with the
+// number of dead letters of the node that are gone since.
 func ListenDropped(ctx context.Context, dropped func(n int)) context.Context {
 	return context.WithValue(ctx, droppedKey{}, dropped)
 }
 
-// ReportDropped reports to who listens that dead letters are gone.
+// ReportDropped calls the callback of ListenDropped, if any, when dead letters are gone.
 func ReportDropped(ctx context.Context, n int) {
 	if dropped, ok := ctx.Value(droppedKey{}).(func(n int)); ok && n > 0 {
 		dropped(n)
@@ -309,11 +309,11 @@ func ReportDropped(ctx context.Context, n int) {
 
 type resetKey struct{}
 
-// WithReset returns a context of Append that reports that somebody has ended faults of the node:
-// what is appended repeats nothing that was before.
+// WithReset returns a context of Append which marks that somebody has ended faults of the
+// node: what is appended repeats nothing that was before.
 func WithReset(ctx context.Context) context.Context { return context.WithValue(ctx, resetKey{}, true) }
 
-// IsReset reports whether it is one.
+// IsReset reports whether a context is one of WithReset.
 func IsReset(ctx context.Context) bool {
 	anew, _ := ctx.Value(resetKey{}).(bool)
 	return anew

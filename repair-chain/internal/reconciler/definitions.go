@@ -87,8 +87,8 @@ func usable(t *v1alpha1.RepairTemplate) (compiled *chain.Template, warnings []st
 // maxMessage is how many bytes the message of the condition has at most.
 const maxMessage = 8 << 10
 
-// accepted writes the condition, and reports whether it has changed. An Event reports that an
-// object is not accepted any more, or has warnings.
+// accepted writes the condition, and reports whether it has changed. An Event is sent when
+// an object is not accepted any more, or has warnings.
 func (c *Reconciler) accepted(o client.Object, conditions *[]metav1.Condition, wrong error, warnings []string) bool {
 	made := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: reasonAccepted, ObservedGeneration: o.GetGeneration()}
 	if len(warnings) > 0 {

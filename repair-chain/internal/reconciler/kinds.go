@@ -41,11 +41,11 @@ type scope struct {
 	namespace string
 }
 
-// followLimit bounds the read that reports whether a kind can be watched.
+// followLimit bounds the read that checks whether a kind can be watched.
 const followLimit = 10 * time.Second
 
-// follow has a kind watched. It tries to read at the API server itself first, whose
-// answer reports what the watch would not.
+// follow has a kind watched. It first tries to read at the API server itself, whose answer
+// contains the error that the watch would not show.
 func (k *kinds) follow(ctx context.Context, at scope) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -136,8 +136,8 @@ func TestALongMistake(t *testing.T) {
 	}
 }
 
-// TestObjectMessages: a run shows which generation the object's controller has
-// seen, and what the template's healthRule reports.
+// TestObjectMessages: a run shows which generation the object's controller has seen, and
+// the result of the template's healthRule.
 func TestObjectMessages(t *testing.T) {
 	o := open(t, 0)
 	read := template("read", `{"apiVersion":"example.com/v1","kind":"Task","spec":{"nodeName":"{{ .NodeName }}"}}`)

@@ -19,7 +19,7 @@ const leaseDuration = 40 * time.Minute
 // claimed is a lease that a run took of a node.
 type claimed struct{ run, node types.UID }
 
-// claim takes the node's lease for a run; why reports what keeps the run from it. One whose
+// claim takes the node's lease for a run; why is what keeps the run from it. A run whose
 // maker holds the lease takes none, and none is taken of a Node that is gone.
 func (c *Reconciler) claim(ctx context.Context, run *v1alpha1.RepairRun, node *corev1.Node) (why string) {
 	if c.Leases == nil || node == nil || chain.Leased(run) {

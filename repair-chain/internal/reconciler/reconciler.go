@@ -185,8 +185,8 @@ func (c *Reconciler) accept(ctx context.Context, run *v1alpha1.RepairRun) (probl
 	return "", nil
 }
 
-// validate reports what is wrong with a chain or with a template that it names; err is that
-// nobody knows.
+// validate returns as wrong the errors in a chain or in a template that it names; err means
+// that the templates could not be read.
 func (c *Reconciler) validate(ctx context.Context, spec v1alpha1.RepairChainSpec) (wrong, err error) {
 	compiled, wrong := chain.Compile(spec)
 	if wrong != nil {

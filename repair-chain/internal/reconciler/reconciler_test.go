@@ -127,8 +127,8 @@ func runOfChain(name, chain string) *v1alpha1.RepairRun {
 	return &v1alpha1.RepairRun{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.RepairRunSpec{NodeName: "node-1", Chain: chain}}
 }
 
-// TestAccepted: templates and chains report what is wrong with them, a chain also once its
-// template is fixed; a run of what can't be used is rejected with the reason.
+// TestAccepted: templates and chains show what is wrong with them; a chain is accepted once
+// its template is fixed; a run of an invalid chain is rejected with the reason.
 func TestAccepted(t *testing.T) {
 	o := open(t, 0)
 	good := template("accepted-good", `{"apiVersion":"v1","kind":"ConfigMap","data":{"node":"{{ .NodeName }}"}}`)
@@ -174,7 +174,7 @@ func TestARunThatHasEndedIsRemoved(t *testing.T) {
 	})
 }
 
-// TestATemplateOfAnotherScope: a kind with namespaces needs one, and the step reports it.
+// TestATemplateOfAnotherScope: a namespaced kind needs a namespace, and the step reports that.
 func TestATemplateOfAnotherScope(t *testing.T) {
 	o := open(t, 0)
 	scope := template("scope", `{"apiVersion":"v1","kind":"ConfigMap"}`)
@@ -188,7 +188,7 @@ func TestATemplateOfAnotherScope(t *testing.T) {
 	}
 }
 
-// TestEvents: steps and outputs are reported.
+// TestEvents: Events report steps and outputs.
 func TestEvents(t *testing.T) {
 	o := open(t, 0)
 	note := template("events", `{"apiVersion":"v1","kind":"ConfigMap","data":{"node":"{{ .NodeName }}"}}`)

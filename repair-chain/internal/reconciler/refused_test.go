@@ -34,8 +34,8 @@ func (f forbidding) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// TestARefusedWatchIsNotReady: a kind of the service may be listed and not watched. The
-// service is not ready and reports it, works on, and is ready again when it may be.
+// TestARefusedWatchIsNotReady: the service may list a kind, but not watch it. It is not
+// ready, gives the reason, works on, and is ready once it may watch.
 func TestARefusedWatchIsNotReady(t *testing.T) {
 	for resource, kind := range map[string]string{
 		"repairruns": v1alpha1.RunKind, "repairchains": v1alpha1.ChainKind, "repairtemplates": v1alpha1.TemplateKind,

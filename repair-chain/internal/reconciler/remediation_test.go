@@ -51,7 +51,7 @@ func (o *office) task(run *v1alpha1.RepairRun, step string) (task *unstructured.
 	return task
 }
 
-// done reports that a task is done, or is not.
+// done sets in the status of a task whether it is done.
 func (o *office) done(task *unstructured.Unstructured, status string) {
 	o.Helper()
 	task.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Done", "status": status}}}
@@ -155,8 +155,8 @@ func TestARunForNoNode(t *testing.T) {
 	}
 }
 
-// TestAbandonedRun: its NodeHealthCheck reports it, the object of the step that is
-// under way is reported, and nothing begins although that step comes to its end.
+// TestAbandonedRun: the NodeHealthCheck gives up the run. The object of the step that is
+// under way gets the annotation, and nothing begins although that step comes to its end.
 func TestAbandonedRun(t *testing.T) {
 	o := open(t, 0)
 	run := ofCheck("givenup-node", "givenup-node", o.twoTasks("givenup"))

@@ -49,8 +49,8 @@ type runState struct {
 
 var errCrashed = errors.New("died")
 
-// TestRunHistories runs histories as text. Each history is repeated with a process that crashes after
-// every write, which must change nothing but the number of passes.
+// TestRunHistories runs the histories of testdata. Each history is repeated with a process
+// that crashes at every write, which must change nothing but the number of passes.
 func TestRunHistories(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		l := newRunState(t)
@@ -233,7 +233,7 @@ func (r *runState) lived(do func(*runState) error) {
 	}
 }
 
-// copy is the life so far; what it reports is nobody's.
+// copy is the state so far, with an output of its own.
 func (r *runState) copy() *runState {
 	c := *r
 	c.output = strings.Builder{}

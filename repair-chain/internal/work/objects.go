@@ -17,8 +17,8 @@ import (
 )
 
 // Remove deletes the objects of a run's steps, whose own controllers may keep them for a
-// while; gone reports that none is there any more. What was not seen to be made is looked
-// for as well: it may have been made right before a death.
+// while; gone reports whether none is there any more. An object whose creation was not
+// recorded is searched for as well: it may have been made right before a crash.
 func (w Worker) Remove(ctx context.Context, run *v1alpha1.RepairRun) (gone bool, err error) {
 	gone = true
 	for _, st := range run.Status.Steps {
@@ -43,7 +43,7 @@ func (w Worker) Remove(ctx context.Context, run *v1alpha1.RepairRun) (gone bool,
 }
 
 // giveUp ends a run that its NodeHealthCheck gave up. The object of a step that is under
-// way is reported first, by the same annotation: a RebootNode sends no signal then.
+// way first gets the same annotation: a RebootNode sends no signal then.
 func (w Worker) giveUp(ctx context.Context, run *v1alpha1.RepairRun, facts chain.Facts) error {
 	at := run.Annotations[v1alpha1.TimedOutAnnotation]
 	for _, st := range run.Status.Steps {

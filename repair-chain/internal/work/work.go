@@ -24,8 +24,8 @@ type Resource interface {
 }
 
 // Resources finds where objects of a kind are read and written; namespace is empty for
-// those of the cluster. An error reports that the API server does not serve the kind, or
-// that nobody knows.
+// those of the cluster. An error means that the API server does not serve the kind, or that
+// this could not be determined.
 type Resources func(kind schema.GroupVersionKind, namespace string) (Resource, error)
 
 // Save keeps the status of a run under its resource version, which it renews.

@@ -57,7 +57,7 @@ func (a *archive) finish(m Manifest) error {
 // ManifestName is the archive's last file: what is in it, and what is not.
 const ManifestName = "MANIFEST.json"
 
-// Manifest reports what became of each part.
+// Manifest describes the outcome of each part.
 type Manifest struct {
 	Node    string    `json:"node,omitempty"`
 	Created time.Time `json:"created"`
@@ -85,7 +85,7 @@ const (
 	LeftOut State = "LeftOut"
 )
 
-// Entry reports one part.
+// Entry describes one part.
 type Entry struct {
 	Name  string `json:"name"`
 	State State  `json:"state"`

@@ -34,8 +34,8 @@ type Collector struct {
 }
 
 // Collect makes the archive in the work folder and returns its path. A part that fails,
-// whatever the reason, is reported in the manifest and costs no other part; an error means
-// that there is no archive.
+// whatever the reason, is reported in the manifest and does not affect other parts; an
+// error means that there is no archive.
 func (c *Collector) Collect(ctx context.Context) (string, Manifest, error) {
 	m := Manifest{Node: c.Node, Created: c.Clock.Now().UTC(), Version: c.Version}
 	host, err := os.OpenRoot(c.HostRoot)
@@ -67,7 +67,7 @@ func (c *Collector) Collect(ctx context.Context) (string, Manifest, error) {
 	return path, m, c.out.finish(m)
 }
 
-// collect makes one part of space bytes at most. An error is one of the archive.
+// collect makes one part, of at most room bytes. An error is one of the archive.
 func (c *Collector) collect(ctx context.Context, p part, room int64) (e Entry, err error) {
 	e = Entry{Name: p.name, File: p.file, State: LeftOut}
 	switch {
@@ -97,7 +97,7 @@ func (c *Collector) collect(ctx context.Context, p part, room int64) (e Entry, e
 	return e, c.out.add(p.name, text.size, text)
 }
 
-// setOutcome reports what became of a part.
+// setOutcome records the outcome of a part.
 func (e *Entry) setOutcome(err error) {
 	switch {
 	case err == nil:
@@ -127,8 +127,8 @@ type part struct {
 	file string
 }
 
-// lineBytes is about how long a line of a journal is: as many as fit are asked for, so
-// that a tool that is killed has not reported the oldest ones alone.
+// lineBytes is about how long a line of a journal is: as many lines as fit are requested,
+// so that a tool that is killed has not printed only the oldest ones.
 const lineBytes = 256
 
 // plan is what is collected, the most informative first: what does not fit is left out from
@@ -157,8 +157,8 @@ func plan(c Config, files []string) []part {
 	return parts
 }
 
-// files are those of the host that a pattern means, in the order of the patterns; more
-// reports how many there are beyond the bound.
+// files are those of the host that a pattern means, in the order of the patterns; more is
+// how many there are beyond the bound.
 func files(host fs.FS, patterns []string) (found []string, more int) {
 	for _, pattern := range patterns {
 		matches, _ := fs.Glob(host, pattern) // patterns are validated

@@ -238,7 +238,7 @@ func TestAToolThatCannotBeKilledIsLeft(t *testing.T) {
 	})
 }
 
-// TestAllPartsTogetherHaveALimit: what is not collected then is reported.
+// TestAllPartsTogetherHaveALimit: the manifest lists what is not collected because of it.
 func TestAllPartsTogetherHaveALimit(t *testing.T) {
 	n := newNode(t)
 	n.Timeout = time.Second

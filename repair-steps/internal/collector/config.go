@@ -1,5 +1,5 @@
-// Package collector collects what a node's logs and tools report into one archive, part by
-// part, with secrets masked and within bounds of time and size.
+// Package collector collects a node's logs and the output of its tools into one archive,
+// part by part, with secrets masked and within bounds of time and size.
 package collector
 
 import (
@@ -21,7 +21,7 @@ const (
 
 // Config is what is collected.
 type Config struct {
-	// Node is reported in the manifest.
+	// Node is written to the manifest.
 	Node string `toml:"nodeName" flag:"node-name" env:"NODE_NAME" usage:"Name of the node, written to the manifest of the archive. The environment variable NODE_NAME sets its default."`
 	// HostRoot is where the host's root, or folders of it, are mounted.
 	HostRoot string `toml:"hostRoot" bounds:"not empty" flag:"host-root" usage:"Directory with the root file system of the host, or with parts of it such as var/log."`

@@ -24,7 +24,7 @@ const (
 	// killGrace is how long a killed process is waited for. One that hangs in the
 	// driver can't be killed at all, and is left.
 	killGrace = 5 * time.Second
-	// maxErrorBytes is how many bytes of its errors are reported.
+	// maxErrorBytes is how many bytes of a tool's error output are reported.
 	maxErrorBytes = 2 << 10
 )
 
@@ -91,7 +91,7 @@ func outcome(ctx context.Context, ended <-chan error, words *headBuffer, c clock
 	return &code, fmt.Errorf("the command exited with status %d%s", code, words.summary())
 }
 
-// headBuffer keeps the begin of what a process reports about its errors.
+// headBuffer keeps the beginning of a process's error output.
 type headBuffer struct {
 	mu     sync.Mutex
 	buffer bytes.Buffer
@@ -105,7 +105,7 @@ func (h *headBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// summary is what was reported, without secrets, as the end of a sentence.
+// summary is the error output, without secrets, as the end of a sentence.
 func (h *headBuffer) summary() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -155,7 +155,7 @@ func executable(info os.FileInfo, err error) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// pathInTool is how the tool sees a path of the project; ok is false if it can't.
+// pathInTool is how the tool sees a path of this process; ok is false if it can't.
 func (t tool) pathInTool(path string) (string, bool) {
 	if t.root == "" {
 		return path, true
@@ -167,7 +167,7 @@ func (t tool) pathInTool(path string) (string, bool) {
 	return "/" + strings.TrimPrefix(inside, "/"), true
 }
 
-// command is the tool with its arguments, as the manifest reports it.
+// command is the tool with its arguments, as the manifest shows it.
 func (t tool) command(args []string) []string {
 	if t.root == "" {
 		return slices.Concat([]string{t.path}, args)

@@ -37,7 +37,7 @@ func (c Config) Validate(address config.Secret, flag string) error {
 	return errors.Join(append(problems, c.Times())...)
 }
 
-// Times reports what is wrong with the limits of time.
+// Times validates the time limits.
 func (c Config) Times() error {
 	if c.TryTimeout <= 0 || c.SendTimeout <= 0 {
 		return fmt.Errorf("tryTimeout (--try-timeout) is %s and sendTimeout (--send-timeout) is %s: set both to more than 0s", c.TryTimeout, c.SendTimeout)

@@ -44,7 +44,7 @@ type Request struct {
 	Conflict Outcome
 }
 
-// Answer is what the receiver reported at last.
+// Answer is the last response of the receiver.
 type Answer struct {
 	Status string
 	// Body is its begin, printable and without secrets.
@@ -125,7 +125,7 @@ func (s *Sender) try(ctx context.Context, p Request) (Answer, error) {
 		return Answer{}, fmt.Errorf("sending to %s: %w", req.URL.Host, plain(err))
 	}
 	defer resp.Body.Close()
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // the status reports what was done
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // the status shows what was done
 	a := Answer{Status: resp.Status, Body: printable(body)}
 	switch Evaluate(resp.StatusCode, p.Conflict) {
 	case Delivered:
@@ -205,7 +205,7 @@ const (
 // again are the statuses below 500 after which the same request may be taken.
 var again = []int{http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests}
 
-// Evaluate reports what an HTTP status means for a request. conflict is what a 409 means to
+// Evaluate returns what an HTTP status means for a request. conflict is what a 409 means to
 // the receiver.
 func Evaluate(status int, conflict Outcome) Outcome {
 	switch {

@@ -15,7 +15,7 @@ type expected struct {
 	named int
 	// below is how many lines may still be the value of a name that ended its line.
 	below int
-	// indent is that name's; block reports that all that is indented more is the value, and
+	// indent is that name's; block means that all that is indented more is the value, and
 	// first that no line of it was there yet.
 	indent       int
 	block, first bool

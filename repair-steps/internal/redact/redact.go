@@ -158,7 +158,7 @@ func automaton(texts []string) *ahocorasick.Automaton {
 }
 
 // find looks for the secrets of a line, by each rule for itself: what one finds hides
-// nothing from another. tooMany reports that they cannot be distinguished.
+// nothing from another. tooMany reports whether there are too many to examine.
 func find(line []byte) (spans []span, tooMany bool) {
 	lower := lowered(line)
 	matches := secretFinder.automaton.FindAllOverlapping(lower)

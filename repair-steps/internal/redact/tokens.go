@@ -12,8 +12,8 @@ type format struct {
 	prefixes string
 	// suffix is a pattern of what follows.
 	suffix string
-	// alone reports that the prefix is short: a letter or digit before it makes it a part
-	// of something else.
+	// alone means that the prefix is short: a letter or digit before it makes it a part of
+	// something else.
 	alone bool
 	// before is a pattern of exactly back bytes in front of the prefix.
 	before string

@@ -254,7 +254,7 @@ func opensKey(line []byte) bool {
 	return at >= 0 && bytes.Contains(line[at:], keyNamed) && lastOf(line[at:], keyEnds) < 0
 }
 
-// closesKey reports whether the last thing that a line reports about private keys is an end.
+// closesKey reports whether the last mark of a private key in a line is an end.
 func closesKey(line []byte) bool {
 	return bytes.Contains(line, keyMAC) || lastOf(line, keyEnds) > lastOf(line, keyBegins)
 }

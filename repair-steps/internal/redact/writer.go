@@ -151,8 +151,8 @@ type parts struct{ stdout, stderr long }
 // part is the begin of such a line: its stream and its tag.
 var part = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\S+ std(out|err) ([PF])(?::\S+)? `)
 
-// add takes a line that goes on, and reports it. To the last part of one it puts the others
-// in front.
+// add takes a line that goes on, and reports whether it did. It puts the other parts in
+// front of the last one.
 func (p *parts) add(l *long) (goesOn bool) {
 	m := part.FindSubmatchIndex(l.text)
 	if m == nil {

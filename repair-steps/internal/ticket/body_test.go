@@ -89,7 +89,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// FuzzRender: what a text reports stays a text, in the built-in template.
+// FuzzRender: a text stays a text, whatever it contains, in the built-in template.
 func FuzzRender(f *testing.F) {
 	f.Add(nasty)
 	f.Add(`","admin":true,"x":"`)

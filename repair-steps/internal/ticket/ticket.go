@@ -154,7 +154,7 @@ func render(how string, facts map[string]any, limit int) ([]byte, error) {
 	return body.Bytes(), nil
 }
 
-// bounded takes no more than its space.
+// bounded is a buffer that takes no more than its capacity.
 type bounded struct {
 	buffer   bytes.Buffer
 	capacity int

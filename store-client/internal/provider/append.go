@@ -11,9 +11,9 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
-// Append is store.Store's Append for every provider: insert stores records of
-// different ids, sets their Append and Revision, and reports what is stored under
-// each id now. A status is not the appender's to give.
+// Append is store.Store's Append for every provider: insert stores records of different
+// ids, sets their Append and Revision, and returns what is stored under each id now. A
+// status is not the appender's to give.
 func Append(ctx context.Context, m *Metrics, records []record.Record,
 	insert func(context.Context, []record.Record) (map[string]Content, error),
 ) ([]store.AppendResult, error) {
@@ -108,8 +108,8 @@ type Content struct {
 	Fresh bool
 }
 
-// appendResult reports what became of an appended record; first reports that it was the
-// first of its id in the batch.
+// appendResult is the result of an appended record; first reports whether it was the first
+// of its id in the batch.
 func appendResult(stored Content, r record.Record, first bool) store.AppendResult {
 	switch {
 	case stored.Fresh && first:

@@ -39,7 +39,7 @@ type Consumer[P Position[P]] struct {
 	Log     *slog.Logger
 	Metrics *Metrics
 
-	// rested is when Idle last reported it.
+	// rested is when Idle last returned true.
 	rested time.Time
 
 	mu                   sync.Mutex

@@ -31,7 +31,7 @@ type PreparedEvent struct {
 	Doc []byte
 }
 
-// PrepareMaintenances prepares an update, or reports what cannot be stored.
+// PrepareMaintenances prepares an update, or returns an error that names what cannot be stored.
 func PrepareMaintenances(u store.MaintenanceUpdate) (PreparedMaintenances, error) {
 	out := PreparedMaintenances{}
 	if u.CSP == "" || len(u.CSP) > maxCSP {

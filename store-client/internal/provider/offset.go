@@ -13,7 +13,7 @@ import (
 // every store. A store brings its own place in its own history,
 // and reads and writes one line for each consumer.
 //
-// A position reports: of this history (Server), of this kind of events (Kind), the
+// A position means: of this history (Server), of this kind of events (Kind), the
 // consumer has done everything up to this place, except what a rescan still reads.
 // It is given out with each record and stored when the record and all before it are
 // done. So it may only promise too little: then records come again, which is
@@ -139,7 +139,7 @@ const (
 
 // Line is what a store keeps of a consumer.
 type Line struct {
-	// Stored reports that there is one.
+	// Stored is true if there is one.
 	Stored bool
 	// Text is the position.
 	Text string
@@ -149,8 +149,8 @@ type Line struct {
 	Mark *time.Time
 }
 
-// EvaluatePosition reads a stored line and reports why it cannot be resumed, if it cannot; beyond
-// reports about a position of this history whether it lies behind the history's end.
+// EvaluatePosition reads a stored line and returns why it cannot be resumed, if it cannot;
+// beyond reports whether a position of this history lies behind the history's end.
 func EvaluatePosition[P Position[P]](l Line, server string, k Kind, beyond func(P) bool) (P, Loss) {
 	p, err := ParsePosition[P](l.Text)
 	h := p.Common()

@@ -31,16 +31,16 @@ var Never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 // maxID bounds an id in bytes.
 const maxID = 512
 
-// ErrUnusable marks errors of opening that waiting does not fix: a wrong
-// address, a server that cannot keep what it acknowledged, a newer schema.
+// ErrUnusable marks errors of opening that do not end by waiting: a wrong address, a server
+// that cannot keep what it acknowledged, a newer schema.
 var ErrUnusable = errors.New("store is unusable")
 
 // ErrForeign marks a database that holds something else than our records; it is an
 // ErrUnusable.
 var ErrForeign = fmt.Errorf("%w: it belongs to another application", ErrUnusable)
 
-// Earlier is the refusal of a database that holds where, records of the earlier
-// NVSentinel, whose names are those of the project and whose form is another.
+// Earlier is the refusal of a database that holds where, records of the earlier NVSentinel,
+// which have the same names and another form.
 func Earlier(database, where string) error {
 	return fmt.Errorf("%w: %s in database %q belongs to the earlier NVSentinel or to another application, and is not changed. "+
 		"Use a separate database (another name in the address), or rename the old one, see docs/tasks/migrate-from-nvsentinel.md",
@@ -114,7 +114,7 @@ var form = regexp.MustCompile(`^[a-z+]+://` +
 	`(?:(?:[A-Za-z0-9._-]|%[0-9A-Fa-f]{2})*|\[[0-9A-Fa-f:.%]*\])(?::\d+)?(?:,(?:[A-Za-z0-9._-]*|\[[0-9A-Fa-f:.%]*\])(?::\d+)?)*` +
 	`(?:/[^/?#@\s]*)?(?:\?([^?#@\s]*))?$`)
 
-// errForm is all that can be reported about another one: any part of it may be of the password.
+// errForm is all that can be reported about another one: it may contain the password.
 var errForm = errors.New("the address must have the form PROVIDER://user:password@host:port/database?option=value. " +
 	"In user and password, write %40 for @, %3A for :, %2F for /, %3F for ?, %23 for # and %25 for %")
 
@@ -213,7 +213,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// NotUpdated counts why an update failed, and reports it.
+// NotUpdated counts why an update failed, and returns the error with its context.
 func (m *Metrics) NotUpdated(writer record.Writer, changes int, err error) error {
 	switch {
 	case errors.Is(err, store.ErrConflict):

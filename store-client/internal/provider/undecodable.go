@@ -21,8 +21,8 @@ const (
 	maxBody   = 1 << 20
 	// deadLettersPerPage is how many of them one page makes.
 	deadLettersPerPage = 16
-	// maxReported bounds the documents that are reported by a process; further ones are left
-	// out without a word of their own.
+	// maxReported bounds the documents that a process reports; further ones are left out
+	// without a message of their own.
 	maxReported = 1 << 16
 )
 
@@ -125,11 +125,11 @@ type Page struct {
 	records     []record.Record
 	read, bytes int
 	broken      []Document
-	// moreUndecodable reports that there are broken documents besides.
+	// moreUndecodable is true if there are further undecodable documents.
 	moreUndecodable bool
 }
 
-// Full reports that the page takes nothing more.
+// Full reports whether the page takes nothing more.
 func (p *Page) Full() bool {
 	return p.query.More != nil && p.bytes >= store.PageBytes || p.query.Limit > 0 && len(p.records) == p.query.Limit
 }

@@ -32,9 +32,9 @@ func (s *Store) AppendTo(ctx context.Context, server string, records []record.Re
 	return results, now, err
 }
 
-// appendFresh inserts records of different ids and reports what is stored under
-// them now, and in which server. Rows are inserted in id order, as updates lock
-// them, so that transactions wait for each other but never deadlock.
+// appendFresh inserts records of different ids and returns what is stored under them now,
+// and in which server. Rows are inserted in id order, as updates lock them, so that
+// transactions wait for each other but never deadlock.
 func (s *Store) appendFresh(ctx context.Context, server string, records []record.Record) (stored map[string]provider.Content, now string, err error) {
 	err = s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		stored = map[string]provider.Content{}

@@ -33,8 +33,8 @@ type Reservation struct {
 // Head is how far a feed may read: transactions numbered below Tx have ended,
 // so no row below it can appear any more.
 type Head struct {
-	// Server names the history that positions belong to; positions of another
-	// server report nothing here.
+	// Server names the history that positions belong to; positions of another server mean
+	// nothing here.
 	Server string
 	Tx     int64
 	At     time.Time
@@ -56,8 +56,8 @@ func (h Head) next() int64 {
 	return h.Shot.Next
 }
 
-// Snapshot reports which transactions have ended: those numbered below Next that
-// are not among the Running.
+// Snapshot defines which transactions have ended: those numbered below Next that are not
+// among the Running.
 type Snapshot struct {
 	Next    int64   `json:"n"`
 	Running []int64 `json:"r,omitempty"`
@@ -89,8 +89,7 @@ type Dialect struct {
 	SkipLocked string
 	// InsertRows bounds the rows of one INSERT.
 	InsertRows int
-	// Arrays reports that the rows of an INSERT are handed over as one array per
-	// column.
+	// Arrays means that the rows of an INSERT are handed over as one array per column.
 	Arrays bool
 	// Joint has updates of many callers written in one statement, for databases that
 	// take Arrays; nil writes each by itself.
@@ -103,8 +102,8 @@ type Dialect struct {
 	Busy func(err error) bool
 	// Time converts an instant to a column value; NULL for nil.
 	Time func(t *time.Time) any
-	// Reserve reserves n rows' places in the transaction and arranges that the
-	// feeds of all processes are woken when it commits, and informed of why.
+	// Reserve reserves n rows' places in the transaction and arranges that the feeds of all
+	// processes are woken when it commits, with the causes.
 	Reserve func(ctx context.Context, tx *sql.Tx, n int, causes []Cause) (Reservation, error)
 	// HeadSQL is a query of one row that states how far feeds may read, as its
 	// snapshot shows it; its column next is Head's next. ReadHead scans the row.
@@ -127,7 +126,7 @@ type Joint struct {
 	// Effects is an expression that wakes the feeds of all processes for a row of rows
 	// when the statement commits, which it makes durable.
 	Effects string
-	// Refused reports about an error that the server answered with it: nothing was applied.
+	// Refused reports whether an error means that the server applied nothing.
 	Refused func(err error) bool
 }
 

@@ -146,8 +146,8 @@ func (f *feed) Next(ctx context.Context) (record.Record, string, error) {
 	}
 }
 
-// fill reads how far the store may be read, and the next page of the rows up to
-// there that were not delivered. full reports that more may follow.
+// fill reads how far the store may be read, and the next page of the rows up to there that
+// were not delivered. full reports whether more may follow.
 func (f *feed) fill(ctx context.Context) (full bool, err error) {
 	bounded, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()

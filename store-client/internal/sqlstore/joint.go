@@ -30,10 +30,10 @@ const (
 	groupTime = 10 * time.Second
 )
 
-// errAlone reports that an update was not written with others: it is tried alone.
+// errAlone means that an update was not written with others: it is tried alone.
 var errAlone = errors.New("not written together with others")
 
-// errUnknown reports that nobody knows whether an update was applied.
+// errUnknown means that it is unknown whether an update was applied.
 var errUnknown = errors.New("the result of the update is unknown")
 
 // fate is how far an update has come, as its caller and its group agree.
@@ -127,7 +127,7 @@ func (j *joint) next() (group []*jointUpdate) {
 		u := j.waiting[0]
 		j.waiting = j.waiting[1:]
 		if u.fate.Load() == waits {
-			u.err = errAlone // unless somebody states otherwise
+			u.err = errAlone // unless decide or bind changes it
 			group, n = append(group, u), n+len(u.changes)
 		}
 	}
@@ -179,7 +179,7 @@ func (s *Store) writeGroup(group []*jointUpdate) error {
 	return err
 }
 
-// readGroup reads the documents, as far as there is capacity for them.
+// readGroup reads the documents, up to store.PageBytes together.
 func readGroup(ctx context.Context, conn *sql.Conn, group []*jointUpdate) (map[string][]byte, error) {
 	var ids []string
 	for _, u := range group {
@@ -200,9 +200,8 @@ func readGroup(ctx context.Context, conn *sql.Conn, group []*jointUpdate) (map[s
 	return found, err
 }
 
-// decide reports what the update writes, or what forbids it. One that is about a
-// record that was not found, cannot be decoded, or is another's of the group stays
-// alone.
+// decide sets what the update writes, or what forbids it. An update of a record that was
+// not found, cannot be decoded, or belongs to another update of the group stays alone.
 func (j *jointUpdate) decide(found map[string][]byte) {
 	before := map[string]record.Record{}
 	for _, c := range j.changes {
@@ -245,8 +244,7 @@ func (j *jointUpdate) bind() bool {
 	return true
 }
 
-// writeRows writes the rows of those updates that are as they were read, and reports
-// which.
+// writeRows writes the rows of those updates that are as they were read, and returns which.
 func (s *Store) writeRows(conn *sql.Conn, rows []row) (written map[int64]bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), groupTime)
 	defer cancel()
@@ -268,7 +266,7 @@ func (s *Store) writeRows(conn *sql.Conn, rows []row) (written map[int64]bool, e
 	return written, nil
 }
 
-// jointColumns report to which update a row belongs, how many that has, and who is woken.
+// jointColumns hold to which update a row belongs, how many that has, and who is woken.
 var jointColumns = []column{
 	{"part", "bigint", func(_ *Dialect, r *row) any { return r.of.part }},
 	{"size", "bigint", func(_ *Dialect, r *row) any { return int64(len(r.of.changes)) }},

@@ -17,7 +17,7 @@ func waiting(ctx context.Context, changes int) *jointUpdate {
 }
 
 // A group has so many changes at most, in the order in which they came, and none of a
-// caller who left. When nobody waits, who comes next begins again.
+// caller who left. When nobody waits, the next caller starts a new group.
 func TestGroupsAreBounded(t *testing.T) {
 	j := joint{busy: true}
 	for range 10 {

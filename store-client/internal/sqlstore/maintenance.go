@@ -84,7 +84,7 @@ func (s *Store) saveEach(ctx context.Context, tx *sql.Tx, query string, events [
 	return nil
 }
 
-// compared reports whether a statement found the revision that it asked for.
+// compared returns an error if a statement did not find the revision that it asked for.
 func compared(res sql.Result, err error, id string) error {
 	var n int64
 	if err == nil {

@@ -23,7 +23,7 @@ type page struct {
 	broken []provider.Document
 	// last is the place of the last row read.
 	last rowKey
-	// full reports that the read was cut short: more may follow.
+	// full is true if the read was cut short: more may follow.
 	full bool
 }
 

@@ -67,8 +67,8 @@ func (p position) through(h Head) position {
 	return p
 }
 
-// beyond is the position after the nth row of those that can be seen at and
-// above the head's Tx: what it reports is done is everything below.
+// beyond is the position after the nth row of those that can be seen at and above the
+// head's Tx: it covers everything below.
 func (p position) beyond(h Head, n int) position {
 	seen := p.Seen
 	p = p.through(h)

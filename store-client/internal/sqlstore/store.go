@@ -31,7 +31,7 @@ type Config struct {
 	Metrics *provider.Metrics
 	// PollOnly turns wake-ups off; feeds notice changes by polling.
 	PollOnly bool
-	// ReadOnly reports that the database's connections cannot write.
+	// ReadOnly means that the database's connections cannot write.
 	ReadOnly bool
 	// Schema is the version of the schema that this program knows. Nothing is written to
 	// a database with a newer one, which another program has brought up to date since

@@ -10,11 +10,11 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 )
 
-// Cause is what a wake-up reports about what was written.
+// Cause is what a wake-up carries about what was written.
 type Cause struct {
 	// By is who changed records; nobody has, if they were appended.
 	By record.Writer
-	// Quarantined and Eviction are what some of them report now.
+	// Quarantined and Eviction are values that some of them have now.
 	Quarantined record.Quarantine
 	Eviction    record.Eviction
 }
@@ -114,7 +114,7 @@ func (f *feed) heeds(c Cause) bool {
 	return f.Kind == provider.Changes && string(c.By) != f.Name && may(f.selector, c)
 }
 
-// may reports whether a selector may match a record of which a cause reports.
+// may reports whether a selector may match a record that a cause describes.
 func may(s record.Selector, c Cause) bool {
 	known := record.Status{NodeQuarantined: c.Quarantined, UserPodsEvictionStatus: record.EvictionStatus{Status: c.Eviction}}
 	return record.Selector{Quarantined: s.Quarantined, Evictions: s.Evictions}.Matches(record.Record{Status: known}) &&

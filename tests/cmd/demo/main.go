@@ -75,8 +75,8 @@ func show(ctx context.Context, o demo.Options) error {
 }
 
 // dcgm builds the monitor and the simulated DCGM of the second fault, and returns the
-// folder they are in. It is empty, and reported, where there is no working C compiler: the
-// one reason for which the demo may leave something out.
+// folder they are in. Without a working C compiler it is empty, and a message is printed: this
+// is the only reason for which the demo may leave something out.
 func dcgm(ctx context.Context, o demo.Options) (string, error) {
 	dir := filepath.Join(o.Fleet.Bin, "dcgm")
 	err := fleet.BuildDCGM(ctx, o.Fleet.Root, dir, o.Out)

@@ -11,7 +11,7 @@ import (
 	"github.com/nvidia/nvsentinel/tests/fleet"
 )
 
-// TestNothingIsLeftOutSilently: a missing C compiler leaves the fault of DCGM out, and
+// TestNothingIsLeftOutSilently: without a C compiler the demo leaves the fault of DCGM out, and
 // reports it; every other reason for which it cannot be shown ends the demo.
 func TestNothingIsLeftOutSilently(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -19,7 +19,7 @@ func percentile(values []int, p int) int {
 	return sorted[max(0, (len(sorted)*p+99)/100-1)]
 }
 
-// packagesOf counts packages: a folder with Go files is one, except for external tests. code
+// packagesOf counts packages: a folder with Go files is one, external tests do not count. code
 // are the lines of the product's packages, whatever else lies in their folders.
 func packagesOf(sources []source) (code []int, all int) {
 	byFolder, folders := map[string]int{}, map[string]bool{}

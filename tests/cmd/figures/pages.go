@@ -17,7 +17,7 @@ func isPage(name string) bool {
 	return name == metricsPage || path.Dir(name) == configurationFolder && path.Ext(name) == ".md"
 }
 
-// configuration is what the pages of the programs' configuration report.
+// configuration is the counts from the pages of the programs' configuration.
 type configuration struct {
 	pages int
 	rows  int
@@ -69,7 +69,7 @@ func prefixes(metrics []string) []string {
 }
 
 // tables are the rows of the tables of a page whose first column has one of these names,
-// each as its cells. Cells have no bar in them except escaped ones, which no first cell has.
+// each as its cells. Cells contain no bar except escaped ones, which no first cell has.
 func tables(page string, first ...string) iter.Seq[[]string] {
 	return func(yield func([]string) bool) {
 		inside, wanted := false, false

@@ -16,7 +16,7 @@ import (
 // maxColumns is the length of a line that is counted as long; a tab is one column.
 const maxColumns = 120
 
-// kind reports what a Go file is for.
+// kind is the purpose of a Go file.
 type kind int
 
 // Kinds of Go files.

@@ -86,7 +86,7 @@ func tracked(ctx context.Context, root string) ([]string, error) {
 	return files, nil
 }
 
-// problem is what a program reported about its failure.
+// problem is the error with the output of the failed program.
 func problem(err error) error {
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && len(exit.Stderr) > 0 {
 		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(exit.Stderr))

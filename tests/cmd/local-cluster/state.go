@@ -20,8 +20,8 @@ const (
 	takeLimit = 2 * time.Second
 )
 
-// state describes a cluster to other processes. Whether it runs is reported by the lock, not by its
-// process id, which another process may have now.
+// state describes a cluster to other processes. The lock shows whether it runs, not its process
+// id, which another process may have now.
 type state struct {
 	// PID is the process that owns the cluster.
 	PID int `json:"pid"`

@@ -1,6 +1,5 @@
-// Command prepare builds what the project's make targets run, and reports how far
-// it is. It has few imports, so that it runs soon on a machine that has compiled
-// nothing yet.
+// Command prepare builds what the project's make targets run, and reports its progress. It has
+// few imports, so that it runs soon on a machine that has compiled nothing yet.
 //
 // Exit status: 0 all is built, 1 a build failed, 2 bad arguments.
 package main
@@ -60,7 +59,7 @@ func run(args []string, stderr io.Writer) int {
 	return 0
 }
 
-// forecast shows people how long it will take, and why.
+// forecast describes how long the build will take, and why.
 func forecast(batches []gobuild.Batch) string {
 	if !batches[0].Once || len(batches[0].Lacking()) == 0 {
 		return ""

@@ -36,10 +36,9 @@ var longest = []string{
 	"./fault-remediation/internal/reconciler", "./tests/strategy", "./store-client/sqlite",
 }
 
-// environment is what the tests run with, where the caller does not state otherwise:
-// memory for processor time, which is what a run is short of (a fifth less of it in
-// the linker and in tests that allocate much); and a tenth of the second that each
-// process with the race detector sleeps at its end.
+// environment is what the tests run with, unless the caller sets it: memory for processor time,
+// which is what a run is short of (a fifth less of it in the linker and in tests that allocate
+// much); and a tenth of the second that each process with the race detector sleeps at its end.
 var environment = map[string]string{"GOGC": "400", "GORACE": "atexit_sleep_ms=100"}
 
 func main() { os.Exit(run()) }
@@ -161,7 +160,7 @@ func (s *session) test(flags, packages []string) (testrun.Result, error) {
 	return result, err
 }
 
-// outputFile is the file with what the call of go test reported.
+// outputFile is the file with the output of a call of go test.
 func (s *session) outputFile(call int) string {
 	return filepath.Join(s.evidence, strconv.Itoa(call)+".json")
 }

@@ -66,7 +66,7 @@ const (
 	steps = `{"remediationTemplate":null,"escalatingRemediations":[{` + template + `,"order":1,"timeout":"60s"},{` + template + `,%s}]}`
 )
 
-// TestRejected: each object is refused, and the message names the field and reports why.
+// TestRejected: each object is refused, and the message names the field and the reason.
 func TestRejected(t *testing.T) {
 	client := checks(t)
 	ref := func(fields string) string { return `{"remediationTemplate":{` + fields + `}}` }
@@ -199,8 +199,8 @@ func TestTaken(t *testing.T) {
 	}
 }
 
-// TestLockedWhileRemediating: what reports which nodes are remediated and how cannot be
-// changed while a node has a remediation; everything else can.
+// TestLockedWhileRemediating: the fields that define which nodes are remediated and how cannot
+// be changed while a node has a remediation; all others can.
 func TestLockedWhileRemediating(t *testing.T) {
 	client := checks(t)
 	stored, err := client.Create(t.Context(), object(t, "locked", `{}`), metav1.CreateOptions{})

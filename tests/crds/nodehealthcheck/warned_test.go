@@ -23,8 +23,8 @@ func (w *warnings) HandleWarningHeaderWithContext(_ context.Context, _ int, _, t
 	w.all = append(w.all, text)
 }
 
-// TestWarnedOfStepsOfOneKind: they are taken, because their templates may report that their
-// remediator supports several, and the API server warns of them; of others it does not.
+// TestWarnedOfStepsOfOneKind: they are accepted, because their templates may state that the
+// remediator supports several. The API server warns about them, and not about others.
 func TestWarnedOfStepsOfOneKind(t *testing.T) {
 	checks(t)
 	cluster := localcluster.ForTest(t, localcluster.Options{})

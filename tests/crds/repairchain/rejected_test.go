@@ -171,7 +171,7 @@ func TestARunWithoutANode(t *testing.T) {
 	refused := func(err error) bool {
 		return err != nil && strings.Contains(err.Error(), "except for a run that a NodeHealthCheck owns")
 	}
-	testkit.Until(t, waitTimeout, func() bool { // a policy is active a moment after it was applied
+	testkit.Until(t, waitTimeout, func() bool { // a policy takes effect shortly after it is applied
 		_, err := create(metav1.OwnerReference{}, nil)
 		return refused(err)
 	})

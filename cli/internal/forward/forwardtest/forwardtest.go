@@ -16,7 +16,7 @@ import (
 )
 
 // Upgrade makes a request for a forwarded port a tunnel, over WebSocket or SPDY,
-// whose connections lead where dial reports.
+// whose connections lead where dial connects them.
 func Upgrade(w http.ResponseWriter, r *http.Request, webSocket bool, dial func(port string) (net.Conn, error)) (httpstream.Connection, error) {
 	k := &kubelet{dial: dial, problems: map[string]httpstream.Stream{}}
 	if !webSocket {

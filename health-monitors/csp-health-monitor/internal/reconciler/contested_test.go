@@ -13,7 +13,7 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
-// claim makes a Node whose kubelet reports that it is another's machine.
+// claim makes a Node whose kubelet claims the machine of another.
 func (w *world) claim(name, machine string) {
 	w.node(name, true)
 	w.nodes[name].Spec.ProviderID = machine
@@ -21,7 +21,7 @@ func (w *world) claim(name, machine string) {
 
 // A Node whose kubelet claims the machine of another is not taken out of service for that
 // machine's maintenance, and neither is the other, unless the provider's own name of the
-// machine reports which of them it is.
+// machine shows which of them it is.
 func TestClaimsOfOneMachine(t *testing.T) {
 	w := newWorld(t, "rivals", storetest.Maintenances(t, storetest.SQLiteDSN(t)))
 	w.node("n1", true)
@@ -57,7 +57,7 @@ func TestClaimsOfOneMachine(t *testing.T) {
 	contested(0)
 
 	// A claim that comes later holds back no more than the release, and that only as long
-	// as the provider does not report.
+	// as the provider does not name the machine.
 	w.claim("evil3", "i-n2")
 	w.cloud.announce(planned("m2", "i-n2", announcement.Completed))
 	w.cloud.names = nil

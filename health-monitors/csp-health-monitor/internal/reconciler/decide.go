@@ -100,8 +100,8 @@ func (r *Reconciler) settle(seqs []uint64, become func(maintenance.Event, time.T
 	return err
 }
 
-// unreachable saves the fault of a provider that has not answered for a while. It is informed
-// once, and of the node of this process: it is nobody else's.
+// unreachable saves the fault of a provider that has not answered for a while. It is
+// reported once, and about the node of this process: it belongs to no other.
 func (r *Reconciler) unreachable(ctx context.Context) error {
 	if err := r.load(ctx); err != nil { // an acknowledgement may have failed meanwhile
 		return err

@@ -24,7 +24,7 @@ type Node struct {
 
 // Fleet is all Nodes at one time.
 type Fleet struct {
-	// Known reports that they have been read.
+	// Known is true if they have been read.
 	Known    bool
 	byName   map[string]Node
 	claims   map[string][]Node // by machine
@@ -32,8 +32,8 @@ type Fleet struct {
 	Machines []announcement.Machine
 }
 
-// Of makes a fleet of Nodes. Which machine a Node is reports its spec.providerID, which its
-// own kubelet may write.
+// Of makes a fleet of Nodes. Which machine a Node is follows from its spec.providerID,
+// which its own kubelet may write.
 func Of(nodes []*corev1.Node, machine func(providerID string) (string, bool)) Fleet {
 	f := Fleet{Known: true, byName: make(map[string]Node, len(nodes)), claims: make(map[string][]Node, len(nodes))}
 	for _, n := range nodes {
@@ -107,7 +107,7 @@ func (f Fleet) Named(name string) (Node, bool) {
 	return n, ok
 }
 
-// Cached reads the fleet from a cache of Nodes that states whether it is filled.
+// Cached reads the fleet from a cache of Nodes; synced reports whether the cache is filled.
 func Cached(nodes listers.NodeLister, synced func() bool, machine func(string) (string, bool)) func() Fleet {
 	return func() Fleet {
 		if !synced() {

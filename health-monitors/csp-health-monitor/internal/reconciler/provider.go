@@ -175,8 +175,8 @@ func (r *Reconciler) saveReading(ctx context.Context, changed map[string]mainten
 	return err
 }
 
-// hasCapacity reports whether so much may be open, and has readiness report it. A reading that is
-// not taken is asked for again.
+// hasCapacity reports whether so much may be open, and sets the readiness by it. A reading
+// that is not taken is asked for again.
 func (r *Reconciler) hasCapacity(changed map[string]maintenance.Event) bool {
 	fresh := 0
 	for id := range changed {

@@ -35,8 +35,8 @@ type Options struct {
 	// Kubelet looks once more whether the kubelet of a Node is alive.
 	Kubelet func(ctx context.Context, node string) (kubelet.State, error)
 	Policy  lifecycle.Policy
-	// NodeName is the node of this process: the fault of an unreachable provider is notified
-	// of it. Without one it is not reported, but counted and shown.
+	// NodeName is the node of this process: the fault of an unreachable provider is
+	// reported about it. Without one it is not reported, but counted and shown.
 	NodeName string
 	// Poll is the time between two readings, Rounds between two rounds of decisions.
 	Poll, Rounds time.Duration
@@ -161,8 +161,8 @@ func (r *Reconciler) load(ctx context.Context) error {
 	return nil
 }
 
-// skipUndecodable remembers documents that cannot be decoded: what the provider reports about them
-// is passed over, because nobody knows what was reported.
+// skipUndecodable remembers documents that cannot be decoded: what the provider reports
+// about them is skipped, because nobody knows what was reported before.
 func (r *Reconciler) skipUndecodable(err error) error {
 	bad, ok := errors.AsType[*store.UndecodableError](err)
 	if !ok {
@@ -222,8 +222,8 @@ func (r *Reconciler) forget(ctx context.Context) error {
 	return err
 }
 
-// note keeps what readiness reports about one part, and logs the first failure of a row and
-// its end.
+// note keeps what readiness reports about one part, and logs the first failure in a row and
+// the recovery.
 func (r *Reconciler) note(part string, err error) {
 	r.statusMu.Lock()
 	defer r.statusMu.Unlock()
@@ -237,7 +237,7 @@ func (r *Reconciler) note(part string, err error) {
 	r.trouble[part] = err
 }
 
-// Ready reports whether a part works: "provider", "store" or "bound".
+// Ready returns the readiness check of a part: "provider", "store" or "bound".
 func (r *Reconciler) Ready(part string) func() (bool, string) {
 	return func() (bool, string) {
 		r.statusMu.Lock()

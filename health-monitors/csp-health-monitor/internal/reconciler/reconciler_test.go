@@ -135,8 +135,8 @@ func TestNothingIsLostBehindACheckpoint(t *testing.T) {
 	}
 }
 
-// TestAnUnreachableProviderIsAFault of its own, PERSIST_ONLY, reported once and ended, over
-// a restart too.
+// TestAnUnreachableProviderIsAFault: it is a fault of its own, PERSIST_ONLY, reported once
+// and ended, over a restart too.
 func TestAnUnreachableProviderIsAFault(t *testing.T) {
 	w := newWorld(t, "cloud", storetest.Maintenances(t, storetest.SQLiteDSN(t)))
 	w.node("n1", true)

@@ -30,8 +30,8 @@ import (
 
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
-// cloud is a provider that keeps a log. It reports every announcement once: anyone who
-// comes with a checkpoint behind it never hears of it again.
+// cloud is a provider that keeps a log. It reports every announcement once: a reader that
+// comes with a checkpoint behind it never gets it again.
 type cloud struct {
 	mu        sync.Mutex
 	log       []announcement.Announcement

@@ -17,7 +17,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
 )
 
-// ErrMissing reports why this binary cannot talk to DCGM; nil where it can.
+// ErrMissing is why this binary cannot talk to DCGM; nil where it can.
 var ErrMissing error
 
 const fieldXID dcgm.Short = 230
@@ -52,8 +52,8 @@ type connection struct {
 // field group twice, and the ids of processes in two containers may be the same.
 func New() (worker.Library, error) { return &connection{name: "nvsentinel-" + rand.Text()}, nil }
 
-// Connect connects and watches. What Init reports is not believed (it returns nil with
-// a dead connection after a hung login) before a checked call has answered.
+// Connect connects and watches. The result of Init is not trusted (it returns nil with a
+// dead connection after a hung login) before a checked call has answered.
 func (c *connection) Connect(target worker.Target, steps worker.Steps) error {
 	c.steps = steps
 	for _, step := range []struct {

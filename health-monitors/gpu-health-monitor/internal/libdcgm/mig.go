@@ -20,7 +20,7 @@ type instances struct {
 	watched []reading.Entity
 }
 
-// hierarchy are the GPUs of the MIG instances; none where DCGM does not report.
+// hierarchy are the GPUs of the MIG instances; none where DCGM does not report them.
 func hierarchy() map[reading.Entity]uint {
 	all, err := dcgm.GetGPUInstanceHierarchy()
 	if err != nil {
@@ -65,7 +65,7 @@ func (c *connection) watchInstances() error {
 		}
 		c.mig.watched = append(c.mig.watched, x)
 	}
-	// DCGM does not report about which instances of a group it refuses the watch.
+	// DCGM does not report for which instances of a group it refuses the watch.
 	if err := dcgm.WatchFieldsWithGroupEx(c.xids, group, pace.Microseconds(), sampleRetention.Seconds(), 0); err != nil {
 		c.refused = append(c.refused, refusals(err, c.mig.watched...)...)
 		c.mig.watched = nil

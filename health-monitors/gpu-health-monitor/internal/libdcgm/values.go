@@ -64,7 +64,7 @@ func take(d *reading.Device, v *dcgm.FieldValue_v2) {
 	}
 }
 
-// readable distinguishes a value from one that reports that it cannot be read.
+// readable reports whether a value could be read: DCGM has blank values for those that cannot.
 func readable(v *dcgm.FieldValue_v2) bool {
 	switch v.FieldType {
 	case dcgm.DCGM_FT_INT64:

@@ -34,7 +34,7 @@ const (
 	// one, and again to LookBack as time passes.
 	most    = 1024
 	overlap = 10 * time.Second
-	// Remember is how long an XID is remembered as reported.
+	// Remember is how long a reported XID is remembered.
 	Remember = 2 * LookBack
 )
 
@@ -51,7 +51,7 @@ type Monitor struct {
 	DCGM     DCGM
 	Outbox   *report.Outbox
 	BootID   func() (string, error)
-	// Cleared reports which records people cleared.
+	// Cleared has the records that people cleared.
 	Cleared *connector.Clearances
 	Devices *nodefile.GPUFile
 	Clock   clock.WithTicker
@@ -66,8 +66,8 @@ type Monitor struct {
 	refused []reading.Refusal
 }
 
-// Rounds are the looks of the monitor, with which Run watches. Faults are reported by
-// their level: nothing is lost by a look that is.
+// Rounds are the polls of the monitor, with which Run watches. Faults are level-triggered:
+// a poll that is lost loses nothing.
 func (m *Monitor) Rounds() *polling.Rounds {
 	return &polling.Rounds{
 		Poll: m.poll, Interval: m.Interval, Clock: m.Clock, Log: m.Log, NotYet: "DCGM has not responded yet",

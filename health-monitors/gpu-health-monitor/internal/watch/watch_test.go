@@ -23,7 +23,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
-// scripted is a DCGM that states what it is reported, and remembers what it was asked.
+// scripted is a DCGM that returns what a test sets, and records what it was asked.
 type scripted struct {
 	reading reading.Reading
 	err     error
@@ -74,8 +74,8 @@ func newMonitor(t *testing.T, path string, entries int) (*Monitor, *scripted) {
 	return m, dcgm
 }
 
-// TestFullOutboxSkipsPoll: what could not be written was not seen, and is reported
-// when there is capacity; and the look for XIDs goes back as far.
+// TestFullOutboxSkipsPoll: what could not be written is reported once there is space, and
+// the search for XIDs starts at the same time again.
 func TestFullOutboxSkipsPoll(t *testing.T) {
 	m, dcgm := newMonitor(t, filepath.Join(t.TempDir(), "outbox.db"), 1)
 	dcgm.reading.Incidents = []reading.Incident{broken(4)}
@@ -139,7 +139,8 @@ func TestXIDLookback(t *testing.T) {
 	}
 }
 
-// TestOpenFaultsSurviveRestart: it reports the end of what the one before reported.
+// TestOpenFaultsSurviveRestart: a restarted monitor reports the end of the faults that the
+// previous one reported.
 func TestOpenFaultsSurviveRestart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "outbox.db")
 	m, dcgm := newMonitor(t, path, 100)

@@ -23,7 +23,7 @@ const (
 	maxStuck = 4
 	// maxPause bounds the pause before another connection.
 	maxPause = 2 * time.Minute
-	// steady is how long a connection lasts that lets the pauses begin again.
+	// steady is how long a connection must last to reset the pause.
 	steady = 10 * time.Minute
 )
 
@@ -39,8 +39,8 @@ type Process struct {
 	// host engine never forgets the health watches of a connection.
 	Pause time.Duration
 	Clock clock.WithTicker
-	// Called is reported each call that came back; Replaced each child that was given
-	// up. Both may be nil.
+	// Called is invoked after each call that returned, Replaced for each child that was
+	// given up. Both may be nil.
 	Called   func(operation string, took time.Duration)
 	Replaced func(trouble reading.Trouble)
 
@@ -55,7 +55,7 @@ type Process struct {
 type child struct {
 	cmd      *exec.Cmd
 	in       io.WriteCloser
-	messages chan message // closed when the child reports no more
+	messages chan message // closed when the output of the child ends
 	since    time.Time
 }
 
@@ -126,7 +126,7 @@ func start(cmd *exec.Cmd) (*child, error) {
 	return c, nil
 }
 
-// listen reads what the child reports until it reports no more.
+// listen reads the messages of the child until its output ends.
 func (c *child) listen(out io.ReadCloser) {
 	defer close(c.messages)
 	defer out.Close()
@@ -174,7 +174,7 @@ func (p *Process) call(ctx context.Context, r request) (*reading.Reading, *readi
 	}
 }
 
-// fail gives the child up and reports when there is another.
+// fail gives the child up and sets the time before which no other one is started.
 func (p *Process) fail(f *reading.Failure) error {
 	now := p.Clock.Now()
 	if p.child != nil {

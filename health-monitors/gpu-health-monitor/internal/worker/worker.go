@@ -55,7 +55,7 @@ type message struct {
 	Seconds float64          `json:"seconds,omitempty"`
 	Answer  bool             `json:"answer,omitempty"`
 	Reading *reading.Reading `json:"reading,omitempty"`
-	// Operation is the call that failed, Error what it reported.
+	// Operation is the call that failed, Error its error.
 	Operation string `json:"operation,omitempty"`
 	Error     string `json:"error,omitempty"`
 }
@@ -86,7 +86,7 @@ func Serve(in io.Reader, out io.Writer, lib Library, exit func()) {
 	}
 }
 
-// server reports what it does.
+// server runs calls in the child and reports them to the parent.
 type server struct {
 	out  *json.Encoder
 	exit func()
@@ -99,7 +99,7 @@ func (s *server) send(m message) {
 	}
 }
 
-// Do runs a call and reports it.
+// Do runs a call and reports its begin and end.
 func (s *server) Do(name string, call func() error) error {
 	s.at = name
 	s.send(message{Began: name})

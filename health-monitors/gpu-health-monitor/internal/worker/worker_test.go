@@ -15,7 +15,8 @@ import (
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
-// asChild is set where the test binary is the child, and reports how it behaves.
+// asChild is the environment variable that makes the test binary the child. Its value is
+// the behaviour.
 const asChild = "WORKER_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// pretended is a library that does what its name reports.
+// pretended is a library that behaves as how names.
 type pretended struct {
 	how   string
 	steps Steps
@@ -114,8 +115,8 @@ func TestChildIsAbandoned(t *testing.T) {
 	}
 }
 
-// TestACallThatHangs is given up after its deadline, and reported by its name. A slow
-// machine may take a child's start for a hang too.
+// TestACallThatHangs: a call that hangs is given up after its deadline, and the failure
+// names it. On a slow machine the start of a child may count as a hang too.
 func TestACallThatHangs(t *testing.T) {
 	p := process(t, "hangs")
 	p.Deadline, p.Pause = time.Second, time.Millisecond
@@ -169,8 +170,8 @@ func TestTheEndOfTheMonitorEndsTheChild(t *testing.T) {
 	}
 }
 
-// TestChildrenThatCannotBeEndedAreBounded: what the kernel does not release is not
-// followed by more and more.
+// TestChildrenThatCannotBeEndedAreBounded: while the kernel does not release killed
+// children, only a bounded number of others is started.
 func TestChildrenThatCannotBeEndedAreBounded(t *testing.T) {
 	p := process(t, "answers")
 	p.stuck.Store(maxStuck)

@@ -43,7 +43,7 @@ const (
 // writeTime bounds one request.
 const writeTime = 15 * time.Second
 
-// sum reports one written state from another.
+// sum is the digest of a written state.
 type sum = [sha256.Size]byte
 
 // maxSent bounds the requests without an answer that are remembered. No request
@@ -103,8 +103,8 @@ func stateIn(data map[string][]byte) []byte {
 	return data[formerCheckpointKey]
 }
 
-// open decodes the state; one that is damaged is renamed, and the monitor
-// begins again. One of a newer version is left as it is.
+// open decodes the state. A damaged one moves to a backup key, and the monitor begins with
+// an empty one. One of a newer version stays as it is.
 func (c *Checkpoint) open(data []byte) error {
 	tracker, err := machine.Decode(data)
 	if errors.Is(err, machine.ErrNewer) {

@@ -92,7 +92,7 @@ func heap() float64 {
 	return float64(s.HeapAlloc)
 }
 
-// BenchmarkKept reports what one pod takes in the store and in the plan of turns.
+// BenchmarkKept measures what one pod takes in the store and in the plan of turns.
 func BenchmarkKept(b *testing.B) {
 	const pods = 10_000
 	set := chartAnd(b, nil, containers)
@@ -116,7 +116,7 @@ func BenchmarkKept(b *testing.B) {
 	}
 }
 
-// BenchmarkTransform reports what it costs to decode a pod and to take it in.
+// BenchmarkTransform measures what it costs to decode a pod and to take it in.
 func BenchmarkTransform(b *testing.B) {
 	set := chartAnd(b, nil, containers)
 	keep := pack(set, podKind)
@@ -139,7 +139,7 @@ func BenchmarkTransform(b *testing.B) {
 	})
 }
 
-// BenchmarkEvaluation reports what it costs to find a pod and to evaluate it.
+// BenchmarkEvaluation measures what it costs to find a pod and to evaluate it.
 func BenchmarkEvaluation(b *testing.B) {
 	set := chartAnd(b, nil, containers)
 	keep := pack(set, podKind)

@@ -94,7 +94,8 @@ func (c *cluster) open(ctx context.Context, kind schema.GroupVersionKind) {
 	}
 }
 
-// follow runs the informer of a kind until ctx ends, and reports when it is filled.
+// follow runs the informer of a kind until ctx ends, and calls filled once its cache is
+// synced.
 func (c *cluster) follow(ctx context.Context, kind schema.GroupVersionKind, mapping *meta.RESTMapping) {
 	kept := kindStore{kind: kind}
 	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
@@ -121,7 +122,7 @@ func (c *cluster) follow(ctx context.Context, kind schema.GroupVersionKind, mapp
 	c.filled(kind)
 }
 
-// prepare reports what an informer that does not run yet keeps and whom it reports.
+// prepare sets the cached fields and the handlers of an informer that does not run yet.
 func (c *cluster) prepare(kind schema.GroupVersionKind, informer toolscache.SharedIndexInformer) (toolscache.ResourceEventHandlerRegistration, error) {
 	if err := informer.SetTransform(pack(c.set, kind)); err != nil {
 		return nil, fmt.Errorf("setting the cached fields: %w", err)
@@ -142,8 +143,8 @@ func (c *cluster) prepare(kind schema.GroupVersionKind, informer toolscache.Shar
 	return registration, nil
 }
 
-// changed hands an object over that the informer reports. All are looked at once
-// their cache is filled, so that none need be before.
+// changed enqueues an object that the informer reports. It ignores objects until their
+// cache is filled, because all of them are evaluated then.
 func (c *cluster) changed(kind schema.GroupVersionKind, x any) {
 	if !c.isSynced(kind) {
 		return

@@ -48,7 +48,7 @@ func filledBy(tb testing.TB, set *policy.Set, pods [][]byte) *cluster {
 	}
 }
 
-// BenchmarkFill reports how long it takes to list pods and to keep them.
+// BenchmarkFill measures how long it takes to list pods and to keep them.
 func BenchmarkFill(b *testing.B) {
 	const pods = 10_000
 	var sent [][]byte

@@ -36,7 +36,7 @@ type Monitor struct {
 	Policies   *Policies
 	Checkpoint *checkpoint.Checkpoint
 	Publisher  *report.Publisher
-	// Strategy holds for policies that report none.
+	// Strategy is that of policies that set none.
 	Strategy record.Strategy
 	// Resync is how long an answer stands at most.
 	Resync time.Duration
@@ -49,7 +49,7 @@ type Monitor struct {
 	current atomic.Pointer[cluster]
 }
 
-// Ready reports how far the caches are.
+// Ready reports whether the kinds are watched, and which are not.
 func (m *Monitor) Ready() (bool, string) {
 	if c := m.current.Load(); c != nil {
 		return c.ready()

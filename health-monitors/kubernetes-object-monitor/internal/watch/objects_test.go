@@ -72,8 +72,8 @@ func TestPackedObjectsRoundTrip(t *testing.T) {
 	}
 }
 
-// TestStoreContents: of a packed object the store has the key and the version. A packed object, and
-// the placeholder of a deleted one, are not packed again.
+// TestStoreContents: a packed object keeps its key and version. A packed object and the placeholder
+// of a deleted one are not packed again.
 func TestStoreContents(t *testing.T) {
 	set := chartAnd(t, nil, containers)
 	for kind, c := range map[schema.GroupVersionKind]struct{ object, key string }{

@@ -18,19 +18,17 @@ import (
 	"github.com/nvidia/nvsentinel/internal/report"
 )
 
-// Policies is the policy file: the set active, and the next one when the file
-// changes.
+// Policies is the policy file: the active set, and the next one when the file changes.
 type Policies struct {
 	Path string
-	// Publishers is a connector's configuration file, which reports to whom check names
-	// belong; empty is the connectors' built-in names.
+	// Publishers is a connector's configuration file, which assigns check names to agents;
+	// empty is the connectors' built-in names.
 	Publishers string
 	Clock      clock.WithTicker
 	Log        *slog.Logger
 	// Strategy is that of policies that name none.
 	Strategy record.Strategy
-	// Refused is informed of what is wrong with a changed file that is not used; may be
-	// nil.
+	// Refused is called with the error of a changed file that is not used; may be nil.
 	Refused func(ctx context.Context, problem error)
 	// Failed is 1 while the file cannot be used; may be nil.
 	Failed interface{ Set(float64) }
@@ -43,7 +41,7 @@ type Policies struct {
 	changed chan struct{}
 }
 
-// Find asks the caches of the set active.
+// Find asks the caches of the active set.
 func (p *Policies) Find(kind schema.GroupVersionKind, namespace, name string) (map[string]any, error) {
 	c := p.finder.Load()
 	if c == nil {
@@ -59,7 +57,7 @@ func (p *Policies) Load() error {
 	return p.file.Start()
 }
 
-// Current is the set active; the channel is closed when another one is.
+// Current returns the active set; the channel is closed when another one becomes active.
 func (p *Policies) Current() (*policy.Set, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -19,21 +19,21 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
-// Sources is how the pods are found that report what is on a Node.
+// Sources is how the pods are found that show what is on a Node.
 type Sources struct {
 	// Namespaces are those of the operators. Anybody may give a pod of his any label and
 	// any node: pods of other namespaces are not read.
 	Namespaces []string
 	// DCGM and Driver are values of the label app, GKE of k8s-app; GKE may be empty.
 	DCGM, Driver, GKE string
-	// Slices reports that an expression reads ResourceSlices.
+	// Slices means that an expression reads ResourceSlices.
 	Slices bool
 }
 
 // byNode is the index of pods and ResourceSlices.
 const byNode = "node"
 
-// Caches are the objects that report what is on Nodes, as far as they are read.
+// Caches are the objects that show what is on Nodes, as far as they are read.
 type Caches struct {
 	nodes        cache.SharedIndexInformer
 	dcgm, driver []cache.SharedIndexInformer
@@ -77,8 +77,8 @@ func (c *Caches) pods(client kubernetes.Interface, namespace string, selector la
 	return informer
 }
 
-// index finds objects by the Node of which they report something. It is an error only of an
-// informer that runs.
+// index finds objects by the Node that they are about. Only an informer that runs returns
+// an error.
 func index(informer cache.SharedIndexInformer) {
 	_ = informer.AddIndexers(cache.Indexers{byNode: func(x any) ([]string, error) {
 		if p, ok := x.(*pod); ok && !p.daemon {
@@ -131,7 +131,7 @@ func (c *Caches) keep(ctx context.Context) {
 	}
 }
 
-// Ready reports which caches are not filled yet.
+// Ready reports whether the caches are filled, and which are not.
 func (c *Caches) Ready() (bool, string) {
 	switch {
 	case !c.leads.Load():
@@ -213,11 +213,10 @@ func same(before, after any) bool {
 	return false
 }
 
-// nodeChanged enqueues the Node, and those of its groups if its labels state something
-// to them.
+// nodeChanged enqueues the Node, and those of its groups if its labels matter to them.
 func (l *Labeler) nodeChanged(x any, enqueue func(string)) {
 	name := nodeOf(x)
-	if node, err := l.Caches.node(name); err == nil { // what is wrong is reported when it is handled
+	if node, err := l.Caches.node(name); err == nil { // handle reports the error
 		for _, peer := range l.take(name, node) {
 			enqueue(peer)
 		}
@@ -225,8 +224,8 @@ func (l *Labeler) nodeChanged(x any, enqueue func(string)) {
 	enqueue(name)
 }
 
-// take takes in what the labels of a Node (nil: gone) report, and returns the Nodes to
-// whom that matters.
+// take records the labels of a Node (nil: gone), and returns the Nodes to which they
+// matter.
 func (l *Labeler) take(name string, node *corev1.Node) []string {
 	var says []labeling.Labelled
 	below := map[string]bool{}

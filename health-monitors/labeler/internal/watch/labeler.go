@@ -48,7 +48,7 @@ func (l *Labeler) Loop(metrics *consume.Metrics) *consume.Loop[struct{}] {
 }
 
 // Run acts as the leader until ctx ends, and keeps the caches meanwhile. Nothing is decided
-// before they are filled, and all Nodes have reported what they have.
+// before they are filled, and the labels of all Nodes are recorded.
 func (l *Labeler) Run(ctx context.Context, loop *consume.Loop[struct{}]) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var caches sync.WaitGroup

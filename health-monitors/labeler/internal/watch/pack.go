@@ -13,7 +13,7 @@ import (
 )
 
 // packNode keeps of a Node what is read, and what an expression may read, without its
-// version: equal bytes report that nothing of it has changed.
+// version: equal bytes mean that nothing of it has changed.
 func packNode(x any) (any, error) {
 	node, ok := x.(*corev1.Node)
 	if !ok {

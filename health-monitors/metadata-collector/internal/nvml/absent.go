@@ -8,7 +8,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/metadata-collector/inventory"
 )
 
-// Missing reports why this program cannot ask the driver: it was built without cgo.
+// Missing returns why this program cannot ask the driver: it was built without cgo.
 func Missing() error {
 	return errors.New("this binary was built without cgo and cannot load libnvidia-ml: build it with CGO_ENABLED=1")
 }

@@ -19,7 +19,7 @@ import (
 // empty, is the path of the library.
 const Argument = "nvml-read"
 
-// Bounds of what the process reports.
+// Bounds of the output of the process.
 const (
 	outputBytes = 4 << 20
 	errorBytes  = 4 << 10
@@ -58,7 +58,7 @@ func New(library string, deadline time.Duration) (*Driver, error) {
 	return &Driver{Program: program, Library: library, Deadline: deadline, busy: make(chan struct{}, 1)}, nil
 }
 
-// answer is what a process reported.
+// answer is the result of a process.
 type answer struct {
 	facts inventory.Facts
 	err   error

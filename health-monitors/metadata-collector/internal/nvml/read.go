@@ -110,8 +110,8 @@ func (s *session) gpu(index int, device nvml.Device) {
 	s.facts.GPUs = append(s.facts.GPUs, g)
 }
 
-// links counts the links of a GPU and finds their other ends. A GPU without NVLink
-// has none, which is reported; one whose links cannot be asked for has no counts.
+// links counts the links of a GPU and finds their other ends. A GPU without NVLink has
+// counts of 0; one whose links cannot be queried has no counts.
 func (s *session) links(g *inventory.GPU, device nvml.Device) {
 	if !s.can("nvmlDeviceGetNvLinkState") {
 		return

@@ -17,8 +17,8 @@ const routesBytes = 4 << 20
 // bond in a bridge are three.
 const maxUppers = 8
 
-// routed are the interfaces that have a default route. That they cannot be reported
-// is an error: a card of the node's own would be watched.
+// routed are the interfaces that have a default route. It is an error if they cannot be
+// read: a card of the node's own would be watched.
 func (t *Tree) routed() (map[string]bool, error) {
 	out := map[string]bool{}
 	if t.Routes == "" || t.Include != nil {

@@ -1,4 +1,4 @@
-// Package sysfs reads what the kernel reports the node's network cards.
+// Package sysfs reads what the kernel reports about the node's network cards.
 package sysfs
 
 import (
@@ -105,7 +105,7 @@ func (t *Tree) take(r *evaluation.Reading, stats *Stats, name string, own map[st
 // names lists the cards.
 func (t *Tree) names() ([]string, error) { return list(filepath.Join(t.Root, "class/infiniband")) }
 
-// watched reports whether a card is one of the project.
+// watched reports whether the monitor watches a card.
 func (t *Tree) watched(name string, own map[string]bool) bool {
 	if strings.ContainsAny(name, "|\n") {
 		return false
@@ -234,7 +234,7 @@ func state(logical, physical string) evaluation.State {
 func (t *Tree) charDevices() (map[string]bool, error) {
 	dir := filepath.Join(t.Root, "class/infiniband_verbs")
 	if _, err := os.Stat(dir); err != nil {
-		return nil, err // without the module, nothing can be reported about a card
+		return nil, err // without the module, nothing is known about a card
 	}
 	names, err := list(dir)
 	if err != nil {

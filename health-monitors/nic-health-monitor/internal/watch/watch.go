@@ -1,6 +1,5 @@
-// Package watch is the loop of the NIC health monitor: it looks at the cards,
-// has the reading evaluated, and puts what is to be reported into the outbox together
-// with the memory of it.
+// Package watch is the loop of the NIC health monitor: it reads the cards, evaluates the
+// reading, and puts the reports into the outbox together with the memory of them.
 package watch
 
 import (
@@ -28,8 +27,8 @@ const memoryNote = "memory"
 // crash loses of them is looked at again from the value before.
 const notePace = time.Minute
 
-// pollTimeout is how long a look may take: a card whose firmware hangs holds anyone who
-// reads its state or counters.
+// pollTimeout is how long a poll may take: a card whose firmware hangs blocks every reader
+// of its state or counters.
 const pollTimeout = time.Minute
 
 // Cards is where the facts come from: sysfs.Tree.
@@ -47,7 +46,7 @@ type Monitor struct {
 	Cards    Cards
 	Outbox   *report.Outbox
 	BootID   func() (string, error)
-	// Cleared reports which records people cleared.
+	// Cleared returns the records that people cleared.
 	Cleared *connector.Clearances
 	Clock   clock.WithTicker
 	Log     *slog.Logger
@@ -120,7 +119,7 @@ func (m *Monitor) poll(context.Context) error {
 	return err
 }
 
-// commit makes the memory and what it reports durable in one step.
+// commit makes the memory and its reports durable in one step.
 func (m *Monitor) commit(next evaluation.Memory, reported []evaluation.Report) error {
 	now := m.Clock.Now()
 	if len(reported) > 0 {

@@ -41,7 +41,7 @@ func (c *card) Read(boot string, now time.Time) (evaluation.Reading, sysfs.Stats
 	}}}, sysfs.Stats{}, c.missing
 }
 
-// node is a monitor that looks when the test reports it.
+// node is a monitor that polls when the test asks it to.
 type node struct {
 	*Monitor
 	watch *polling.Rounds
@@ -192,8 +192,8 @@ func TestFailedPollReportsNothing(t *testing.T) {
 	n.expect()
 }
 
-// TestACardThatHangsIsNotReady: its firmware keeps anyone who reads, and nothing is known
-// of any card meanwhile.
+// TestACardThatHangsIsNotReady: its firmware blocks every reader, and nothing is known of
+// any card meanwhile.
 func TestACardThatHangsIsNotReady(t *testing.T) {
 	n := newNode(t, report.Options{})
 	if err := n.pollTenTimes(); err != nil {

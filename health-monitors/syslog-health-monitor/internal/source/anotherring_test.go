@@ -118,7 +118,7 @@ func readFor(t *testing.T, s *Kmsg, seconds int) (texts []string) {
 	return texts
 }
 
-// TestKmsgOfAnotherRingThatIsEmptyAtFirst: an empty ring reports nothing, its first records do.
+// TestKmsgOfAnotherRingThatIsEmptyAtFirst: an empty ring proves nothing, its first records do.
 func TestKmsgOfAnotherRingThatIsEmptyAtFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s := floodedKmsg(t)
@@ -156,8 +156,8 @@ func TestKmsgOfADeviceThatPausesIsTheSameRing(t *testing.T) {
 	})
 }
 
-// TestKmsgResumesAndRestarts: the ring of a device is read by one start after the
-// other, each line once, and is read whole when it has begun again.
+// TestKmsgResumesAndRestarts: the ring of a device is read by one start after the other,
+// each line once, and is read completely when it has restarted.
 func TestKmsgResumesAndRestarts(t *testing.T) {
 	d, err := kmsgtest.Open(filepath.Join(t.TempDir(), "kernel"))
 	if err != nil {
@@ -190,7 +190,7 @@ func TestKmsgResumesAndRestarts(t *testing.T) {
 	expect := func(s *Kmsg, want []string) json.RawMessage {
 		t.Helper()
 		var lines []Line
-		testkit.Until(t, time.Minute, func() bool { // an end before the first record reports nothing
+		testkit.Until(t, time.Minute, func() bool { // an end before the first record proves nothing
 			lines = append(lines, readAll(t, s)...)
 			return len(lines) >= len(want)
 		})

@@ -91,8 +91,8 @@ func (f *flooded) cascade() {
 	}
 }
 
-// TestAFloodOverwritesNothingThatWasNotRead: the ring holds 2,400 records, as one
-// of 256 KiB does, and regardless of who asks for lines comes by four times a second.
+// TestAFloodOverwritesNothingThatWasNotRead: the ring holds 2,400 records, as one of 256
+// KiB does, and the monitor asks for lines four times a second.
 func TestAFloodOverwritesNothingThatWasNotRead(t *testing.T) {
 	const holds, tick = 2400, 250 * time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
@@ -196,7 +196,7 @@ func TestALineHasTheTimeOfItsWriting(t *testing.T) {
 		}
 		synctest.Wait()
 		time.Sleep(10 * time.Minute)
-		f.mu.Lock() // ten minutes have passed, and the kernel's clock reports eleven
+		f.mu.Lock() // ten minutes have passed, and the kernel's clock shows eleven
 		f.records = append(f.records, "3,2,4260000000,-;waited for\n", "3,3,4261000000,-;with it\n")
 		close(f.written)
 		f.written = make(chan struct{})

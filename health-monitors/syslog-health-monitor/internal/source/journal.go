@@ -18,7 +18,7 @@ const MaxLine = 64 << 10
 const (
 	// restartPace is the pause before a failed journalctl is started again.
 	restartPace = 5 * time.Second
-	// hangLimit is how long a journalctl that reads to the end may report nothing.
+	// hangLimit is how long a journalctl that reads to the end may print nothing.
 	hangLimit = time.Minute
 	// lagLimit is how long entries may wait for us. After that the place is
 	// looked up again, because the journal may have dropped what we had not read.
@@ -48,7 +48,7 @@ type Journal struct {
 	expect   bool      // the next entry should be the one at the cursor
 	lost     bool      // it was not; entries behind the place are not new
 	broken   time.Time // when a reader failed last; zero after a good one
-	heard    time.Time // when a reader reported something last
+	heard    time.Time // when a reader returned an entry last
 	lastRead time.Time // when Read was called last
 	trouble  error     // why the last reader failed
 }
@@ -65,7 +65,7 @@ func NewJournal(tool, dir string, c clock.PassiveClock) *Journal {
 	return &Journal{tool: tool, dir: dir, clock: c, wake: make(chan struct{}, 1), uptime: uptime}
 }
 
-// Wake reports that many entries wait, so that a flood is read at its own pace.
+// Wake signals that many entries wait, so that a flood is read at its own pace.
 func (s *Journal) Wake() <-chan struct{} { return s.wake }
 
 // Name is the kind of source and what it reads.
@@ -187,8 +187,7 @@ func (s *Journal) Read(limit int) (Batch, error) {
 	return Batch{Lines: lines, End: end && err == nil, Notes: s.takeNotes()}, err
 }
 
-// take gives what the reader has ready; end reports that it follows and has
-// nothing more.
+// take returns what the reader has ready; end is true if it follows and has nothing more.
 func (s *Journal) take(limit int) (lines []Line, end bool, err error) {
 	defer s.observe()
 	for len(lines) < limit {
@@ -273,9 +272,9 @@ func (s *Journal) line(e kernellog.Entry) (Line, bool) {
 	}, true
 }
 
-// written is when an entry was: what it reports, but never in the future, nor before
-// the boot that it is of; then the clock was wrong, and the time since boot is not.
-// It is zero for an entry that does not report.
+// written returns when an entry was written: its own time, but never in the future, nor
+// before the boot that it is of; then the clock was wrong, and the time since boot is not.
+// It is zero for an entry without a time.
 func (s *Journal) written(p kernellog.Position) time.Time {
 	if p.Wall == 0 {
 		return time.Time{}
@@ -290,9 +289,9 @@ func (s *Journal) written(p kernellog.Position) time.Time {
 	return at.UTC()
 }
 
-// sameMachine distinguishes the entries of this machine from those that others left in the same
-// folder. The running boot is proof, for there reading begins; what it reports about
-// the machine holds for the others.
+// sameMachine reports whether an entry is of this machine, and not one that others left in the
+// same folder. The running boot is proof, for there reading begins; the machine that it names
+// holds for the other boots.
 func (s *Journal) sameMachine(e kernellog.Entry) bool {
 	if e.Machine == "" {
 		return true
@@ -303,10 +302,10 @@ func (s *Journal) sameMachine(e kernellog.Entry) bool {
 	return s.cursor.Machine == "" || s.cursor.Machine == e.Machine
 }
 
-// isNew distinguishes new entries from those that a reader shows again. The first entry
-// of a reader is the one at the cursor, else the journal has dropped it, and
-// maybe others with it; then journalctl begins where it thinks best, and what
-// stands behind our place there is passed.
+// isNew reports whether an entry is new, and not one that a reader shows again. The first
+// entry of a reader is the one at the cursor, else the journal has dropped it, and maybe
+// others with it; then journalctl begins where it thinks best, and what stands behind our
+// place there is passed.
 func (s *Journal) isNew(e kernellog.Entry) bool {
 	if s.expect {
 		s.expect = false

@@ -40,7 +40,7 @@ func read(t *testing.T, dir, boot string, cursor json.RawMessage) *reading {
 	return r
 }
 
-// until reads until enough reports it, and gives the lines.
+// until reads until enough returns true, and returns the lines.
 func (r *reading) until(what string, enough func(lines []Line, end bool) bool) []Line {
 	r.t.Helper()
 	var lines []Line

@@ -18,14 +18,14 @@ import (
 const (
 	entryBytes    = 1 << 20 // of one printed entry; a longer one is malformed
 	entriesAhead  = 1024    // decoded and not yet asked for
-	complaintSize = 512     // of what it reports on its standard error
+	complaintSize = 512     // of its standard error
 )
 
 // follower is one running journalctl. Its entries come through a bounded channel:
 // when nobody takes them, the pipe fills and journalctl waits.
 type follower struct {
 	entries chan kernellog.Entry // closed when there will be no more
-	wake    chan<- struct{}      // reported when half of entries is taken up
+	wake    chan<- struct{}      // signalled when half of entries is taken up
 	follow  bool
 	stop    context.CancelFunc
 
@@ -102,12 +102,12 @@ func (r *follower) pump(ctx context.Context, out io.Reader) error {
 	}
 }
 
-// forward passes an entry on; false reports that the reader was stopped.
+// forward passes an entry on; false means that the reader was stopped.
 func (r *follower) forward(ctx context.Context, entry kernellog.Entry) bool {
 	if len(r.entries) >= cap(r.entries)/2 {
 		select {
 		case r.wake <- struct{}{}:
-		default: // reported already
+		default: // signalled already
 		}
 	}
 	select {
@@ -118,7 +118,7 @@ func (r *follower) forward(ctx context.Context, entry kernellog.Entry) bool {
 	}
 }
 
-// Write takes what journalctl reports on its standard error.
+// Write takes what journalctl writes to its standard error.
 func (r *follower) Write(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

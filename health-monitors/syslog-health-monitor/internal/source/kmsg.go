@@ -44,7 +44,7 @@ func NewKmsg(path string, c clock.PassiveClock) *Kmsg {
 // Name is the kind of source and what it reads.
 func (s *Kmsg) Name() string { return "kmsg " + s.path }
 
-// Wake reports that records wait.
+// Wake signals that records wait.
 func (s *Kmsg) Wake() <-chan struct{} { return s.wake }
 
 // Open goes to the place behind cursor if it is of boot, the current one, else
@@ -187,9 +187,9 @@ func (s *Kmsg) take(r kernellog.Record, at time.Time) Line {
 	}
 }
 
-// written is when a record was: it carries the time since boot, and the wall
-// clock of the boot is that time off now. A record that was waited for reports how
-// far the two clocks have come apart since.
+// written is when a record was: it carries the time since boot, and the wall clock of the
+// boot is that time off now. A record that was waited for shows how far the two clocks have
+// come apart since.
 func (s *Kmsg) written(given readout, r kernellog.Record) time.Time {
 	since := time.Duration(r.Usec) * time.Microsecond
 	if given.live {

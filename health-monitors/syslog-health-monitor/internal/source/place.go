@@ -12,7 +12,7 @@ type kmsgCursor struct {
 	Usec *uint64 `json:"usec,omitempty"`
 }
 
-// recordIs is what a place reports about a record.
+// recordIs is the result of the comparison of a record with a place.
 type recordIs int
 
 const (
@@ -37,6 +37,6 @@ func (c kmsgCursor) compare(r kernellog.Record) recordIs {
 
 // beyond reports whether the place is beyond the end of a ring that was read until there was
 // no further record; tip is the seq after its last record, 0 if there was none. A ring
-// overwrites its oldest records first, so it always has the newest record that was read
-// from it, or newer ones. A ring without a record reports nothing.
+// overwrites its oldest records first, so it always has the newest record that was read from
+// it, or newer ones. A ring without a record proves nothing.
 func (c kmsgCursor) beyond(tip uint64) bool { return tip > 0 && tip < c.Next }

@@ -74,7 +74,7 @@ func (r *ringReader) run() {
 		n, err := r.dev.Next(buf, func() { waited = true; r.idle() })
 		switch {
 		case errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.EINTR):
-			continue // overwritten: the next record's number reports how many
+			continue // overwritten: the next record's number shows how many
 		case errors.Is(err, syscall.EINVAL):
 			r.malformed() // larger than any record is; the device has passed it
 			continue
@@ -105,7 +105,7 @@ func (r *ringReader) idle() {
 	}
 }
 
-// append keeps a record; false reports that the reader is closed.
+// append keeps a record; false means that the reader is closed.
 func (r *ringReader) append(raw []byte, live bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,7 +131,7 @@ func (r *ringReader) append(raw []byte, live bool) bool {
 func (r *ringReader) notify() {
 	select {
 	case r.wake <- struct{}{}:
-	default: // reported already
+	default: // signalled already
 	}
 }
 

@@ -23,10 +23,10 @@ type Line struct {
 	Past bool
 	// Boot is the boot that the line itself names; empty where lines name none.
 	Boot string
-	// At is when the line was written; zero where the source does not report.
+	// At is when the line was written; zero where the source does not show it.
 	At time.Time
 	// SinceBoot is how long after the boot the line was written; 0 where the source does
-	// not report.
+	// not show it.
 	SinceBoot time.Duration
 	// Gap is what was lost just before the line; nil is nothing.
 	Gap *Gap
@@ -38,20 +38,20 @@ type Line struct {
 type Gap struct {
 	// Lost is the number of its lines, 0 when nobody knows it.
 	Lost int64
-	// Why reports what happened to them.
+	// Why describes what happened to them.
 	Why string
 }
 
 // Batch is what one Read found.
 type Batch struct {
 	Lines []Line
-	// End reports that the log is read to its end for now. Without lines and
-	// without End more is on its way.
+	// End means that the log is read to its end for now. Without lines and without End more
+	// is on its way.
 	End bool
-	// Restarted reports that the remembered place belongs to another log: the next lines are
+	// Restarted means that the remembered place belongs to another log: the next lines are
 	// the oldest of this one, and may have been read before.
 	Restarted bool
-	// Notes report what was lost or complained about since the last Read.
+	// Notes describe what was lost or complained about since the last Read.
 	Notes []string
 }
 
@@ -73,7 +73,7 @@ type Counts struct {
 	Restarts int64
 }
 
-// maxNotes bounds what is kept to be reported; the counts are exact in any case.
+// maxNotes bounds the notes until the next Read; the counts are exact in any case.
 const maxNotes = 16
 
 // tally counts for a source; a scrape reads it while the source works.
@@ -82,7 +82,7 @@ type tally struct {
 
 	mu    sync.Mutex
 	notes []string
-	ahead *Gap // of which no line has reported yet
+	ahead *Gap // that no line has yet
 }
 
 // Counts returns what was met so far.
@@ -93,8 +93,8 @@ func (t *tally) Counts() Counts {
 	}
 }
 
-// gap counts a place where lines were lost, which the next line reports; lost is
-// their number, 0 when nobody knows it.
+// gap counts a place where lines were lost, for the next line; lost is their number, 0 when
+// nobody knows it.
 func (t *tally) gap(lost int64, why string) {
 	t.gaps.Add(1)
 	t.lost.Add(lost)
@@ -110,7 +110,7 @@ func (t *tally) gap(lost int64, why string) {
 	t.addNote(why)
 }
 
-// before takes the gap that the next line is to report.
+// before takes the gap before the next line.
 func (t *tally) before() *Gap {
 	t.mu.Lock()
 	defer t.mu.Unlock()

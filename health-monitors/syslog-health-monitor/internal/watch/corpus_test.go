@@ -67,7 +67,7 @@ func made(e *protos.HealthEvent) string {
 	return strings.Join(words, " ")
 }
 
-// TestLinesAsTheyAreWritten: each line of the table makes what it reports.
+// TestLinesAsTheyAreWritten: each line of the table makes the events that the table lists.
 func TestLinesAsTheyAreWritten(t *testing.T) {
 	n := newNode(t)
 	n.policy.GPUs = placesOfGPUs(t)
@@ -100,8 +100,8 @@ func TestLinesAsTheyAreWritten(t *testing.T) {
 	}
 }
 
-// BenchmarkWords is the cost of a line without and with something to report. The
-// floor is one look for one text that is not in the line.
+// BenchmarkWords measures lines without and with something to report. The case "floor" is
+// one search for one text that is not in the line.
 func BenchmarkWords(b *testing.B) {
 	m := &Monitor{Policy: Policy{Catalogue: builtin}}
 	b.Run("floor", func(b *testing.B) {

@@ -34,7 +34,7 @@ func TestInitialReadIsBoundedAndMarked(t *testing.T) {
 		n.timestampedLine(now.Add(-25*time.Hour), "94"),
 		n.timestampedLine(now.Add(-25*time.Hour), "162"),
 		n.timestampedLine(now.Add(-23*time.Hour), "95"),
-		line("63", "0000:3b:00"), // reports no time
+		line("63", "0000:3b:00"), // has no time
 	)
 	n.start()
 	n.passes()

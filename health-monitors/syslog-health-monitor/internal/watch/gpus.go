@@ -77,8 +77,8 @@ func (p *GPUPlaces) Behind(pci string) []string {
 	return p.behind[pci]
 }
 
-// matchGPUs turns the match of a rule that holds for GPUs alone into one for each GPU
-// that it is about: none where nothing reports that the device is a GPU.
+// matchGPUs turns the match of a rule that holds for GPUs alone into one for each GPU that
+// it is about: none where nothing shows that the device is a GPU.
 func (b *batch) matchGPUs(f pattern.Match) (out []pattern.Match) {
 	for i, e := range f.Entities {
 		if e[0] != pattern.GroupPCI && e[0] != pattern.GroupPort {

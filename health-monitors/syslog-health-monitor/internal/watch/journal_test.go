@@ -43,8 +43,9 @@ func (n *node) catchUp(lines float64) {
 	})
 }
 
-// TestJournalOfThreeBoots is a node's life on a journal: old boots are not reported
-// again, the unread end of a boot is its own, a boot that nobody watched too.
+// TestJournalOfThreeBoots reads three boots of a node from a journal: old boots are not
+// reported again, and the unread end of a boot and a boot that nobody watched are reported
+// under their own boot.
 func TestJournalOfThreeBoots(t *testing.T) {
 	n, j := newJournalNode(t)
 	j.Kernel(journalBoot3, line("48", "0000:3b:00")) // an older boot, before the monitor was there
@@ -67,7 +68,7 @@ func TestJournalOfThreeBoots(t *testing.T) {
 	n.wait(2 * time.Minute)
 	n.expect("79 RESTART_BM "+journalBoot1, "31 NONE "+journalBoot1, "119 COMPONENT_RESET "+journalBoot1,
 		"120 COMPONENT_RESET "+journalBoot3, "32 NONE "+journalBoot2, "healthy "+journalBoot2)
-	for _, e := range n.delivered()[2:4] { // of past boots; this machine's is not as old as the entries report
+	for _, e := range n.delivered()[2:4] { // of boots before this machine booted
 		if e.GeneratedTimestamp.Year() != 2026 {
 			t.Errorf("event %s is of %s; want the time of its entry", e.ErrorCode, e.GeneratedTimestamp)
 		}

@@ -43,7 +43,7 @@ func TestARealKernelQuotesAProgram(t *testing.T) {
 	}
 }
 
-// crashes has a program of that file name crash until the kernel's log reports it: the
+// crashes makes a program of that file name crash until the kernel's log reports it: the
 // kernel leaves some out when many crash.
 func crashes(t *testing.T, log *os.File, file, id string) string {
 	t.Helper()

@@ -26,13 +26,12 @@ import (
 // driver begins every message of the GPU driver.
 const driver = "NVRM: "
 
-// speaks reports whether a line may report something to us.
+// speaks reports whether a line may matter to a check.
 func (m *Monitor) speaks(l source.Line) bool {
 	return l.Gap != nil || m.Policy.Catalogue.Patterns.Speaks(l.Text) || strings.Contains(l.Text, driver) || strings.Contains(l.Text, sxid.Marker) || strings.Contains(l.Text, recovery.ResetMarker)
 }
 
-// readOn takes the next lines into the outbox; more reports that there may be
-// further ones.
+// readOn takes the next lines into the outbox; more is true if there may be further ones.
 func (m *Monitor) readOn() (more bool, err error) {
 	if len(m.pending) == 0 {
 		batch, err := m.Source.Read(linesAtOnce)
@@ -140,8 +139,8 @@ func fitting(lines []source.Line, commit func([]source.Line) (batch, error)) (ba
 	}
 }
 
-// commitLines takes lines in one transaction. With ErrFull nothing was taken,
-// and the result reports how many lines would have fitted.
+// commitLines takes lines in one transaction. With ErrFull nothing was taken, and the
+// result shows how many lines would have fitted.
 func (m *Monitor) commitLines(lines []source.Line) (batch, error) {
 	var t batch
 	err := m.commit(func(tx *report.Tx, s *state) error {
@@ -211,8 +210,8 @@ func (m *Monitor) sxidLabel(code string) string {
 
 const unknown = "unknown"
 
-// GapCheck reports stretches of the kernel log that were lost before they could
-// be read: what they reported is not known. GapCode is its code.
+// GapCheck reports stretches of the kernel log that were lost before they could be read:
+// what they contained is not known. GapCode is its code.
 const (
 	GapCheck = "SysLogsGap"
 	GapCode  = "LOG_GAP"
@@ -247,9 +246,9 @@ const MetadataInitialRead = "firstLook"
 // initialRead counts what a first look back finds.
 type initialRead struct{ reported, tooOld int }
 
-// tooOld reports whether a line is of so long before the first look that it makes no
-// event. What it reports is remembered all the same: it may have been reported
-// before the state was lost, and what a reboot cures of it asks for that.
+// tooOld reports whether a line is so much older than the first read that it makes no event.
+// Its fault is remembered all the same: it may have been reported before the state was
+// lost, and then needs a recovery when a reboot cures it.
 func (b *batch) tooOld(line source.Line) bool {
 	began := b.s.InitialRead
 	return !began.IsZero() && !line.At.IsZero() && line.At.Before(began.Add(-b.m.Policy.LookBack))
@@ -264,8 +263,8 @@ func (b *batch) mark(line source.Line, e *protos.HealthEvent) {
 }
 
 // beginInitialRead notes that the log begins again: its faults may have been reported
-// before, as those of a node that no state knows. Should that not be written down, the
-// log is opened again and reports it again.
+// before, as on a node without a state. If that cannot be written, the log is opened again
+// and begins again.
 func (m *Monitor) beginInitialRead() error {
 	err := m.commit(func(_ *report.Tx, s *state) error {
 		s.InitialRead = m.Clock.Now()
@@ -275,7 +274,7 @@ func (m *Monitor) beginInitialRead() error {
 	return err
 }
 
-// endInitialRead reports what a first look has found; what comes now is new.
+// endInitialRead logs what a first read has found; later lines are new.
 func (m *Monitor) endInitialRead() {
 	if m.state.InitialRead.IsZero() {
 		return

@@ -144,16 +144,15 @@ func (m *Monitor) forgetReplaced() error {
 	return err
 }
 
-// replaced reports whether the place of a GPU has another one now.
+// replaced reports whether another GPU has the place of a GPU now.
 func replaced(d recovery.Device, pci string, inv nodefile.Inventory) bool {
 	now, listed := inv.ByPCI[pci]
 	_, elsewhere := inv.ByUUID(d.UUID)
 	return d.UUID != "" && listed && now.UUID != d.UUID && !elsewhere
 }
 
-// forgetCleared forgets faults that a person cleared, given by the ids of their
-// records, as the node's connector reports; their recovery went to the store past this
-// monitor.
+// forgetCleared forgets faults that a person cleared, given by the ids of their records, as
+// the node's connector lists them; their recovery went to the store past this monitor.
 func (m *Monitor) forgetCleared(ids connector.ClearedIDs) error {
 	next, found := m.state.clone(), false
 	for _, check := range slices.Sorted(maps.Keys(next.Memory)) {

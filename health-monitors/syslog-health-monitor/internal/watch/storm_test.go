@@ -243,7 +243,8 @@ func TestFullDiskStoresFittingEvents(t *testing.T) {
 	}
 }
 
-// The lines a second that a monitor reads: its floor are those that report nothing.
+// BenchmarkLines measures how fast a monitor reads lines; the case "floor" has nothing to
+// report.
 func BenchmarkLines(b *testing.B) {
 	for name, text := range map[string]string{
 		"floor": "[1.0] eth0: link is up, 100 Gbps full duplex, and so on",

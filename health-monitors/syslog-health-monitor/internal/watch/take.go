@@ -100,9 +100,9 @@ func quoted(text string) bool {
 	return strings.Contains(text, driver) || strings.Contains(text, sxid.Marker) && !strings.HasPrefix(text, sxid.Marker)
 }
 
-// message is what a line reports, from the kernel's first word on, and whether it is
-// believed to be the kernel's. What a message means stands at its beginning: behind it
-// the kernel quotes names of programs and files, which any user chooses.
+// message returns the text of a line, from the kernel's first word on, and whether it is
+// believed to be the kernel's. What a message means stands at its beginning: behind it the
+// kernel quotes names of programs and files, which any user chooses.
 func (b *batch) message(line source.Line) (text string, believed bool) {
 	text = kernellog.Colon(line.Text)
 	if !b.m.Policy.UserLines {
@@ -116,8 +116,8 @@ func (b *batch) message(line source.Line) (text string, believed bool) {
 	return text, true
 }
 
-// ofDriver takes a message of the GPU driver; known reports that patterns have nothing
-// to add.
+// ofDriver takes a message of the GPU driver; known is true if patterns have nothing to
+// add.
 func (b *batch) ofDriver(line source.Line, text string) (known bool, err error) {
 	faults := xid.ParseAll(text)
 	pci, uuid, isOwner := xid.ParseOwner(text)

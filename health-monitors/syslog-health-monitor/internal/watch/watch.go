@@ -42,8 +42,7 @@ const (
 type Source interface {
 	// Open goes to the place behind cursor (nil: the beginning of this boot).
 	Open(cursor json.RawMessage, boot string) error
-	// Read returns the next lines, and reports when it has come to the end of what
-	// is there.
+	// Read returns the next lines, and whether it has come to the end of what is there.
 	Read(limit int) (source.Batch, error)
 	// Reboot takes note of a proven reboot and returns the place to keep.
 	Reboot(boot string) (json.RawMessage, error)
@@ -86,7 +85,7 @@ type Monitor struct {
 	Source Source
 	// Wake asks for a pass before the next tick; may be nil.
 	Wake <-chan struct{}
-	// Cleared is the file in which the node's connector reports which records people
+	// Cleared is the file in which the node's connector lists the records that people
 	// cleared.
 	Cleared *connector.Clearances
 	BootID  func() (string, error)
@@ -164,7 +163,7 @@ func (m *Monitor) remember() error {
 	return nil
 }
 
-// pass does one round; more reports that another one should follow at once.
+// pass does one round; more is true if another one should follow at once.
 func (m *Monitor) pass() (more bool, err error) {
 	if err := m.checkBoot(); err != nil {
 		return false, err
@@ -212,8 +211,8 @@ func (m *Monitor) checkBoot() error {
 	return nil
 }
 
-// openSource opens the log where the state reports; a log that is not there yet is
-// tried again.
+// openSource opens the log at the place in the state; a log that is not there yet is tried
+// again.
 func (m *Monitor) openSource(boot string) error {
 	if m.opened {
 		return nil

@@ -120,7 +120,7 @@ func review(reviews nodeclient.TokenReviews, audience string) *authn.Review {
 	return authn.NewReview(reviews, authn.Verification{Audience: audience, CacheTTL: time.Minute, AtOnce: 16}, clock.RealClock{}, prometheus.NewRegistry())
 }
 
-// Token reports in words what it is; without a node it is bound to no pod.
+// Token returns a token that consists of its claims; without a node it is bound to no pod.
 func Token(audience, account, node string) string {
 	return strings.TrimSuffix(audience+"~"+account+"~"+node, "~")
 }
