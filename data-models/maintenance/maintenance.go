@@ -55,7 +55,7 @@ const (
 	Pending   CSPStatus = "PENDING"
 	Underway  CSPStatus = "ONGOING"
 	Completed CSPStatus = "COMPLETED"
-	Cancelled    CSPStatus = "CANCELLED"
+	Cancelled CSPStatus = "CANCELLED"
 )
 
 // Ended reports whether the provider has nothing more to do.

@@ -27,8 +27,8 @@ var formerKeys = map[string]string{
 // value is that of a key of labels or annotations, or of its former name.
 func value(m map[string]string, key string) string { return cmp.Or(m[key], m[formerKeys[key]]) }
 
-// readLemon reads the mark of a repeat offender from the labels and annotations of a Node.
-func readLemon(labels, annotations map[string]string) RepeatOffenderMark {
+// readRepeatOffender reads the mark of a repeat offender from the labels and annotations of a Node.
+func readRepeatOffender(labels, annotations map[string]string) RepeatOffenderMark {
 	return RepeatOffenderMark{
 		Label: value(labels, RepeatOffenderLabel) == RepeatOffenderTrue, Note: value(annotations, RepeatOffenderAnnotation),
 		Former: labels[FormerRepeatOffenderLabel] == RepeatOffenderTrue || annotations[FormerRepeatOffenderAnnotation] != "",

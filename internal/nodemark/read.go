@@ -77,7 +77,7 @@ func Read(node *corev1.Node) Marks {
 		Claim:          a[RepairAnnotation],
 		Reset:          a[ResetAnnotation],
 		OptedOut:       OptedOut(node.Labels),
-		RepeatOffender: readLemon(node.Labels, a),
+		RepeatOffender: readRepeatOffender(node.Labels, a),
 		Repairs:        a[LatestFaultRemediationState],
 		Canary:         a[CanaryAnnotation],
 		LiftedBy:       a[LiftedByAnnotation],
