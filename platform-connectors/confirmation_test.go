@@ -58,7 +58,7 @@ func confirmations(all []record.Record) map[string]int {
 	return out
 }
 
-// TestAFaultIsActedUponOnceConfirmed goes from the real door to the real store and
+// TestAFaultIsActedUponOnceConfirmed goes from the real connector to the real store and
 // the Node: a fault that waits makes no condition, and is known to the next life of
 // the connector; the second signal has it act, once; its recovery ends it.
 func TestAFaultIsActedUponOnceConfirmed(t *testing.T) {

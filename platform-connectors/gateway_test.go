@@ -211,7 +211,7 @@ func (a *avenue) forgetConditions() {
 }
 
 // TestAGatewayBelievesTokensOnly: with the token of another node's pod, of another
-// account, of no pod, or for the door, nothing is stored; the spool keeps the event
+// account, of no pod, or for the connector, nothing is stored; the spool keeps the event
 // and it is stored when the pod's own token is there.
 func TestAGatewayBelievesTokensOnly(t *testing.T) {
 	a := newAvenue(t)

@@ -159,7 +159,7 @@ func TestAPodOfOneNodeCannotSpeakForAnother(t *testing.T) {
 		elsewhere.refused(elsewhere.publisher(""), e, codes.PermissionDenied, `nodeName: is "gpu-7", and this is the connector of node "gpu-8"`)
 		s.refused(s.publisher(theirs), e, codes.PermissionDenied, `belongs to a Pod of node "gpu-8", and this is the connector of "gpu-7"`)
 	}
-	s.accepted(s.publisher(mine), event("a", 1)) // the door is still open for its own
+	s.accepted(s.publisher(mine), event("a", 1)) // the connector is still open for its own
 	s.stands("a", 1)
 }
 

@@ -260,7 +260,7 @@ func TestDatabaseAwayUnderLoad(t *testing.T) {
 		if err := server.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		await(t, reached(at+200)) // the door stays open without a database
+		await(t, reached(at+200)) // the connector stays open without a database
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		err := server.Restart(ctx)
 		cancel()

@@ -31,7 +31,7 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// PlatformConnector is the front door of a node.
+// PlatformConnector is the ingest endpoint of a node.
 type PlatformConnectorClient interface {
 	// HealthEventOccurredV1 returns OK only after every event of the batch is
 	// durable. A batch is accepted or refused whole.
@@ -75,7 +75,7 @@ func (c *platformConnectorClient) HealthEventOccurredV2(ctx context.Context, in 
 // All implementations must embed UnimplementedPlatformConnectorServer
 // for forward compatibility.
 //
-// PlatformConnector is the front door of a node.
+// PlatformConnector is the ingest endpoint of a node.
 type PlatformConnectorServer interface {
 	// HealthEventOccurredV1 returns OK only after every event of the batch is
 	// durable. A batch is accepted or refused whole.

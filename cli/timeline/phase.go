@@ -126,7 +126,7 @@ func ofOpen(open []record.Record) Standing {
 		for _, r := range open {
 			if st, ok := find(r); ok {
 				if st.Phase == Quarantined && !slices.ContainsFunc(open, keepsPodsAway) {
-					st.Reason = "no rule requests a cordon or a taint that blocks scheduling: the node is not drained or repaired, and the quarantine session ends with the recovery"
+					st.Reason = "no rule requests a cordon or a taint that blocks scheduling: the node is neither drained nor repaired, and the quarantine session ends with the recovery"
 				}
 				return behind(st, open)
 			}

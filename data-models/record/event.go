@@ -84,7 +84,7 @@ type Override struct {
 // HealthyMessage is the text of a healthy event, and of a condition without faults.
 const HealthyMessage = "No Health Failures"
 
-// Event is a health event as the door accepted it. Field names in the stored
+// Event is a health event as the connector accepted it. Field names in the stored
 // document are the wire names in lower case, enums are stored by name.
 type Event struct {
 	Version                 uint32            `json:"version"`
@@ -276,7 +276,7 @@ func Digest(e Event) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Content identifies what the door accepted, whatever the event became since:
+// Content identifies what the connector accepted, whatever the event became since:
 // two records with one id are the same exactly when their contents are equal.
 // It is what a store compares.
 func Content(r Record) string {

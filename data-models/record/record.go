@@ -30,7 +30,7 @@ type Record struct {
 	// Seq is the publisher's counter within SeqEpoch (0 and "" when none).
 	Seq      uint64 `json:"seq"`
 	SeqEpoch string `json:"seqepoch"`
-	// Accepted is the digest of the event as the door accepted it, given when
+	// Accepted is the digest of the event as the connector accepted it, given when
 	// something changed the event after that.
 	Accepted string     `json:"accepted,omitempty"`
 	Event    Event      `json:"healthevent"`
@@ -436,7 +436,7 @@ func canonical(b []byte, e Event) []byte {
 	e.GeneratedTimestamp = e.GeneratedTimestamp.UTC()
 	b, err := appendContent(b, e)
 	if err != nil {
-		// The one failure is a year outside 0..9999, which the door refuses.
+		// The one failure is a year outside 0..9999, which the connector refuses.
 		return []byte("unencodable:" + e.ID)
 	}
 	return b

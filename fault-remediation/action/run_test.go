@@ -40,7 +40,7 @@ func TestARunOfAChain(t *testing.T) {
 	if o.GetKind() != "RepairRun" || o.GetName() != "gpu-1-x" || a.UnknownTimeout != 24*time.Hour || a.Rule.SingleConditionType != "Succeeded" {
 		t.Errorf("%s %s, %+v", o.GetKind(), o.GetName(), a)
 	}
-	// An event at every bound of the front door leaves space for the trace of its repair.
+	// An event at every bound of the ingest endpoint leaves space for the trace of its repair.
 	for range 1024 {
 		r.Event.EntitiesImpacted = append(r.Event.EntitiesImpacted, record.Entity{EntityType: strings.Repeat("t", 512), EntityValue: strings.Repeat("v", 512)})
 		r.Event.ErrorCode = append(r.Event.ErrorCode, strings.Repeat("c", 512))

@@ -135,7 +135,7 @@ func TestOneFaultAWindow(t *testing.T) {
 	}
 }
 
-// TestSubjectsAreBounded, as the front door bounds what an event names.
+// TestSubjectsAreBounded, as the ingest endpoint bounds what an event names.
 func TestSubjectsAreBounded(t *testing.T) {
 	for _, tt := range []struct{ gpus, codes, want int }{{64, 64, 4096}, {65, 64, 4096}} {
 		e := ev{node: "n1", gpu: "0"}.fact(0).Record

@@ -57,7 +57,7 @@ type Finding struct {
 	previous string
 }
 
-// maxSubjects bounds the subjects of one event, as the front door bounds its
+// maxSubjects bounds the subjects of one event, as the ingest endpoint bounds its
 // entities times codes.
 const maxSubjects = 4096
 

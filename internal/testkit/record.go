@@ -96,7 +96,7 @@ func (b Builder) Status(s record.Status) Builder { b.r.Status = s; return b }
 // Record is the stored record.
 func (b Builder) Record() record.Record { return b.r }
 
-// Event is the event as the door accepted it.
+// Event is the event as the connector accepted it.
 func (b Builder) Event() record.Event { return b.r.Event }
 
 // Proto is the event as it comes over the wire.

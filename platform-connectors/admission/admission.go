@@ -1,4 +1,4 @@
-// Package admission holds what the front door accepts: it turns a wire event
+// Package admission holds what the ingest endpoint accepts: it turns a wire event
 // into one that every store accepts, names what it had to cut, and refuses what
 // cannot be understood. It does no I/O and reads no clock.
 package admission
@@ -30,7 +30,7 @@ const (
 	// MaxFaultBytes bounds what the names of all faults of one event take: devices
 	// times codes, each with all sub-units.
 	MaxFaultBytes = 256 << 10
-	// MaxMetadata counts metadata entries, those the door adds included.
+	// MaxMetadata counts metadata entries, those the connector adds included.
 	MaxMetadata = 64
 	// MaxName bounds agent, componentClass, checkName, nodeName and
 	// customRecommendedAction, in bytes; a longer one is refused.
@@ -48,7 +48,7 @@ const (
 	MaxEvents = 4096
 )
 
-// Cut names one thing the door changed in an event it accepted. It is the label
+// Cut names one thing the connector changed in an event it accepted. It is the label
 // value of the cuts counter.
 type Cut string
 
@@ -116,7 +116,7 @@ func Reasons() []Reason {
 	return []Reason{Missing, TooLong, Malformed, ForeignNode, TooMany, Foreseeable}
 }
 
-// Refusal is the error of an event the door does not accept.
+// Refusal is the error of an event the connector does not accept.
 type Refusal struct {
 	// Field is the wire name, with the event's place in the batch.
 	Field   string
@@ -222,7 +222,7 @@ func (n *normaliser) checkID(random bool) *Refusal {
 	return nil
 }
 
-// notes replaces what the door does not know and returns the metadata that
+// notes replaces what the connector does not know and returns the metadata that
 // names it.
 func (n *normaliser) notes(p *protos.HealthEvent) map[string]string {
 	notes := map[string]string{}

@@ -388,7 +388,7 @@ func TestBatchIsRefusedWhole(t *testing.T) {
 	}
 }
 
-// FuzzNormalise holds the door to its promises for any bytes a publisher may
+// FuzzNormalise holds the connector to its promises for any bytes a publisher may
 // send: the limits hold, every text is printable, and applying it again, as for
 // a re-sent event, changes nothing.
 func FuzzNormalise(f *testing.F) {

@@ -11,7 +11,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// normaliser carries one event through the door's cuts.
+// normaliser carries one event through the connector's cuts.
 type normaliser struct {
 	event record.Event
 	cuts  []Cut
@@ -46,7 +46,7 @@ func (n *normaliser) clean() {
 	}
 }
 
-// cutMetadata cleans and bounds the metadata. The door's notes and the keys
+// cutMetadata cleans and bounds the metadata. The connector's notes and the keys
 // that carry order and boot stay; of the others the first in key order do.
 func (n *normaliser) cutMetadata(notes map[string]string) {
 	given := n.event.Metadata

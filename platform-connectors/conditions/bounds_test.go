@@ -43,7 +43,7 @@ func TestSetIsBounded(t *testing.T) {
 }
 
 // TestSetIsBoundedInBytes fills the set with the largest faults and recoveries
-// that the door lets in.
+// that the connector lets in.
 func TestSetIsBoundedInBytes(t *testing.T) {
 	const largest = 256 << 10 // admission.MaxFaultBytes
 	var s Set

@@ -1,6 +1,6 @@
 // Package forwardpolicy decides which records of a node's connector the gateway passes
 // on to the store. A connector may be in the hands of anyone who is root on its node:
-// every record is checked as if no door had seen it, and the node is that of the
+// every record is checked as if no connector had seen it, and the node is that of the
 // connector's token, whatever the record contains. It does no I/O and reads no clock.
 package forwardpolicy
 

@@ -188,7 +188,7 @@ func (w *WaitingFault) pairs(y SecondSignal, devices []string) bool {
 func (s *Signals) confirm(w *WaitingFault, by, how string, at time.Time) []WaitEnd {
 	e, err := Confirmed(w.Record.Event, w.Rule, by, how)
 	if err != nil {
-		return nil // the door admits no such id
+		return nil // the connector admits no such id
 	}
 	r := record.Record{ID: e.ID, CreatedAt: at, Node: w.Record.Node, Accepted: record.ConfirmationContent(e.ID), Event: e}
 	if seq, epoch, ok := e.Seq(); ok {

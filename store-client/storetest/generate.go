@@ -156,7 +156,7 @@ func several[T any](rng *rand.Rand, from []T) []T {
 	return out
 }
 
-// WorstEvent is the largest and oddest event the connector's door accepts:
+// WorstEvent is the largest and oddest event the ingest endpoint accepts:
 // 1,024 entities, 256 codes, 64 metadata entries and a message of 32 KiB.
 func WorstEvent(node string) record.Record {
 	odd := "\u2028\u2029\ufffd\uffff\U0001F9EF\u200f\"\\u0000\\\x01\x7f<>&'\r\n\t e\u0301 \U0010FFFF"

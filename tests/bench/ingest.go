@@ -70,7 +70,7 @@ type ingestRun struct {
 // alone sends events one after the other.
 func (r *ingestRun) alone(ctx context.Context) error {
 	var err error
-	if _, _, err = r.publish(ctx, 1, 10); err != nil { // the first request waits for the door
+	if _, _, err = r.publish(ctx, 1, 10); err != nil { // the first request waits for the connector
 		return err
 	}
 	r.alone1, _, err = r.publish(ctx, 1, r.sizes.Acks)
@@ -127,22 +127,22 @@ func (r *ingestRun) publish(ctx context.Context, publishers, n int) ([]time.Dura
 }
 
 func publish(ctx context.Context, p *pen, socket string, publishers, n int) ([]time.Duration, time.Duration, error) {
-	doors := make([]protos.PlatformConnectorClient, publishers)
-	for i := range doors {
+	clients := make([]protos.PlatformConnectorClient, publishers)
+	for i := range clients {
 		conn, err := report.Dial(socket, "")
 		if err != nil {
 			return nil, 0, err
 		}
 		defer conn.Close()
-		doors[i] = protos.NewPlatformConnectorClient(conn)
+		clients[i] = protos.NewPlatformConnectorClient(conn)
 	}
 	waits := make([]time.Duration, n)
 	began := time.Now()
-	err := atOnce(publishers, publishers, func(door int) error {
-		for i := door; i < n; i += publishers {
+	err := atOnce(publishers, publishers, func(client int) error {
+		for i := client; i < n; i += publishers {
 			e := p.fault("gpu-0", i%8, strconv.Itoa(60+i/8%faultKinds), protos.RecommendedAction_CONTACT_SUPPORT)
 			began := time.Now()
-			_, err := doors[door].HealthEventOccurredV1(ctx, &protos.HealthEvents{Version: 1, Events: []*protos.HealthEvent{e}}, grpc.WaitForReady(true))
+			_, err := clients[client].HealthEventOccurredV1(ctx, &protos.HealthEvents{Version: 1, Events: []*protos.HealthEvent{e}}, grpc.WaitForReady(true))
 			if err != nil {
 				return fmt.Errorf("publishing: %w", err)
 			}

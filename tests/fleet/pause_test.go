@@ -311,7 +311,7 @@ func (b *braking) reaches(node string, is func(record.Status) bool) {
 	})
 }
 
-// report sends an event of the monitor at a node's own door.
+// report sends an event of the monitor at a node's own ingest endpoint.
 func (b *braking) report(e *protos.HealthEvent) {
 	b.Helper()
 	conn, err := grpc.NewClient("unix://"+b.fleet.Socket(e.GetNodeName()), grpc.WithTransportCredentials(insecure.NewCredentials()))

@@ -25,7 +25,7 @@ const (
 	ingestTimeout = 2 * time.Second
 )
 
-// load publishes PERSIST_ONLY events at a node's door, as another agent of the
+// load publishes PERSIST_ONLY events at a node's ingest endpoint, as another agent of the
 // node does, and remembers what was acknowledged.
 type load struct {
 	fleet *fleet.Fleet
@@ -35,7 +35,7 @@ type load struct {
 	acked map[string]bool
 }
 
-// dial connects to a node's door.
+// dial connects to a node's ingest endpoint.
 func dial(f *fleet.Fleet, node string) (*grpc.ClientConn, error) {
 	return grpc.NewClient("unix://"+f.Socket(node), grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: ingestTimeout}))
@@ -49,10 +49,10 @@ func (l *load) run(ctx context.Context) error {
 		return err
 	}
 	defer conn.Close()
-	door := protos.NewPlatformConnectorClient(conn)
+	client := protos.NewPlatformConnectorClient(conn)
 	for batch := l.batch(); ; {
 		call, cancel := context.WithTimeout(ctx, ingestTimeout)
-		_, err := door.HealthEventOccurredV1(call, batch)
+		_, err := client.HealthEventOccurredV1(call, batch)
 		cancel()
 		if err == nil {
 			l.acknowledge(batch)

@@ -31,7 +31,7 @@ type bad struct {
 	want   []codes.Code
 }
 
-// malformed lists what is sent to a node's door.
+// malformed lists what is sent to a node's ingest endpoint.
 func malformed(node string) []bad {
 	event := func(change func(*protos.HealthEvent)) []*protos.HealthEvent {
 		e := &protos.HealthEvent{
@@ -67,7 +67,7 @@ func malformed(node string) []bad {
 }
 
 // disturbIngest sends everything malformed, over and over, until ctx ends, and
-// returns the answers that are wrong. A door that is away is no answer.
+// returns the answers that are wrong. A connector that is away is no answer.
 func (sr *scenarioRun) disturbIngest(ctx context.Context, all []bad) ([]string, error) {
 	conn, err := dial(sr.fleet, sr.node)
 	if err != nil {

@@ -69,7 +69,7 @@ const (
 	DiskFull Kind = "connector disk full"
 	// StaleWatch: watches are seconds late, reads and writes are not.
 	StaleWatch Kind = "stale caches"
-	// Malformed: the node's door gets what no publisher should send.
+	// Malformed: the node's ingest endpoint gets what no publisher should send.
 	Malformed Kind = "malformed events"
 	// ColdStart: all services start at once on an empty database, with a fault
 	// in a log already.

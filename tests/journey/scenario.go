@@ -95,7 +95,7 @@ type scenarioRun struct {
 	load     *load
 	// endLoad stops the load and waits for its end.
 	endLoad func() error
-	// answered counts the door's answers to malformed events, badAnswers are
+	// answered counts the connector's answers to malformed events, badAnswers are
 	// those it should not have given.
 	answered   atomic.Int64
 	badAnswers []string
@@ -357,7 +357,7 @@ func (sr *scenarioRun) uncordon(ctx context.Context) error {
 	})
 }
 
-// recover reports at the node's own door that all GPUs are well, as a GPU
+// recover reports at the node's own ingest endpoint that all GPUs are well, as a GPU
 // reset's acknowledgement would.
 func (sr *scenarioRun) recover(ctx context.Context) error {
 	conn, err := dial(sr.fleet, sr.node)

@@ -200,7 +200,7 @@ func (c *crossing) perConnector() (int64, error) {
 	return all / int64(c.nodes), nil
 }
 
-// send reports an event of a node through its connector's door and returns when it is
+// send reports an event of a node through its ingest endpoint and returns when it is
 // acknowledged.
 func (c *crossing) send(ctx context.Context, node string, e *protos.HealthEvent) error {
 	conn, err := report.Dial(c.socket(node), "")

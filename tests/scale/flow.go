@@ -83,7 +83,7 @@ func (c *crossing) shout(ctx context.Context, silence <-chan struct{}, node stri
 		return err
 	}
 	defer conn.Close()
-	door := protos.NewPlatformConnectorClient(conn)
+	client := protos.NewPlatformConnectorClient(conn)
 	every := time.NewTicker(time.Second / time.Duration(c.o.Sizes.Rate))
 	defer every.Stop()
 	for i := 0; ; i++ {
@@ -92,7 +92,7 @@ func (c *crossing) shout(ctx context.Context, silence <-chan struct{}, node stri
 			return ctx.Err()
 		case <-every.C:
 		}
-		_, err := door.HealthEventOccurredV1(ctx, &protos.HealthEvents{Version: 1, Events: []*protos.HealthEvent{c.pen.murmur(node, i)}}, grpc.WaitForReady(true))
+		_, err := client.HealthEventOccurredV1(ctx, &protos.HealthEvents{Version: 1, Events: []*protos.HealthEvent{c.pen.murmur(node, i)}}, grpc.WaitForReady(true))
 		switch {
 		case err == nil:
 			t.acknowledged.Add(1)

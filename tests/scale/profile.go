@@ -12,7 +12,7 @@ import (
 )
 
 // Profiling has every service serve its profiles beside its metrics, in a copy of the
-// source that only the compiler sees: the product has no such door.
+// source that only the compiler sees: the product has no such endpoint.
 func Profiling(root, dir string) (flag string, err error) {
 	const file = "internal/daemon/server.go"
 	texts, err := overlay.Texts(root, []overlay.Edit{

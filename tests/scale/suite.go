@@ -143,7 +143,7 @@ func (u *suite) gateways() *service {
 	}
 }
 
-// connectors starts those of some nodes, in one process, and waits for their doors.
+// connectors starts those of some nodes, in one process, and waits for their ingest endpoints.
 func (u *suite) connectors(ctx context.Context, first, nodes int, more ...string) (*process, error) {
 	p, err := u.launch(fmt.Sprintf("connectors-%d", first), u.o.Connectors, append([]string{
 		fmt.Sprintf("--nodes=%d", nodes), fmt.Sprintf("--first=%d", first), "--dir=" + u.socketDir, "--kubeconfig=" + u.cluster.AdminKubeconfig(), "--identify",
@@ -162,7 +162,7 @@ func (u *suite) connectors(ctx context.Context, first, nodes int, more ...string
 	return p, nil
 }
 
-// socket is the door of a node's connector.
+// socket is the path of the socket of a node's connector.
 func (u *suite) socket(node string) string { return filepath.Join(u.socketDir, node+".sock") }
 
 // control are the services of the control plane, in the order in which they start.
@@ -201,7 +201,7 @@ func (u *suite) control(ctx context.Context) ([]*service, error) {
 // list gives each service what the chart gives it.
 func (u *suite) list(tokens map[string]string) []*service {
 	config := func(file string) string { return "--config=" + filepath.Join(u.dir, file) }
-	plugin, store, door := "unix://"+filepath.Join(u.dir, "plugin.sock"), []string{"--store=" + u.dsn(), "--single-host"}, "unix://"+u.socket(nodeName(0))
+	plugin, store, socket := "unix://"+filepath.Join(u.dir, "plugin.sock"), []string{"--store=" + u.dsn(), "--single-host"}, "unix://"+u.socket(nodeName(0))
 	all := []*service{
 		{name: "platform-connectors-cluster", binary: "platform-connectors", args: append([]string{
 			"--role=cluster", "--config=" + u.agents, "--coverage", "--coverage-namespace=" + namespace, "--coverage-after=5m", "--coverage-processing-strategy=PERSIST_ONLY",
@@ -212,12 +212,12 @@ func (u *suite) list(tokens map[string]string) []*service {
 		{name: "janitor", args: []string{config("janitor.toml"), "--csp-plugin-host=" + plugin}},
 		{name: "repair-chain", args: []string{"--run-retention=720h"}},
 		{name: "node-health-check", args: []string{
-			"--dry-run=false", "--lease-namespace=medik8s-leases", "--bridge", "--platform-connector-socket=" + door, "--platform-connector-token-path=" + tokens["node-health-check"],
+			"--dry-run=false", "--lease-namespace=medik8s-leases", "--bridge", "--platform-connector-socket=" + socket, "--platform-connector-token-path=" + tokens["node-health-check"],
 		}},
 		{name: "labeler", args: []string{"--grace-period=10m"}},
-		{name: "health-events-analyzer", args: append([]string{"--processingStrategy=PROCESS", "--socket=" + door, "--socket-token-path=" + tokens["health-events-analyzer"]}, store...)},
+		{name: "health-events-analyzer", args: append([]string{"--processingStrategy=PROCESS", "--socket=" + socket, "--socket-token-path=" + tokens["health-events-analyzer"]}, store...)},
 		{name: "kubernetes-object-monitor", args: []string{
-			"--policy-config-path=" + filepath.Join(u.dir, "policies.toml"), "--publishers-config-path=" + u.agents, "--platform-connector-socket=" + door, "--platform-connector-token-path=" + tokens["kubernetes-object-monitor"],
+			"--policy-config-path=" + filepath.Join(u.dir, "policies.toml"), "--publishers-config-path=" + u.agents, "--platform-connector-socket=" + socket, "--platform-connector-token-path=" + tokens["kubernetes-object-monitor"],
 		}},
 		{name: "event-exporter", args: append([]string{config("event-exporter.toml")}, store...)},
 	}

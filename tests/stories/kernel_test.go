@@ -23,7 +23,7 @@ import (
 )
 
 // kernel is a node's kernel, whose lines become stored records as
-// syslog-health-monitor, the door and the stores make them.
+// syslog-health-monitor, the connector and the stores make them.
 type kernel struct {
 	t        *testing.T
 	boot     time.Time
@@ -72,7 +72,7 @@ func (k *kernel) reset(d location.Device) record.Record {
 	return k.store(recovery.ResetSucceeded(xid.Check, d, k.sighting(), codes))
 }
 
-// store sends an event through the wire, the door and a store's document.
+// store sends an event through the wire, the connector and a store's document.
 func (k *kernel) store(e *protos.HealthEvent) record.Record {
 	k.t.Helper()
 	wire, err := proto.Marshal(e)
@@ -85,7 +85,7 @@ func (k *kernel) store(e *protos.HealthEvent) record.Record {
 	}
 	accepted, cuts, refusal := admission.Normalise(&received, nodeName)
 	if refusal != nil || len(cuts) > 0 {
-		k.t.Fatalf("the door refuses or cuts: %v, %v", refusal, cuts)
+		k.t.Fatalf("the connector refuses or cuts: %v, %v", refusal, cuts)
 	}
 	k.stored++
 	r := record.Record{

@@ -226,7 +226,7 @@ func (w *world) publish(e *protos.HealthEvent) string {
 }
 
 // counted waits until the connector has counted so many events with the
-// monitors' strategy at its door, and so many more than at the beginning in the
+// monitors' strategy at its ingest endpoint, and so many more than at the beginning in the
 // node's fault set, and keeps its metrics.
 func (w *world) counted(events int) {
 	w.t.Helper()

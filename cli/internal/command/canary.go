@@ -30,7 +30,7 @@ type flight struct {
 	Took      int64 `json:"tookMilliseconds"`
 	Requested int64 `json:"askedMilliseconds"`
 	// Accepted is from the moment in which the connector had heard of it to its
-	// acceptance at the front door, by the clock of the node.
+	// acceptance at the ingest endpoint, by the clock of the node.
 	Accepted int64 `json:"acceptedMilliseconds"`
 }
 

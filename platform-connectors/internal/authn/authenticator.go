@@ -1,4 +1,4 @@
-// Package authn finds out who stands at the front door and keeps what was
+// Package authn authenticates the clients of the ingest endpoint, and keeps what was
 // learned of them: the peer's credentials from the Unix socket, the service
 // account from a projected token, and the owners of agents and checks. What
 // that allows is decided by package authz.

@@ -51,7 +51,7 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// TestConnectors: each has a door of its own, and what it accepts is stored.
+// TestConnectors: each has an ingest endpoint of its own, and what it accepts is stored.
 func TestConnectors(t *testing.T) {
 	dir, err := os.MkdirTemp("", "fleet") // short, for sockets
 	if err != nil {

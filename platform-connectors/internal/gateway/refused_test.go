@@ -31,7 +31,7 @@ func TestRejectedCallers(t *testing.T) {
 		"an empty token":                 {bearing(t, "authorization", ""), codes.Unauthenticated},
 		"two tokens":                     {bearing(t, "authorization", of("gpu-7"), "authorization", of("gpu-8")), codes.Unauthenticated},
 		"an expired token":               {bearing(t, "authorization", "expired~"+connectors+"~gpu-7"), codes.Unauthenticated},
-		"a token for the door":           {bearing(t, "authorization", token(authn.Audience, connectors, "gpu-7")), codes.Unauthenticated},
+		"a token for the connector":      {bearing(t, "authorization", token(authn.Audience, connectors, "gpu-7")), codes.Unauthenticated},
 		"a token for the API server":     {bearing(t, "authorization", token("https://kubernetes.default.svc", connectors, "gpu-7")), codes.Unauthenticated},
 		"another account of its node":    {bearing(t, "authorization", token(gateway.Audience, "system:serviceaccount:default:train", "gpu-7")), codes.PermissionDenied},
 		"the account in other namespace": {bearing(t, "authorization", token(gateway.Audience, "system:serviceaccount:default:platform-connectors", "gpu-7")), codes.PermissionDenied},

@@ -1,4 +1,4 @@
-// Package ingest is the connector's front door: the gRPC service on the node's
+// Package ingest is the ingest endpoint of the connector: the gRPC service on the node's
 // Unix socket. It answers OK only after every event of the batch is durable.
 package ingest
 

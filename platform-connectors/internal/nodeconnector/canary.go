@@ -17,7 +17,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/retry"
 )
 
-// This part of the package sends an event through the front door of the connector itself
+// This part of the package sends an event through the ingest endpoint of the connector itself
 // when a person asks for one with nvsentinel canary, so that they see that the way of an
 // event to the store is open, and how long it takes. The event is for the record only, and
 // healthy.

@@ -53,7 +53,7 @@ func (s Shared) Validate() error {
 	return errors.Join(problems...)
 }
 
-// Config is what an operator can set about the front door of a node.
+// Config is what an operator can set about the ingest endpoint of a node.
 type Config struct {
 	// NodeName is the node whose events are accepted; required.
 	NodeName string `toml:"nodeName" flag:"node-name" usage:"Name of the node that runs this connector. Events of other nodes are rejected."`

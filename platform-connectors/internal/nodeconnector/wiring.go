@@ -143,7 +143,7 @@ func reportFatal(d *daemon.Daemon, cfg Config, p parts) {
 	f := &forwarder.Fatal{
 		Spool: p.queue.spool, Sink: p.dest, NodeName: cfg.NodeName, Node: p.node.Object, Client: p.client, Clock: d.Clock, Log: d.Log,
 	}
-	d.Go("fatal events", f.Run)
+	d.Go("crash reports", f.Run)
 }
 
 // newTally counts repeats until the Node reports that one of its faults is over.
@@ -287,6 +287,6 @@ func build(ctx context.Context, d *daemon.Daemon, cfg Config, open opening) erro
 		Clock:    d.Clock, Log: d.Log, Metrics: ingest.NewMetrics(d.Registry),
 	}
 	server.EarlierNumbers(cfg.Publishers.Policy(cfg.NodeName).EarlierAgents()...)
-	d.Go("door", func(ctx context.Context) error { return ingest.Serve(ctx, listener, server) })
+	d.Go("ingest", func(ctx context.Context) error { return ingest.Serve(ctx, listener, server) })
 	return nil
 }

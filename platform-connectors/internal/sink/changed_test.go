@@ -11,7 +11,7 @@ import (
 )
 
 // TestPipelineChangesAreMatchedByAcceptedEvent: the store has the fault under the
-// content that the door accepted, and gets it under the same again.
+// content that the connector accepted, and gets it under the same again.
 func TestPipelineChangesAreMatchedByAcceptedEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &queue{epoch: "one"}

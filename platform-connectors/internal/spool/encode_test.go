@@ -12,7 +12,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// full is a record with a value in every field that the door sets; a field of
+// full is a record with a value in every field that the connector sets; a field of
 // the event that is added later is filled too.
 func full(t *testing.T) record.Record {
 	t.Helper()
@@ -64,7 +64,7 @@ func TestSpooledRecordIsTheOneThatWasAppended(t *testing.T) {
 		change func(*record.Record)
 		json   bool
 	}{
-		"as the door makes them":      {func(*record.Record) {}, false},
+		"as the connector makes them": {func(*record.Record) {}, false},
 		"a recovery with no lists":    {func(r *record.Record) { r.Event.ErrorCode, r.Event.EntitiesImpacted, r.Event.Metadata = nil, nil, nil }, false},
 		"no machine, a low counter":   {func(r *record.Record) { r.Node, r.Seq = record.NodeIdentity{}, 1 }, false},
 		"an override without a wish":  {func(r *record.Record) { r.Event.DrainOverrides = &record.Override{} }, false},
