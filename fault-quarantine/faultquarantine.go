@@ -1,5 +1,5 @@
-// Package faultquarantine takes faulty nodes out of scheduling and lets
-// recovered ones back.
+// Package faultquarantine quarantines faulty nodes with a cordon and taints, and releases
+// recovered ones.
 package faultquarantine
 
 import (

@@ -1,5 +1,5 @@
-// Package faultremediation asks for the repair of drained nodes and records
-// how it ended.
+// Package faultremediation creates the maintenance objects of drained nodes and records their
+// results.
 package faultremediation
 
 import (

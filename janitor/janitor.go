@@ -1,5 +1,5 @@
-// Package janitor carries out repairs of nodes: it reads repair objects and
-// asks the provider's plugin for what only the provider can do.
+// Package janitor executes maintenance objects: it reboots, replaces and resets through the
+// provider's plugin.
 package janitor
 
 import (

@@ -1,7 +1,7 @@
-// Package xid knows the XID errors of the NVIDIA driver: how a kernel log line
-// reports one, what the vendor's catalogue states about its code, and what we
-// make of it. The catalogue is catalogue.csv, for NVLink5 registers nvlink5.csv,
-// both reviewed manually and compiled into Go. It does no I/O and reads no clock.
+// Package xid describes the XID errors of the NVIDIA driver: how a kernel log line reports
+// one, what the vendor's catalogue states about its code, and what we make of it. The
+// catalogue is catalogue.csv, for NVLink5 registers nvlink5.csv, both reviewed manually and
+// compiled into Go. It does no I/O and reads no clock.
 package xid
 
 //go:generate go run ./gen -in catalogue.csv -out catalogue_generated.go

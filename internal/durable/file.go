@@ -1,4 +1,4 @@
-// Package durable is files that are whole after a power cut.
+// Package durable writes files that survive a power cut whole.
 //
 // The state that a program keeps in one file is a JSON object with its version: Load and
 // Save.

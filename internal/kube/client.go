@@ -1,6 +1,6 @@
-// Package kube is how the services touch Kubernetes: clients without a
-// client-side throttle, one patch per Node write that tests the facts it was
-// decided on, and a Node cache that is a source.
+// Package kube is the Kubernetes access of the services: clients without a client-side
+// throttle, one patch per Node write that tests the facts it was decided on, and a Node cache
+// that is a source.
 package kube
 
 import (

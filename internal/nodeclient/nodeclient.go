@@ -1,7 +1,7 @@
-// Package nodeclient is what a program on a node asks of the API server: Nodes, Events
-// about them, and what tokens are worth. It links the types of these alone. client-go's
-// clientset, which package kube has, registers every API there is when a program starts:
-// a quarter of the program's pages, and of its resident memory.
+// Package nodeclient is the API client of a program on a node: it reads Nodes, writes Events
+// about them, and reviews tokens. It links the types of these alone. client-go's clientset,
+// which package kube has, registers every API there is when a program starts: a quarter of the
+// program's pages, and of its resident memory.
 package nodeclient
 
 import (

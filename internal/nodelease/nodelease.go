@@ -1,7 +1,7 @@
-// Package nodelease is the claim on a node that everybody who remediates nodes
-// respects: one Lease per node, by medik8s' names, so that its remediators and ours
-// keep out of each other's way. A claim ends when it is released, or when its holder
-// has not renewed it for its duration.
+// Package nodelease is the claim on a node that all remediators respect: one Lease per node,
+// with the names of medik8s, so that its remediators and those of the suite exclude each
+// other. A claim ends when it is released, or when its holder has not renewed it for its
+// duration.
 package nodelease
 
 import (

@@ -1,5 +1,5 @@
-// Package nodemark names the marks we leave on Nodes and Pods: the contract
-// between the services and with everybody who reads a cluster. It has no
+// Package nodemark names the labels, annotations and taints that the suite sets on Nodes and
+// Pods: the contract between the services and with other readers of the cluster. It has no
 // clients and no state.
 package nodemark
 

@@ -1,6 +1,6 @@
-// Package retry is about work that is retried: the errors with which a handler sets its next try
-// (every other error means "again, with backoff"; package consume carries them out), the wait
-// between two tries or for news, and where a row of failures begins and ends.
+// Package retry controls how work is retried: the errors with which a handler sets its next
+// try (every other error means "again, with backoff"; package consume carries them out), the
+// wait between two tries or for news, and where a row of failures begins and ends.
 package retry
 
 import (

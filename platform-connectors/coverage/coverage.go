@@ -1,6 +1,5 @@
-// Package coverage decides which GPU nodes have nobody who would report a fault of
-// theirs: no monitor, or no connector that takes what it reports. It does no I/O and
-// reads no clock.
+// Package coverage finds GPU nodes without fault detection: those without a monitor, or
+// without a connector that accepts its events. It does no I/O and reads no clock.
 package coverage
 
 import (

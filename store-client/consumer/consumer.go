@@ -1,7 +1,7 @@
-// Package consumer is the life that every service leads which handles records: it
-// opens its change feed when it leads, reads what is left to do, reconciles one node
-// at a time, commits what is settled, and closes the feed. A service brings the
-// reconciler and what else makes it look.
+// Package consumer runs a leader-elected consumer of the change feed: it opens the feed when
+// it becomes leader, lists the records that need work, reconciles one node at a time, commits
+// the settled records, and closes the feed. A service provides the reconciler and further
+// triggers.
 //
 // The feed also delivers the records that a consumer writes: OwnWrites distinguishes these
 // from other news.

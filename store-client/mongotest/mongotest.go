@@ -1,9 +1,8 @@
 // Package mongotest gives tests and demos a MongoDB replica set: the one that
-// NVSENTINEL_TEST_MONGODB_URI names, else a throw-away SecantusDB, a server of
-// somebody else that speaks MongoDB's protocol and has change streams and
-// transactions. It runs as a process of its own from a Python environment that
-// hack/mongodb.sh makes; what it does and does not do stands in the README of
-// this folder.
+// NVSENTINEL_TEST_MONGODB_URI names, else a throw-away SecantusDB, a third-party server that
+// speaks MongoDB's protocol and has change streams and transactions. It runs as a process of
+// its own from a Python environment that hack/mongodb.sh makes; what it does and does not do
+// stands in the README of this folder.
 package mongotest
 
 import (

@@ -1,5 +1,5 @@
-// Package remote reads a store over HTTP: Handler serves one that is open for
-// looking, Open reads it from elsewhere. There is no call that writes.
+// Package remote reads a store over HTTP: Handler serves an open store read-only, Open reads
+// it from elsewhere. There is no call that writes.
 //
 // A call is the POST of one JSON object to /v1/<call>. The answer is lines of JSON
 // with one field each, the last of which is "end" or "error": an answer that ends

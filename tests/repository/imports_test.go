@@ -1,4 +1,4 @@
-// Package repository checks the rules of the house that no compiler enforces.
+// Package repository checks the rules of this repository that no compiler enforces.
 package repository
 
 import (

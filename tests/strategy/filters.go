@@ -1,7 +1,7 @@
-// Package strategy proves seeds/processing-strategy: a story test for every line
-// of its two lists, the comparison of two clusters that got the same faults once
-// as PROCESS and once as PERSIST_ONLY, and the table of all filters with the
-// test that fails when one is taken away (make mutate-strategy).
+// Package strategy tests the specification of the processing strategy: a story test for every
+// line of its two lists, the comparison of two clusters that got the same faults once as
+// PROCESS and once as PERSIST_ONLY, and the table of all filters with the test that fails when
+// one is taken away (make mutate-strategy).
 package strategy
 
 import "strings"

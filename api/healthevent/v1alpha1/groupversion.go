@@ -1,6 +1,6 @@
-// Package v1alpha1 is the language in which a NodeHealthCheck hands a node to the
-// quarantine: its remediator reports the node as a health event, so that quarantine,
-// drain and repair do the work, and mirrors what comes of it.
+// Package v1alpha1 is the API with which a NodeHealthCheck hands a node to the quarantine: its
+// remediator reports the node as a health event, so that quarantine, drain and repair do the
+// work, and mirrors what comes of it.
 //
 // +kubebuilder:object:generate=true
 // +groupName=nvsentinel.dgxc.nvidia.com

@@ -1,5 +1,5 @@
-// Package v1alpha1 is the language of repairs: the objects with which anybody
-// who may asks the janitor to reboot or replace the machine behind a Node.
+// Package v1alpha1 is the API of maintenance objects, which ask the janitor to reboot, reset
+// or replace the machine of a Node.
 //
 // +kubebuilder:object:generate=true
 // +groupName=janitor.dgxc.nvidia.com

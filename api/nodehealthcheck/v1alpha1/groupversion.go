@@ -1,7 +1,6 @@
-// Package v1alpha1 is the language in which you define which nodes shall be
-// watched, when one of them is unhealthy, and what is then to be tried in which
-// order. Group, kind and fields are those of medik8s, so that its remediators and
-// its users' objects fit.
+// Package v1alpha1 is the API of NodeHealthChecks, which define the nodes to watch, when a
+// node is unhealthy, and the remediations to try in order. Group, kind and fields are those of
+// medik8s, so that its remediators and its users' objects fit.
 //
 // +kubebuilder:object:generate=true
 // +groupName=remediation.medik8s.io

@@ -1,8 +1,7 @@
-// Package v1alpha1 is the language of repair chains: templates of the objects that do
-// the steps of a repair, with rules that say when an object may be read and written,
-// chains of steps in which later ones are made of what earlier ones put out, runs, each
-// of which is one chain at work on one node, and templates of the runs that a
-// NodeHealthCheck makes.
+// Package v1alpha1 is the API of repair chains: templates of the objects that do the steps of
+// a repair, with rules that say when an object may be read and written, chains of steps in
+// which later ones are made of what earlier ones put out, runs, each of which is one chain at
+// work on one node, and templates of the runs that a NodeHealthCheck makes.
 //
 // +kubebuilder:object:generate=true
 // +groupName=nvsentinel.dgxc.nvidia.com

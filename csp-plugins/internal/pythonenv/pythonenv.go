@@ -1,5 +1,5 @@
-// Package pythonenv has the programs in Python that tests run: services that nobody
-// here wrote, and the example of a plugin.
+// Package pythonenv provides the Python programs that tests run: third-party services, and the
+// example plugin.
 package pythonenv
 
 import (

@@ -1,8 +1,8 @@
-// Package quota keeps the places of the quarantine budget: it takes one under
-// one lock before a session opens, queues the nodes for which there is none,
-// and enqueues the oldest when there is capacity. What is counted are the Nodes that
-// bear a session and the sessions of the open records, which are written first:
-// a restarted service or the next leader finds them all again.
+// Package quota admits nodes into quarantine within the budget and queues the rest: it
+// reserves capacity under one lock before a session opens, and enqueues the node that has
+// waited longest when capacity becomes available. It counts the Nodes with a session and the
+// sessions of the open records, which are written first, so that a restarted service or the
+// next leader finds all of them again.
 package quota
 
 import (

@@ -1,6 +1,5 @@
-// Package reconciler is fault-quarantine's handler: for one node it observes its
-// records and its Node, has the decision made, writes the records, then the
-// Node, and updates the status.
+// Package reconciler reconciles one node for fault-quarantine: it reads the node's records and
+// its Node, calls package decision, writes the records, then the Node, and updates the status.
 package reconciler
 
 import (

@@ -1,6 +1,6 @@
-// Package reconciler carries out the repairs of nodes. Handle observes, decides, creates
-// repair objects, updates the status of records, and waits with the Node marked, each in
-// the file of that name; facts.go has what one pass leaves for the next.
+// Package reconciler reconciles the remediation of one node. Handle observes, decides, creates
+// repair objects, updates the status of records, and waits with the Node marked, each in the
+// file of that name; facts.go has what one pass leaves for the next.
 package reconciler
 
 import (

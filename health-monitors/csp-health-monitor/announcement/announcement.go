@@ -1,5 +1,4 @@
-// Package announcement is what cloud providers report about maintenance of their machines,
-// in one form.
+// Package announcement is the provider-neutral model of a maintenance event.
 package announcement
 
 import (

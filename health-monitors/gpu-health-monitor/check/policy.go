@@ -1,6 +1,6 @@
-// Package check decides what a look at DCGM means: which faults have begun, which
-// have ended, and what is to be reported. It is pure: a reading, what was open before,
-// policy and time go in; events and what is open now come out.
+// Package check evaluates a poll of DCGM: which faults have begun, which have ended, and what
+// is to be reported. It is pure: a reading, what was open before, policy and time go in;
+// events and what is open now come out.
 //
 // A fault is one code of one check on one entity. It begins when it was seen in k
 // of the last n looks, and ends when k of n looks could have seen it and did not.

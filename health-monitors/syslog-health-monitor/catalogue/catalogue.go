@@ -1,5 +1,5 @@
-// Package catalogue is all that the monitor knows of the kernel log's words: the
-// built-in codes and patterns, with an operator's file merged over them.
+// Package catalogue holds the codes and patterns that the monitor finds in the kernel log: the
+// built-in ones, with an operator's file merged over them.
 package catalogue
 
 import (

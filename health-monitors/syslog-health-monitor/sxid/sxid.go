@@ -1,7 +1,7 @@
-// Package sxid knows the SXID errors of the NVSwitch driver: how a kernel log
-// line reports one, what the vendor's guide states about its code, and what we
-// make of it. The catalogue is catalogue.csv, reviewed manually and compiled into
-// catalogue_generated.go. It does no I/O and reads no clock.
+// Package sxid describes the SXID errors of the NVSwitch driver: how a kernel log line reports
+// one, what the vendor's guide states about its code, and what we make of it. The catalogue is
+// catalogue.csv, reviewed manually and compiled into catalogue_generated.go. It does no I/O
+// and reads no clock.
 package sxid
 
 //go:generate go run ./gen -in catalogue.csv -out catalogue_generated.go

@@ -1,6 +1,6 @@
-// Package reconciler carries out repair objects. Frame is what all kinds share, and
-// Reconciler that of RebootNodes and TerminateNodes: it asks janitor/repair what is next.
-// What each of the two kinds has of its own is its Kind.
+// Package reconciler reconciles RebootNode and TerminateNode objects. Frame is what all kinds
+// share, and Reconciler that of RebootNodes and TerminateNodes: it asks janitor/repair what is
+// next. What each of the two kinds has of its own is its Kind.
 //
 // The update that notes a signal right before it is sent also proves that the object was
 // still open and that nobody else has sent one.

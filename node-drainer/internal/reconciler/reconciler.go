@@ -1,7 +1,7 @@
-// Package reconciler carries out the drains of nodes. This file has the whole pass over
-// a node: Handle observes it, decides on the next step, acts, updates the status of the
-// node's records, and requeues the node. The other files are about one subject each:
-// the records, the Node, its pods, disruption budgets, evictions, Events.
+// Package reconciler reconciles the drain of one node. This file has the whole pass over a
+// node: Handle observes it, decides on the next step, acts, updates the status of the node's
+// records, and requeues the node. The other files are about one subject each: the records, the
+// Node, its pods, disruption budgets, evictions, Events.
 package reconciler
 
 import (

@@ -1,6 +1,6 @@
-// Package reconciler looks after the nodes of NodeHealthChecks: it observes the check, its
-// nodes, their remediations and leases, has package triage decide, carries the
-// decisions out and writes down what came of them.
+// Package reconciler reconciles NodeHealthChecks: it reads the check, its nodes, their
+// remediations and leases, calls package triage, executes the decisions and records the
+// results.
 //
 // One pass at a time observes and decides, and what it is going to begin the next one
 // sees; its requests are made while others decide, and never beside those of another

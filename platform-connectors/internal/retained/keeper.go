@@ -1,8 +1,7 @@
-// Package retained keeps on the node's disk, for a while, what the store has
-// acknowledged, and appends it again when another server has taken the store's
-// place: a standby that was promoted may not have got the newest records of the
-// server before it. Nothing between the node and the store needs a memory of its
-// own, and the connector may be killed meanwhile.
+// Package retained buffers on the node's disk the records that the store acknowledged
+// recently, and appends them again after a failover of the store: a promoted standby may lack
+// the newest records of the former primary. Nothing between the node and the store needs a
+// buffer of its own, and the connector may be killed meanwhile.
 package retained
 
 import (

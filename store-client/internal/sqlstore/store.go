@@ -1,6 +1,6 @@
-// Package sqlstore is the one meaning of the store port on SQL databases.
-// The providers sqlite and postgresql give it a connection, a schema and a
-// Dialect; everything else is the same code on both.
+// Package sqlstore implements the store port on SQL databases. The providers sqlite and
+// postgresql give it a connection, a schema and a Dialect; everything else is the same code on
+// both.
 //
 // A record is stored as its JSON document beside plain columns that are
 // computed in Go from the record at every write. Selectors compile to these

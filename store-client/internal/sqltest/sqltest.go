@@ -1,4 +1,4 @@
-// Package sqltest harms SQL stores as the conformance suite asks.
+// Package sqltest injects the failures of the conformance suite into SQL stores.
 package sqltest
 
 import (

@@ -1,6 +1,5 @@
-// Package watch is the loop of the GPU health monitor: it looks at DCGM, decides
-// what the look means, and puts the events into the outbox in one step with what
-// is open now.
+// Package watch is the loop of the GPU health monitor: it polls DCGM, evaluates the result,
+// and puts the events into the outbox in one step with what is open now.
 package watch
 
 import (
