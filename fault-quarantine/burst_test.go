@@ -51,7 +51,7 @@ func burst(t *testing.T, s *site, round int) {
 			ids[i] = s.fault(names[i]).ID
 		}
 	}
-	judged := func(n int) func() bool { return func() bool { return s.reasons()[record.Matched] >= n } }
+	evaluated := func(n int) func() bool { return func() bool { return s.reasons()[record.Matched] >= n } }
 
 	// It dies of itself in the middle of one of its first decisions ...
 	p := s.start(fmt.Sprintf("NVSENTINEL_CRASH=fault-quarantine/%s:%d", points[round%len(points)], 1+3*round%11))
@@ -59,16 +59,16 @@ func burst(t *testing.T, s *site, round int) {
 	p.end()
 	// ... then at once when some faults are evaluated, while others arrive ...
 	p = s.start()
-	testkit.Until(t, waitTimeout, judged(5))
+	testkit.Until(t, waitTimeout, evaluated(5))
 	var arriving sync.WaitGroup
 	arriving.Go(func() { arrive(15, 40) })
-	testkit.Until(t, waitTimeout, judged(16+round%10))
+	testkit.Until(t, waitTimeout, evaluated(16+round%10))
 	p.kill()
 	// ... and once more before it has caught up.
 	p = s.start()
 	arriving.Wait()
 	arriving.Go(func() { arrive(40, faults) })
-	testkit.Until(t, waitTimeout, judged(30))
+	testkit.Until(t, waitTimeout, evaluated(30))
 	p.kill()
 	p = s.start()
 	arriving.Wait()

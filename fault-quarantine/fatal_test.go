@@ -26,23 +26,23 @@ func TestARecordThatKillsTheService(t *testing.T) {
 	others := []record.Record{s.fault(names[1]), s.fault(names[2])}
 	const fatal = "NVSENTINEL_FATAL_TEXT=fatal to fault-quarantine"
 	served := 0
-	for life := 1; life <= 6; life++ {
+	for run := 1; run <= 6; run++ {
 		p := s.start(fatal)
 		p.end()
 		if p.err == nil {
-			t.Fatalf("life %d ended well", life)
+			t.Fatalf("life %d ended well", run)
 		}
 		if r := s.reasons(); served == 0 && r[record.Matched] >= len(others) {
-			served = life
+			served = run
 		}
 	}
 	if served == 0 || served > 4 {
 		t.Errorf("the other nodes were served in life %d, want 4 at most", served)
 	}
-	for life := range 3 { // the last one with nothing to find
+	for run := range 3 { // the last one with nothing to find
 		p := s.start(fatal)
 		p.awaitMetric("nvsentinel_fault_quarantine_dead_lettered_records 1")
-		if life == 0 {
+		if run == 0 {
 			s.waitForEvent(names[0], corev1.EventTypeWarning, "RecordDeadLettered", bad.ID)
 		}
 		for _, r := range append(others, first) {

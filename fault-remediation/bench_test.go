@@ -46,12 +46,12 @@ func BenchmarkRepairAfterDrain(b *testing.B) {
 
 func repairAfterDrain(b *testing.B, newStore func() string) {
 	x := newBench(b)
-	floorStore, serviceStore := newStore(), newStore()
-	var floor, service []time.Duration
-	x.open(floorStore)
+	baselineStore, serviceStore := newStore(), newStore()
+	var baseline, service []time.Duration
+	x.open(baselineStore)
 	stop := x.baseline()
 	for range max(b.N, 20) {
-		floor = append(floor, x.once())
+		baseline = append(baseline, x.once())
 	}
 	stop()
 	x.open(serviceStore)
@@ -61,11 +61,11 @@ func repairAfterDrain(b *testing.B, newStore func() string) {
 		service = append(service, x.once())
 	}
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-	b.ReportMetric(ms(quantile(floor, 50)), "floor-p50-ms")
-	b.ReportMetric(ms(quantile(floor, 99)), "floor-p99-ms")
+	b.ReportMetric(ms(quantile(baseline, 50)), "floor-p50-ms")
+	b.ReportMetric(ms(quantile(baseline, 99)), "floor-p99-ms")
 	b.ReportMetric(ms(quantile(service, 50)), "p50-ms")
 	b.ReportMetric(ms(quantile(service, 99)), "p99-ms")
-	b.ReportMetric(ms(quantile(service, 50))/ms(quantile(floor, 50)), "x-floor")
+	b.ReportMetric(ms(quantile(service, 50))/ms(quantile(baseline, 50)), "x-floor")
 }
 
 func quantile(samples []time.Duration, percent int) time.Duration {

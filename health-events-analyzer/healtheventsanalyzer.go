@@ -41,7 +41,7 @@ func build(ctx context.Context, d *daemon.Daemon, cfg Config) error {
 	}
 	d.OnStop("store", func(context.Context) error { return records.Close() })
 	fatal := consumer.OpenCrashMemory(records, record.AnalyzerAgent, d.Clock)
-	judge := matching.New(matching.Options{
+	matcher := matching.New(matching.Options{
 		Records: fatal.WithoutDeadLetters(), Connector: protos.NewPlatformConnectorClient(conn), Rules: rules, Strategy: record.Strategy(cfg.Strategy),
 		CachedEvents: cfg.CachedEvents, Clock: d.Clock, Log: d.Log, Metrics: matching.NewMetrics(d.Registry),
 	})
@@ -50,28 +50,28 @@ func build(ctx context.Context, d *daemon.Daemon, cfg Config) error {
 		if err != nil {
 			return err
 		}
-		judge.Use(changed)
+		matcher.Use(changed)
 		return nil
 	})
 	// The first feed brings what rules are asked about, the second what may end
 	// what they found. Neither begins before what a rule looks back on.
 	begin := func() time.Time { return d.Clock.Now().Add(-rule.Longest(rules)) }
 	// One life of one process: both share its account.
-	vet := fatal.Vetting(nil, judge.Try)
-	vet.Records = judge.Recent
+	vet := fatal.Vetting(nil, matcher.Try)
+	vet.Records = matcher.Recent
 	faults := &consumer.Service{
 		Name: record.AnalyzerAgent, Metrics: consume.Names{
 			Namespace: "nvsentinel_analyzer", Handling: "nvsentinel_analyzer_event_handling_duration_seconds",
 			Depth: "nvsentinel_analyzer_queue_depth",
 		}, Store: records, Selector: record.ProcessableNonFatalUnhealthyInserts(),
-		Since: begin, Key: judge.Trigger, Reconcile: judge.Handle, Workers: cfg.Workers, Vet: vet,
+		Since: begin, Key: matcher.Trigger, Reconcile: matcher.Handle, Workers: cfg.Workers, Vet: vet,
 	}
 	causes := &consumer.Service{
 		Name: record.AnalyzerAgent + "-causes", Metrics: consume.Names{
 			Namespace: "nvsentinel_analyzer_causes", Handling: "nvsentinel_analyzer_causes_event_handling_duration_seconds",
 			Depth: "nvsentinel_analyzer_causes_queue_depth",
 		}, Store: records, Selector: record.AnalyzerCauses(),
-		Since: begin, Key: judge.Cause, Reconcile: judge.Handle, Workers: cfg.Workers, Vet: vet,
+		Since: begin, Key: matcher.Cause, Reconcile: matcher.Handle, Workers: cfg.Workers, Vet: vet,
 	}
 	consumer.Lead(d, consumer.Election{Lease: cfg.Lease, Kubeconfig: cfg.Kube.Kubeconfig, Task: "events"}, faults, causes)
 	return nil

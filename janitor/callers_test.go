@@ -117,7 +117,7 @@ func TestCallersAreVerified(t *testing.T) {
 		}
 		return object
 	}
-	says := func(object *v1alpha1.RebootNode, what string) bool {
+	message := func(object *v1alpha1.RebootNode, what string) bool {
 		if err := objects.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +127,7 @@ func TestCallersAreVerified(t *testing.T) {
 
 	denied := create(name + "-1")
 	eventually(t, "the denial", func() bool {
-		return says(denied, ":stranger\" is not an allowed identity") && denied.Status.CompletionTime != nil
+		return message(denied, ":stranger\" is not an allowed identity") && denied.Status.CompletionTime != nil
 	})
 	if meta.IsStatusConditionTrue(denied.Status.Conditions, v1alpha1.ConditionSignalSent) || impl.signals.Load() != 0 {
 		t.Errorf("denied, but conditions are %v and %d signals took effect", denied.Status.Conditions, impl.signals.Load())
@@ -136,7 +136,7 @@ func TestCallersAreVerified(t *testing.T) {
 
 	writeFile(t, file, token(t, cluster, name, "janitor", "somebody-else"))
 	retried := create(name + "-2")
-	eventually(t, "the trouble with the token", func() bool { return says(retried, "the token is not valid") })
+	eventually(t, "the trouble with the token", func() bool { return message(retried, "the token is not valid") })
 	if retried.Status.CompletionTime != nil {
 		t.Errorf("a token that is not valid ended the object: %v", retried.Status.Conditions)
 	}
@@ -144,7 +144,7 @@ func TestCallersAreVerified(t *testing.T) {
 		t.Error("no Event says that the plugin is not available")
 	}
 	writeFile(t, file, token(t, cluster, name, "janitor", pluginAudience))
-	eventually(t, "the reboot", func() bool { return says(retried, "request of") && retried.Status.CompletionTime != nil })
+	eventually(t, "the reboot", func() bool { return message(retried, "request of") && retried.Status.CompletionTime != nil })
 	if got := impl.signals.Load(); got != 1 {
 		t.Errorf("%d signals took effect, want 1", got)
 	}

@@ -173,7 +173,7 @@ func TestKilledAtEachStep(t *testing.T) {
 		"TerminateNode": {requestPoint, "node-deleted", "completed", "unclaimed"},
 	}
 	var killedAsking atomic.Bool
-	for _, life := range []struct {
+	for _, run := range []struct {
 		name   string
 		points []string
 		lost   int
@@ -184,15 +184,15 @@ func TestKilledAtEachStep(t *testing.T) {
 	} {
 		for _, keys := range []bool{true, false} {
 			// The two kinds side by side: a janitor works on all objects of its kind.
-			t.Run(fmt.Sprintf("%s, keys %v", life.name, keys), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, keys %v", run.name, keys), func(t *testing.T) {
 				var kinds sync.WaitGroup
 				for kind := range after {
-					points := life.points
-					if life.lost == 0 && len(points) > 1 {
+					points := run.points
+					if run.lost == 0 && len(points) > 1 {
 						points = append(append([]string(nil), points...), after[kind]...)
 					}
 					kinds.Go(func() {
-						l := &ledger{cluster: cluster, keys: keys, lost: life.lost, requests: map[string]string{}}
+						l := &ledger{cluster: cluster, keys: keys, lost: run.lost, requests: map[string]string{}}
 						liveAndDie(t, binary, kind, points, l)
 						if l.killedAtRequest {
 							killedAsking.Store(true)

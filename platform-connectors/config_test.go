@@ -33,9 +33,9 @@ func TestValidate(t *testing.T) {
 // TestRoleNodeIsRemoved: the error of a start with it names what runs on nodes.
 func TestRoleNodeIsRemoved(t *testing.T) {
 	c := goodGateway()
-	for role, says := range map[string]string{"node": "run node-connector on nodes, with --gateway", "": `role (--role) "" is not gateway or cluster`} {
+	for role, message := range map[string]string{"node": "run node-connector on nodes, with --gateway", "": `role (--role) "" is not gateway or cluster`} {
 		c.Role = role
-		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), says) {
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), message) {
 			t.Errorf("role %q: %v", role, err)
 		}
 	}
@@ -128,7 +128,7 @@ func goodGateway() Config {
 
 // TestInspectAddress: the store is read where this host or pod alone can come to.
 func TestInspectAddress(t *testing.T) {
-	for address, says := range map[string]string{
+	for address, message := range map[string]string{
 		"":                "",
 		"127.0.0.1:9446":  "",
 		"127.0.0.2:0":     "",
@@ -143,8 +143,8 @@ func TestInspectAddress(t *testing.T) {
 	} {
 		c := goodGateway()
 		c.Gateway.InspectAddress = address
-		if err := c.Validate(); (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
-			t.Errorf("%q: %v, want %q", address, err, says)
+		if err := c.Validate(); (err == nil) != (message == "") || err != nil && !strings.Contains(err.Error(), message) {
+			t.Errorf("%q: %v, want %q", address, err, message)
 		}
 	}
 }

@@ -229,7 +229,7 @@ func TestAGatewayBelievesTokensOnly(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for _, bad := range []struct{ name, token, says string }{
+	for _, bad := range []struct{ name, token, message string }{
 		{"another account", a.site.token(namespace, "train", nodeName, gateway.Audience), "not an account of connectors"},
 		{"no pod", a.site.token(namespace, "connectors", "", gateway.Audience), "not bound to a Pod"},
 		{"another audience", a.site.token(namespace, "connectors", nodeName, authn.Audience), "rejected the token"},
@@ -241,7 +241,7 @@ func TestAGatewayBelievesTokensOnly(t *testing.T) {
 		a.show(bad.token)
 		await(t, func() (bool, string) {
 			_, err := g.Append(t.Context(), []record.Record{storetest.Record(nodeName)})
-			return strings.Contains(fmt.Sprint(err), bad.says), fmt.Sprint(bad.name, ": ", err)
+			return strings.Contains(fmt.Sprint(err), bad.message), fmt.Sprint(bad.name, ": ", err)
 		})
 		g.Close()
 	}

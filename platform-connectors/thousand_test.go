@@ -114,7 +114,7 @@ func TestAThousandNodes(t *testing.T) {
 	}
 	gates := []*process{gate(0), gate(1)}
 	tokens := a.tokens(*crowd)
-	life, end := context.WithCancel(t.Context())
+	runCtx, end := context.WithCancel(t.Context())
 	var stored atomic.Int64
 	spools, want := make([]*queue, *crowd), make([][]string, *crowd)
 	var nodes, forwarders sync.WaitGroup
@@ -137,7 +137,7 @@ func TestAThousandNodes(t *testing.T) {
 			Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
 		}
 		forwarders.Go(func() {
-			if err := r.Run(life); err != nil {
+			if err := r.Run(runCtx); err != nil {
 				t.Error(err)
 			}
 			g.Close()
@@ -147,7 +147,7 @@ func TestAThousandNodes(t *testing.T) {
 				e := storetest.Record(node)
 				want[n] = append(want[n], e.ID)
 				s.add(e)
-				if !s.await(life, uint64(len(want[n]))) {
+				if !s.await(runCtx, uint64(len(want[n]))) {
 					return
 				}
 				stored.Add(1)

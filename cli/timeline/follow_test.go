@@ -13,7 +13,7 @@ func TestFollowReportsNewSteps(t *testing.T) {
 		edit(&g)
 		return Timeline{Others: []Group{g}}
 	}
-	brake := PauseState{Read: true, On: true}
+	pause := PauseState{Read: true, On: true}
 	for _, tt := range []struct {
 		name        string
 		before, now Timeline
@@ -28,8 +28,8 @@ func TestFollowReportsNewSteps(t *testing.T) {
 		{"another verdict", with(func(*Group) {}), with(func(g *Group) { g.Reason = "NoRuleMatched" }), "NoRuleMatched"},
 		{"another phase", Timeline{Standing: Standing{Phase: Held, Reason: "x"}}, Timeline{Standing: Standing{Phase: Draining, Reason: "x"}}, "draining: x"},
 		{"another reason", Timeline{Standing: Standing{Phase: Held, Reason: "x"}}, Timeline{Standing: Standing{Phase: Held, Reason: "y"}}, "held: y"},
-		{"the brake is on", Timeline{Pause: PauseState{Read: true}}, Timeline{Pause: brake}, "emergency stop ON"},
-		{"the brake is off again", Timeline{Pause: brake}, Timeline{Pause: PauseState{Read: true}}, "emergency stop OFF"},
+		{"the brake is on", Timeline{Pause: PauseState{Read: true}}, Timeline{Pause: pause}, "emergency stop ON"},
+		{"the brake is off again", Timeline{Pause: pause}, Timeline{Pause: PauseState{Read: true}}, "emergency stop OFF"},
 	} {
 		var b strings.Builder
 		if err := tt.now.WriteChanges(&b, tt.before, Style{}); err != nil {

@@ -55,7 +55,7 @@ func TestClaimant(t *testing.T) {
 // TestWhyAConditionStands although no fault of its check is open: because of the
 // newest fault that acts.
 func TestWhyAConditionStands(t *testing.T) {
-	judged := func(reason record.Reason, edits ...func(*record.Record)) record.Record {
+	evaluated := func(reason record.Reason, edits ...func(*record.Record)) record.Record {
 		r := open("r", edits...)
 		r.Status.QuarantineVerdict.Reason = reason
 		return r
@@ -66,7 +66,7 @@ func TestWhyAConditionStands(t *testing.T) {
 			r.Status.Faults[0].ClearedTimestamp, r.Status.Faults[0].ClearedBy = &at, by
 		})
 	}
-	skipped := judged(record.Skipped)
+	skipped := evaluated(record.Skipped)
 	healthy := func(r *record.Record) { r.Event.IsHealthy = true }
 	observed := func(r *record.Record) { r.Event.ProcessingStrategy = record.PersistOnly }
 	another := func(r *record.Record) { r.Event.CheckName = "another" }
@@ -80,15 +80,15 @@ func TestWhyAConditionStands(t *testing.T) {
 	}{
 		{"no fault", nil, unexplained, false},
 		{"a fault was skipped", []record.Record{skipped}, "Skipped", true},
-		{"a recovery after it", []record.Record{skipped, judged(record.NoRuleMatched, healthy)}, "Skipped", true},
-		{"a fault for the record only after it", []record.Record{skipped, judged(record.NoRuleMatched, observed)}, "Skipped", true},
-		{"a fault of another check after it", []record.Record{skipped, judged(record.NoRuleMatched, another)}, "Skipped", true},
-		{"another fault after it", []record.Record{skipped, judged(record.NoRuleMatched)}, "NoRuleMatched", true},
-		{"a dry run", []record.Record{judged(record.DryRun)}, "DryRun", true},
-		{"the Node opts out", []record.Record{judged(record.OptedOut)}, "OptedOut", true},
-		{"a boot that is over", []record.Record{judged(record.CoveredByReboot)}, "CoveredByReboot", false},
-		{"it is held", []record.Record{judged(record.Held)}, "Held", false},
-		{"a dry run, then it is held", []record.Record{judged(record.DryRun), judged(record.Held)}, "Held", false},
+		{"a recovery after it", []record.Record{skipped, evaluated(record.NoRuleMatched, healthy)}, "Skipped", true},
+		{"a fault for the record only after it", []record.Record{skipped, evaluated(record.NoRuleMatched, observed)}, "Skipped", true},
+		{"a fault of another check after it", []record.Record{skipped, evaluated(record.NoRuleMatched, another)}, "Skipped", true},
+		{"another fault after it", []record.Record{skipped, evaluated(record.NoRuleMatched)}, "NoRuleMatched", true},
+		{"a dry run", []record.Record{evaluated(record.DryRun)}, "DryRun", true},
+		{"the Node opts out", []record.Record{evaluated(record.OptedOut)}, "OptedOut", true},
+		{"a boot that is over", []record.Record{evaluated(record.CoveredByReboot)}, "CoveredByReboot", false},
+		{"it is held", []record.Record{evaluated(record.Held)}, "Held", false},
+		{"a dry run, then it is held", []record.Record{evaluated(record.DryRun), evaluated(record.Held)}, "Held", false},
 		{"a fault waits, and one after it is judged", []record.Record{open("r", unjudged), skipped}, waits, false},
 		{"the recovery was stored just now", []record.Record{cleared(0, "h")}, conditionPendingText, false},
 		{"the recovery was stored a moment less than a minute ago", []record.Record{cleared(time.Minute-1, "h")}, conditionPendingText, false},

@@ -172,8 +172,8 @@ func (s *script) execute(a args) string {
 		if now.Changed(*s.previous) != (b.Len() > 0) {
 			s.t.Errorf("%s: Changed says %t", a.Pos, now.Changed(*s.previous))
 		}
-		told := now.MergeReported(*s.previous)
-		s.previous = &told
+		reported := now.MergeReported(*s.previous)
+		s.previous = &reported
 	case "status":
 		err = timeline.Survey(fleet).Write(&b, style)
 	case "json":

@@ -204,9 +204,9 @@ func TestObjectsOfAnEarlierStay(t *testing.T) {
 		{"of no session, completed, and no fault is listed", Object{Completed: minute(9)}, nil, true},
 	} {
 		f := Facts{Sighting: &Node{Session: "s", Active: tt.active}, Objects: []Object{tt.object}}
-		told := slices.ContainsFunc(shown(f)[0].Chains[0].Steps, func(s Step) bool { return s.Kind == Repair })
-		if told != tt.reported {
-			t.Errorf("an object %s is told of: %v", tt.name, told)
+		reported := slices.ContainsFunc(shown(f)[0].Chains[0].Steps, func(s Step) bool { return s.Kind == Repair })
+		if reported != tt.reported {
+			t.Errorf("an object %s is told of: %v", tt.name, reported)
 		}
 	}
 }

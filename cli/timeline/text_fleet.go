@@ -137,12 +137,12 @@ func (p *page) dryRun(f Fleet) {
 	if d == nil {
 		return
 	}
-	says := "fault-quarantine ran in dry-run mode until " + p.moment(d.At)
+	text := "fault-quarantine ran in dry-run mode until " + p.moment(d.At)
 	if d.Now {
-		says = "fault-quarantine runs in dry-run mode (its newest evaluation, " + span(f.At.Sub(d.At)) + " ago)"
+		text = "fault-quarantine runs in dry-run mode (its newest evaluation, " + span(f.At.Sub(d.At)) + " ago)"
 	}
 	p.line("%s", p.paint(Alert, plain(fmt.Sprintf("! %s: for the nodes of the newest %d faults, %d held and %d skipped, %d would have been quarantined without the budget: %s",
-		says, d.Of, d.Held, d.Skipped, len(d.Nodes), firstOf(d.Nodes, maxDryRunNodes, itself)))))
+		text, d.Of, d.Held, d.Skipped, len(d.Nodes), firstOf(d.Nodes, maxDryRunNodes, itself)))))
 }
 
 // undecodableRecords are as many as are named.

@@ -220,12 +220,12 @@ const unconfirmedAfter = 15 * time.Minute
 // notes are what does not fit together, and what is missing; settled is what stands
 // because it was decided so.
 func notes(f Facts) (out, settled []string) {
-	tell := func(to *[]string, so bool, format string, args ...any) {
+	note := func(to *[]string, so bool, format string, args ...any) {
 		if so {
 			*to = append(*to, fmt.Sprintf(format, args...))
 		}
 	}
-	add := func(so bool, format string, args ...any) { tell(&out, so, format, args...) }
+	add := func(so bool, format string, args ...any) { note(&out, so, format, args...) }
 	decided := map[bool]*[]string{false: &out, true: &settled}
 	for _, a := range f.DeadLettered {
 		add(true, "%s", a.text(f.Now))
@@ -236,14 +236,14 @@ func notes(f Facts) (out, settled []string) {
 		add(n.OptedOut, "the Node opts out by its label: new faults are not processed")
 		add(n.Ready == "True" && !n.Heartbeat.IsZero() && f.Now.Sub(n.Heartbeat) > unconfirmedAfter,
 			"the Node reports Ready, but its kubelet has not confirmed it since %s UTC and may be down", n.Heartbeat.Format(time.DateTime))
-		l, lemon := repeatOffenderOf(*n, f.Now)
-		add(lemon, "%s", l.text())
+		l, isOffender := repeatOffenderOf(*n, f.Now)
+		add(isOffender, "%s", l.text())
 		by, ending := claimant(f)
-		tell(decided[ending], by != "", "the Node is claimed by %s", by)
+		note(decided[ending], by != "", "the Node is claimed by %s", by)
 		if f.Store.Read && len(open) == 0 && len(n.Unknown) == 0 {
 			left := unacted(n.Conditions, f)
 			for _, why := range slices.SortedFunc(maps.Keys(left), func(a, b standingFor) int { return cmp.Compare(a.text, b.text) }) {
-				tell(decided[why.settled], true, "the Node's conditions report %s%s", names(left[why]), why.text)
+				note(decided[why.settled], true, "the Node's conditions report %s%s", names(left[why]), why.text)
 			}
 		}
 		for _, r := range open {

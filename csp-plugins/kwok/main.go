@@ -25,12 +25,12 @@ func build(_ context.Context, d *daemon.Daemon, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	books, entries, err := OpenAuditLog(cfg.JournalFile)
+	journal, entries, err := OpenAuditLog(cfg.JournalFile)
 	if err != nil {
 		return err
 	}
-	d.OnStop("journal", func(context.Context) error { return books.Close() })
-	impl := New(books, entries, Options{
+	d.OnStop("journal", func(context.Context) error { return journal.Close() })
+	impl := New(journal, entries, Options{
 		Machines:   Machines{Client: cluster.Clientset, BootIDDir: cfg.BootIDDir, Hook: cfg.RebootHook},
 		RebootTime: cfg.RebootTime, FaultFile: cfg.Faults,
 		Clock: d.Clock, Log: d.Log, Metrics: NewMetrics(d.Registry),

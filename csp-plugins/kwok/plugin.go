@@ -58,8 +58,8 @@ type job struct {
 }
 
 // New makes the plugin from its books' entries.
-func New(books *AuditLog, entries []Entry, o Options) *Plugin {
-	p := &Plugin{Options: o, journal: books, keys: map[string]*job{}, lines: map[string][]*job{}, terminated: map[string]bool{}}
+func New(journal *AuditLog, entries []Entry, o Options) *Plugin {
+	p := &Plugin{Options: o, journal: journal, keys: map[string]*job{}, lines: map[string][]*job{}, terminated: map[string]bool{}}
 	byID, jobs := map[string]*job{}, []*job(nil)
 	for _, e := range entries {
 		switch e.Effect {

@@ -255,15 +255,15 @@ func TestCompare(t *testing.T) {
 
 // TestOf: the machine that the connector saw comes before the one of the verdict.
 func TestOf(t *testing.T) {
-	seen, judged := record.NodeIdentity{UID: "seen"}, record.NodeIdentity{UID: "judged"}
+	seen, evaluated := record.NodeIdentity{UID: "seen"}, record.NodeIdentity{UID: "judged"}
 	for name, tt := range map[string]struct {
 		node    record.NodeIdentity
 		verdict *record.Verdict
 		want    record.NodeIdentity
 	}{
 		"seen":            {seen, nil, seen},
-		"seen and judged": {seen, &record.Verdict{Machine: &judged}, seen},
-		"judged":          {record.NodeIdentity{BootID: "b"}, &record.Verdict{Machine: &judged}, judged},
+		"seen and judged": {seen, &record.Verdict{Machine: &evaluated}, seen},
+		"judged":          {record.NodeIdentity{BootID: "b"}, &record.Verdict{Machine: &evaluated}, evaluated},
 		"not told":        {record.NodeIdentity{BootID: "b"}, &record.Verdict{}, record.NodeIdentity{BootID: "b"}},
 		"neither":         {record.NodeIdentity{BootID: "b"}, nil, record.NodeIdentity{BootID: "b"}},
 	} {
@@ -357,8 +357,8 @@ func TestInOrderAcrossRuns(t *testing.T) {
 }
 
 func TestPast(t *testing.T) {
-	judged := at(3, "e", "b1", 1)
-	judged.Status.Session, judged.Status.QuarantineVerdict = "s", &record.Verdict{NodeBootID: "b1"}
+	evaluated := at(3, "e", "b1", 1)
+	evaluated.Status.Session, evaluated.Status.QuarantineVerdict = "s", &record.Verdict{NodeBootID: "b1"}
 	repaired := at(1, "e", "b1", 1)
 	repaired.Status.Remediation = &record.Remediation{Attempts: []record.Attempt{{ReplacedBootID: "b1"}}}
 	accepted := func(boot, under, machine string) record.Record {
@@ -381,10 +381,10 @@ func TestPast(t *testing.T) {
 		"a later run carries another boot":    {[]record.Record{run(at(2, "e", "b2", 1), "y x")}, "", "", run(at(5, "e", "b1", 1), "x"), true},
 		"an earlier run carries another boot": {[]record.Record{run(at(9, "e", "b0", 1), "x")}, "", "", run(at(5, "e", "b1", 1), "y x"), false},
 		"a run that was lost proves nothing":  {[]record.Record{run(at(9, "e", "b2", 1), "z x")}, "", "", run(at(5, "e", "b1", 1), "y x"), false},
-		"the Node reported it, now another":   {[]record.Record{judged}, "s", "b2", at(5, "e", "b1", 1), true},
-		"the Node still reports it":           {[]record.Record{judged}, "s", "b1", at(5, "e", "b1", 1), false},
-		"the Node reported it, now unknown":   {[]record.Record{judged}, "s", "", at(5, "e", "b1", 1), false},
-		"it was reported in another session":  {[]record.Record{judged}, "t", "b2", at(5, "e", "b1", 1), false},
+		"the Node reported it, now another":   {[]record.Record{evaluated}, "s", "b2", at(5, "e", "b1", 1), true},
+		"the Node still reports it":           {[]record.Record{evaluated}, "s", "b1", at(5, "e", "b1", 1), false},
+		"the Node reported it, now unknown":   {[]record.Record{evaluated}, "s", "", at(5, "e", "b1", 1), false},
+		"it was reported in another session":  {[]record.Record{evaluated}, "t", "b2", at(5, "e", "b1", 1), false},
 		"accepted under it, now another":      {nil, "", "b2", accepted("b1", "b1", "p"), true},
 		"accepted under it, which goes on":    {nil, "", "b1", accepted("b1", "b1", "p"), false},
 		"accepted under it, now unknown":      {nil, "", "", accepted("b1", "b1", "p"), false},

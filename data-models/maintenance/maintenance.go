@@ -126,8 +126,8 @@ type Event struct {
 	// Occurrence counts the times that the provider took it up again after its end, or
 	// put it off after the quarantine; from 0.
 	Occurrence int `json:"occurrence"`
-	// Tellings counts the events that were decided, over all occurrences.
-	Tellings int `json:"tellings"`
+	// Reports counts the events that were decided, over all occurrences.
+	Reports int `json:"tellings"`
 	// Quarantined, TimedOut and Healed are what was reported in this occurrence.
 	Quarantined *Report `json:"quarantined"`
 	TimedOut    *Report `json:"timedOut"`

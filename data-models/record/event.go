@@ -271,8 +271,8 @@ func overrideOf(o *protos.BehaviourOverrides) *Override {
 // Digest identifies an event's content: two events with one id are the same
 // event exactly when their digests are equal.
 func Digest(e Event) string {
-	var room [1024]byte // of nearly every event
-	sum := sha256.Sum256(canonical(room[:0], e))
+	var buffer [1024]byte // of nearly every event
+	sum := sha256.Sum256(canonical(buffer[:0], e))
 	return hex.EncodeToString(sum[:])
 }
 

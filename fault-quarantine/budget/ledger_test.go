@@ -186,12 +186,12 @@ func TestALedgerKeepsUp(t *testing.T) {
 			ledger.Set(n)
 			known[n.Name] = n
 		}
-		anew := budget.NewLedger(limits, slices.Collect(maps.Values(known))...)
+		recreated := budget.NewLedger(limits, slices.Collect(maps.Values(known))...)
 		waiting := queue(rolled.IntN(2) > 0, "0-x", "1-y", "2-z", "0-v")
-		if diff := cmp.Diff(anew.Admit(waiting, now), ledger.Admit(waiting, now)); diff != "" {
+		if diff := cmp.Diff(recreated.Admit(waiting, now), ledger.Admit(waiting, now)); diff != "" {
 			t.Fatalf("made anew, and kept up: %s", diff)
 		}
-		if diff := cmp.Diff(anew.Fullest(now), ledger.Fullest(now)); diff != "" {
+		if diff := cmp.Diff(recreated.Fullest(now), ledger.Fullest(now)); diff != "" {
 			t.Fatalf("made anew, and kept up: %s", diff)
 		}
 		if alone := ledger.Admit(waiting[:1], now); alone.Refused[waiting[0].Name] != ledger.Refuses(waiting[0], now) {

@@ -42,11 +42,11 @@ func Condense(r record.Record, recoveries []record.Record) record.Record {
 
 // Expand is the status of a record after an evaluation that had it condensed, among the
 // same recoveries.
-func Expand(full, brief record.Record, recoveries []record.Record) record.Status {
-	out := brief.Status
+func Expand(full, condensed record.Record, recoveries []record.Record) record.Status {
+	out := condensed.Status
 	out.Faults = slices.Clone(full.Status.Faults)
 	for i, by := range clearing(full, recoveries) {
-		for _, f := range brief.Status.Faults {
+		for _, f := range condensed.Status.Faults {
 			if f.Key == by && out.Faults[i].ClearedTimestamp == nil {
 				out.Faults[i].ClearedTimestamp, out.Faults[i].ClearedBy = f.ClearedTimestamp, f.ClearedBy
 			}

@@ -32,14 +32,14 @@ func Active(node *corev1.Node) (out []record.Record) {
 
 // ending are the ids of the faults that a person who releases a Node ends: those
 // that it lists as active or unknown, and those that the evaluation ended.
-func ending(node *corev1.Node, unknown, judged []string) string {
+func ending(node *corev1.Node, unknown, evaluated []string) string {
 	ids := slices.Clone(unknown)
 	for _, f := range nodemark.ListedFaults(node) {
 		if !slices.Contains(ids, f.Event.ID) {
 			ids = append(ids, f.Event.ID)
 		}
 	}
-	for _, id := range judged {
+	for _, id := range evaluated {
 		if !slices.Contains(ids, id) {
 			ids = append(ids, id)
 		}

@@ -96,18 +96,18 @@ func (mt Mutator) Apply(node *corev1.Node, d Desired, now time.Time) {
 		drop(node, nodemark.QuarantinedNodeUncordonedManually, nodemark.QuarantinedNodeUntaintedManually, nodemark.ReleasedAnnotation)
 		nodemark.EndRelease(node)
 	}
-	mend := restorationOf(m, d, now)
+	restoration := restorationOf(m, d, now)
 	nodemark.Annotate(node, nodemark.SessionAnnotation, d.Session)
 	nodemark.ListFaults(node, d.Lost, d.Faults)
 	nodemark.Annotate(node, nodemark.UnknownAnnotation, strings.Join(d.Unknown[:min(len(d.Unknown), maxUnknown)], ","))
 	mt.noteAnyone(node)
-	if mend != Later || !d.Effects.Cordon || m.Lifted != nodemark.ByUncordon {
+	if restoration != Later || !d.Effects.Cordon || m.Lifted != nodemark.ByUncordon {
 		mt.cordon(node, m.Applied, d, now)
 	}
-	applyTaints(node, m.Applied.Taints, d.Effects.Taints, mend != Later && (m.Session != d.Session || m.Released == nodemark.NotReleased))
+	applyTaints(node, m.Applied.Taints, d.Effects.Taints, restoration != Later && (m.Session != d.Session || m.Released == nodemark.NotReleased))
 	applyLabels(node, m.Applied.Labels, d.Effects.Labels)
-	if mend != Intact {
-		recordRestoration(node, m, mend, now)
+	if restoration != Intact {
+		recordRestoration(node, m, restoration, now)
 	}
 }
 
@@ -117,8 +117,8 @@ func restorationOf(m nodemark.Marks, d Desired, now time.Time) Restoration {
 	if m.Session != d.Session {
 		return Intact
 	}
-	mend, _ := EvaluateRestoration(m, now)
-	return mend
+	restoration, _ := EvaluateRestoration(m, now)
+	return restoration
 }
 
 func (mt Mutator) noteAnyone(node *corev1.Node) {
@@ -188,9 +188,9 @@ const us = "NVSentinel"
 // of other writers do not.
 func (mt Mutator) forget(node *corev1.Node) {
 	for key, by := range maps.Clone(node.Labels) {
-		prefix, tells := strings.CutSuffix(key, "cordon-by")
+		prefix, isBy := strings.CutSuffix(key, "cordon-by")
 		prefix = strings.TrimSuffix(prefix, "un")
-		if !tells || by != us || prefix == mt.LabelPrefix {
+		if !isBy || by != us || prefix == mt.LabelPrefix {
 			continue
 		}
 		keys := nodemark.CordonLabelsWith(prefix)
@@ -269,11 +269,11 @@ func applyLabels(node *corev1.Node, ours, want []record.Label) {
 
 // release ends the session on the Node and, unless a repair object claims the
 // Node, takes back every mark of the project.
-func (mt Mutator) release(node *corev1.Node, m nodemark.Marks, judged []string, now time.Time) {
+func (mt Mutator) release(node *corev1.Node, m nodemark.Marks, evaluated []string, now time.Time) {
 	if !nodemark.HasMarks(node) {
 		return
 	}
-	hand, ended := m.Released, ending(node, m.Unknown, judged)
+	hand, ended := m.Released, ending(node, m.Unknown, evaluated)
 	if m.Session == "" && m.AnyoneReleases {
 		hand = m.Lifted
 	}

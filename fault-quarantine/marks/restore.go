@@ -67,10 +67,10 @@ func NoRelease(m nodemark.Marks) Why {
 func ReportsRestore(n int) bool { return n <= ContestedAfter || n%60 == 0 }
 
 // recordRestoration notes what became of a lifted mark of a Node whose marks were m.
-func recordRestoration(node *corev1.Node, m nodemark.Marks, mend Restoration, now time.Time) {
+func recordRestoration(node *corev1.Node, m nodemark.Marks, restoration Restoration, now time.Time) {
 	note := m.Restored
 	switch is := nodemark.Read(node); {
-	case mend == Restore && is.Lifted == nodemark.NotReleased && is.Applied.Cordon == m.Applied.Cordon:
+	case restoration == Restore && is.Lifted == nodemark.NotReleased && is.Applied.Cordon == m.Applied.Cordon:
 		by := m.LiftedBy
 		if by == "" && note.Waiting {
 			by = note.By
@@ -86,11 +86,11 @@ func recordRestoration(node *corev1.Node, m nodemark.Marks, mend Restoration, no
 // keep restores the marks of a Node out of session that stay for the repair object which
 // claims it.
 func keep(node *corev1.Node, m nodemark.Marks, now time.Time) {
-	mend, _ := EvaluateRestoration(m, now)
-	if mend == Intact {
+	restoration, _ := EvaluateRestoration(m, now)
+	if restoration == Intact {
 		return
 	}
-	if mend == Restore {
+	if restoration == Restore {
 		node.Spec.Unschedulable = node.Spec.Unschedulable || m.Applied.Cordon
 		for _, t := range m.Applied.Taints {
 			if !t.PreExisting && !nodemark.HasTaint(node, t.Taint) {
@@ -98,5 +98,5 @@ func keep(node *corev1.Node, m nodemark.Marks, now time.Time) {
 			}
 		}
 	}
-	recordRestoration(node, m, mend, now)
+	recordRestoration(node, m, restoration, now)
 }

@@ -64,7 +64,7 @@ func TestRunMessageIsTruncated(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, _ := p.Of("RESTART_VM")
-	for _, tt := range []struct{ name, key, value, says string }{
+	for _, tt := range []struct{ name, key, value, message string }{
 		{"at its bound", strings.Repeat("k", 253), strings.Repeat("v", 512), "whole"},
 		{"beyond it", strings.Repeat("k", 253), strings.Repeat("v", 513), "cut"},
 		{"with a longer key", strings.Repeat("k", 254), "v", "nothing"},
@@ -76,9 +76,9 @@ func TestRunMessageIsTruncated(t *testing.T) {
 			t.Fatal(err)
 		}
 		reported, there, err := unstructured.NestedString(o.Object, "spec", "fault", "metadata", tt.key)
-		want := map[string]string{"whole": tt.value, "cut": tt.value[:min(len(tt.value), 512)]}[tt.says]
-		if err != nil || there != (tt.says != "nothing") || reported != want {
-			t.Errorf("a value %s: %d bytes of it are told, %t, %v; want %s", tt.name, len(reported), there, err, tt.says)
+		want := map[string]string{"whole": tt.value, "cut": tt.value[:min(len(tt.value), 512)]}[tt.message]
+		if err != nil || there != (tt.message != "nothing") || reported != want {
+			t.Errorf("a value %s: %d bytes of it are told, %t, %v; want %s", tt.name, len(reported), there, err, tt.message)
 		}
 	}
 }

@@ -129,15 +129,15 @@ func TestActionText(t *testing.T) {
 // TestUnrepairedReportsOnce: of the writes of a step, those are reported that are the first
 // to record that no repair is asked for.
 func TestUnrepairedReportsOnce(t *testing.T) {
-	says := func(why Reason) record.Status {
+	unrepaired := func(why Reason) record.Status {
 		return record.Status{Remediation: &record.Remediation{Waiting: &record.Wait{Reason: string(why)}}}
 	}
 	step := Step{Writes: []Write{
-		{ID: "first", Status: says(NoRepair)}, {ID: "again", Status: says(NoRepair)}, {ID: "other", Status: says(WaitDrain)},
-		{ID: "silent", Status: record.Status{Remediation: &record.Remediation{}}}, {ID: "changed", Status: says(NoRepair)},
+		{ID: "first", Status: unrepaired(NoRepair)}, {ID: "again", Status: unrepaired(NoRepair)}, {ID: "other", Status: unrepaired(WaitDrain)},
+		{ID: "silent", Status: record.Status{Remediation: &record.Remediation{}}}, {ID: "changed", Status: unrepaired(NoRepair)},
 	}}
 	records := []record.Record{
-		{ID: "first"}, {ID: "again", Status: says(NoRepair)}, {ID: "other", Status: says(NoRepair)}, {ID: "changed", Status: says(WaitDrain)},
+		{ID: "first"}, {ID: "again", Status: unrepaired(NoRepair)}, {ID: "other", Status: unrepaired(NoRepair)}, {ID: "changed", Status: unrepaired(WaitDrain)},
 	}
 	var reported []string
 	for _, w := range Unrepaired(step, records) {

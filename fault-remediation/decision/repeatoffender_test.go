@@ -23,9 +23,9 @@ func TestCountedRepairs(t *testing.T) {
 	made, none := record.RepairStep{State: "Failed", UID: "x"}, record.RepairStep{State: "Failed"}
 	m1, recreated := record.NodeIdentity{UID: "n1", ProviderID: "m1"}, record.NodeIdentity{UID: "n0", ProviderID: "m1"}
 	tests := map[string]struct {
-		attempt record.Attempt
-		machine record.NodeIdentity
-		lemon   bool
+		attempt        record.Attempt
+		machine        record.NodeIdentity
+		repeatOffender bool
 	}{
 		"finished":                       {run(func(a *record.Attempt) { a.Chain = "" }), m1, true},
 		"of the machine's former Node":   {run(func(a *record.Attempt) { a.Chain = "" }), recreated, true},
@@ -52,8 +52,8 @@ func TestCountedRepairs(t *testing.T) {
 				v.Records = append(v.Records, r)
 			}
 			s := decision.Next(v, repairs, decision.Policy{RepeatOffender: decision.RepeatOffenderPolicy{Repairs: 2, Window: time.Hour}}, at.Add(time.Minute))
-			if got := s.RepeatOffender != nil; got != tt.lemon {
-				t.Errorf("lemon %v (%+v), want %v", got, s.RepeatOffender, tt.lemon)
+			if got := s.RepeatOffender != nil; got != tt.repeatOffender {
+				t.Errorf("lemon %v (%+v), want %v", got, s.RepeatOffender, tt.repeatOffender)
 			}
 		})
 	}

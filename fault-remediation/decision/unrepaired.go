@@ -77,9 +77,9 @@ func actionText(r record.Record) record.Action {
 // Unrepaired returns the writes of a step by which a record first states that its fault
 // asks for no repair.
 func Unrepaired(s Step, records []record.Record) []Write {
-	says := func(w *record.Wait) bool { return w != nil && w.Reason == string(NoRepair) }
+	isNoRepair := func(w *record.Wait) bool { return w != nil && w.Reason == string(NoRepair) }
 	return only(s.Writes, func(w Write) bool {
-		reported := func(r record.Record) bool { return r.ID == w.ID && says(waiting(r)) }
-		return says(w.Status.Remediation.Waiting) && !slices.ContainsFunc(records, reported)
+		reported := func(r record.Record) bool { return r.ID == w.ID && isNoRepair(waiting(r)) }
+		return isNoRepair(w.Status.Remediation.Waiting) && !slices.ContainsFunc(records, reported)
 	})
 }

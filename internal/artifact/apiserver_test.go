@@ -64,9 +64,9 @@ type writer struct {
 	made []string
 }
 
-func newWriter(t *testing.T, resource dynamic.ResourceInterface, name string, life artifact.Lifecycle) *writer {
+func newWriter(t *testing.T, resource dynamic.ResourceInterface, name string, lifecycle artifact.Lifecycle) *writer {
 	return &writer{t: t, progress: artifact.Progress{Slot: artifact.Slot{ID: name}}, object: artifact.Object{
-		Resource: resource, Name: name, Lifecycle: life, Rule: &rule, Paths: map[string]string{"result": ".status.result"},
+		Resource: resource, Name: name, Lifecycle: lifecycle, Rule: &rule, Paths: map[string]string{"result": ".status.result"},
 	}}
 }
 
@@ -130,11 +130,11 @@ func status(t *testing.T, resource dynamic.ResourceInterface, o *unstructured.Un
 func TestDriftOnAnAPIServer(t *testing.T) {
 	resource := widgets(t)
 	for i, x := range []struct {
-		life   artifact.Lifecycle
-		ready  string
-		spec   string // afterwards
-		health healthrule.State
-		read   bool
+		lifecycle artifact.Lifecycle
+		ready     string
+		spec      string // afterwards
+		health    healthrule.State
+		read      bool
 	}{
 		{artifact.Mutable, "Unknown", "map[input:a size:small]", healthrule.Unknown, false},
 		{artifact.Mutable, "True", "map[input:a size:small]", healthrule.Unknown, false},
@@ -143,8 +143,8 @@ func TestDriftOnAnAPIServer(t *testing.T) {
 		{artifact.Immutable, "True", "map[input:foreign more:foreign size:large]", healthrule.Healthy, false},
 		{artifact.Immutable, "False", "map[input:foreign more:foreign size:large]", healthrule.Unhealthy, false},
 	} {
-		t.Run(fmt.Sprint(x.life, " ", x.ready), func(t *testing.T) {
-			s := newWriter(t, resource, fmt.Sprint("drift-", i), x.life)
+		t.Run(fmt.Sprint(x.lifecycle, " ", x.ready), func(t *testing.T) {
+			s := newWriter(t, resource, fmt.Sprint("drift-", i), x.lifecycle)
 			s.pass("a")
 			patch := `{"spec":{"input":"foreign","more":"foreign","size":"large"}}`
 			if _, err := resource.Patch(t.Context(), s.object.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
@@ -156,10 +156,10 @@ func TestDriftOnAnAPIServer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := fmt.Sprint(o.Object["spec"]); got != x.spec || d.Health.State != x.health || d.Read != x.read || len(s.made) != 0 || d.Drifted != (x.life == artifact.Immutable) {
+			if got := fmt.Sprint(o.Object["spec"]); got != x.spec || d.Health.State != x.health || d.Read != x.read || len(s.made) != 0 || d.Drifted != (x.lifecycle == artifact.Immutable) {
 				t.Errorf("%s, %+v, outputs of %v", got, d, s.made)
 			}
-			if x.life == artifact.Immutable {
+			if x.lifecycle == artifact.Immutable {
 				return
 			}
 			// The object is itself again: its output is read, and then the next is written.
@@ -227,15 +227,15 @@ func starve(t *testing.T, pace, takes time.Duration, rounds int) {
 			status(t, resource, o, "True", map[string]any{"of": input})
 		}
 	})
-	stamps := 0
+	updates := 0
 	for len(s.made) < rounds {
-		stamps++
-		s.pass(fmt.Sprint("stamp-", stamps))
+		updates++
+		s.pass(fmt.Sprint("stamp-", updates))
 		pause(t.Context(), pace)
 	}
 	stop()
 	controller.Wait()
-	t.Logf("%d stamps, one in %s; an object that takes %s; outputs of %s", stamps, pace, takes, strings.Join(s.made, ", "))
+	t.Logf("%d stamps, one in %s; an object that takes %s; outputs of %s", updates, pace, takes, strings.Join(s.made, ", "))
 	if o, err := resource.Get(t.Context(), s.object.Name, metav1.GetOptions{}); err != nil || o.GetGeneration() > int64(rounds+1) {
 		t.Errorf("generation %d after %d outputs, %v", o.GetGeneration(), rounds, err)
 	}

@@ -246,8 +246,8 @@ func (f Facts) evaluate() (Decision, error) {
 
 // deleted decides about an object that fails while a finalizer keeps it: that is its
 // deletion's doing, or nobody knows.
-func (f Facts) deleted(says healthrule.Result) Decision {
-	message := "the object is being deleted, its status is " + says.Reason + ": " + says.Message
+func (f Facts) deleted(result healthrule.Result) Decision {
+	message := "the object is being deleted, its status is " + result.Reason + ": " + result.Message
 	if f.Lifecycle == Immutable {
 		return f.final(ReasonLost, message)
 	}

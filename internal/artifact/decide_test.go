@@ -76,22 +76,22 @@ func TestDecide(t *testing.T) {
 	deleted := func(o *unstructured.Unstructured) { o.SetDeletionTimestamp(&metav1.Time{Time: start}) }
 	foreign := func(o *unstructured.Unstructured) { _ = unstructured.SetNestedField(o.Object, "x", "spec", "foreign") }
 	for name, x := range map[string]struct {
-		slot    artifact.Slot
-		life    artifact.Lifecycle
-		wanted  artifact.Definition
-		live    *unstructured.Unstructured
-		readErr error
-		timeout time.Duration
-		want    string // verb, state, reason, read or not
+		slot      artifact.Slot
+		lifecycle artifact.Lifecycle
+		wanted    artifact.Definition
+		live      *unstructured.Unstructured
+		readErr   error
+		timeout   time.Duration
+		want      string // verb, state, reason, read or not
 	}{
 		"absent: what is wanted is intended":       {slot: artifact.Slot{ID: "slot"}, wanted: a, want: "intend Unknown Unknown"},
 		"absent and intended: created":             {slot: artifact.Slot{ID: "slot", Intended: &a}, wanted: a, want: "create Unknown Unknown"},
 		"absent, and something newer is wanted":    {slot: artifact.Slot{ID: "slot", Intended: &a}, wanted: b, want: "intend Unknown Unknown"},
 		"absent, nothing is wanted":                {slot: artifact.Slot{ID: "slot"}, want: "nothing Unknown Unknown"},
 		"mutable, deleted: made again":             {slot: known, wanted: b, want: "intend Unknown Unknown"},
-		"immutable, deleted: lost":                 {slot: known, life: artifact.Immutable, wanted: b, want: "nothing Unhealthy Lost final"},
-		"immutable, another one has its name":      {slot: known, life: artifact.Immutable, wanted: a, live: edited(made(t, a, "True"), func(o *unstructured.Unstructured) { o.SetUID("other") }), want: "nothing Unhealthy Lost final"},
-		"immutable, somebody else's has its name":  {slot: known, life: artifact.Immutable, wanted: a, live: edited(made(t, a, "True"), func(o *unstructured.Unstructured) { o.SetUID("other"); o.SetAnnotations(nil) }), want: "nothing Unhealthy Lost final"},
+		"immutable, deleted: lost":                 {slot: known, lifecycle: artifact.Immutable, wanted: b, want: "nothing Unhealthy Lost final"},
+		"immutable, another one has its name":      {slot: known, lifecycle: artifact.Immutable, wanted: a, live: edited(made(t, a, "True"), func(o *unstructured.Unstructured) { o.SetUID("other") }), want: "nothing Unhealthy Lost final"},
+		"immutable, somebody else's has its name":  {slot: known, lifecycle: artifact.Immutable, wanted: a, live: edited(made(t, a, "True"), func(o *unstructured.Unstructured) { o.SetUID("other"); o.SetAnnotations(nil) }), want: "nothing Unhealthy Lost final"},
 		"mutable, somebody else's has its name":    {slot: known, wanted: a, live: edited(made(t, a, "True"), func(o *unstructured.Unstructured) { o.SetUID("other"); o.SetAnnotations(nil) }), want: "nothing Unhealthy NameTaken final"},
 		"mutable, somebody made it again":          {slot: known, wanted: a, live: edited(made(t, a, "True"), func(o *unstructured.Unstructured) { o.SetUID("other") }), want: "settle Unknown InFlight"},
 		"not ours":                                 {slot: artifact.Slot{ID: "slot", Intended: &a}, wanted: a, live: edited(made(t, a, "True"), func(o *unstructured.Unstructured) { o.SetAnnotations(nil) }), want: "nothing Unhealthy NameTaken final"},
@@ -99,7 +99,7 @@ func TestDecide(t *testing.T) {
 		"a read that fails says nothing":           {slot: known, wanted: b, readErr: errors.New("slow"), want: "nothing Unknown ReadError"},
 		"seen for the first time":                  {slot: artifact.Slot{ID: "slot", Intended: &a}, wanted: a, live: made(t, a, "True"), want: "settle Unknown InFlight"},
 		"seen, and changed by another meanwhile":   {slot: artifact.Slot{ID: "slot", Intended: &a}, wanted: a, live: edited(made(t, a, "True"), func(o *unstructured.Unstructured) { o.SetGeneration(2) }), want: "restore Unknown Drifted"},
-		"immutable, changed by another meanwhile":  {slot: artifact.Slot{ID: "slot", Intended: &a}, life: artifact.Immutable, wanted: a, live: edited(made(t, a, "True"), func(o *unstructured.Unstructured) { o.SetGeneration(2) }), want: "settle Unknown InFlight"},
+		"immutable, changed by another meanwhile":  {slot: artifact.Slot{ID: "slot", Intended: &a}, lifecycle: artifact.Immutable, wanted: a, live: edited(made(t, a, "True"), func(o *unstructured.Unstructured) { o.SetGeneration(2) }), want: "settle Unknown InFlight"},
 		"the slot was lost":                        {slot: artifact.Slot{ID: "slot"}, wanted: b, live: made(t, a, "Unknown"), want: "settle Unknown InFlight"},
 		"healthy: read":                            {slot: known, wanted: a, live: made(t, a, "True"), want: "nothing Healthy ReadyCondition read"},
 		"healthy: read, then the newest":           {slot: known, wanted: b, live: made(t, a, "True"), want: "intend Healthy ReadyCondition read"},
@@ -111,23 +111,23 @@ func TestDecide(t *testing.T) {
 		"unknown: neither":                         {slot: known, wanted: b, live: made(t, a, "Unknown"), want: "nothing Unknown ReadyCondition"},
 		"unknown, intended: neither":               {slot: with(known, func(s *artifact.Slot) { s.Intended = &b }), wanted: b, live: made(t, a, "Unknown"), want: "nothing Unknown ReadyCondition"},
 		"the generation was not observed: neither": {slot: known, wanted: b, live: edited(made(t, a, "True"), func(o *unstructured.Unstructured) { o.SetGeneration(2) }), want: "nothing Unknown ObservedGenerationMismatch"},
-		"immutable: never written":                 {slot: known, life: artifact.Immutable, wanted: b, live: made(t, a, "True"), want: "nothing Healthy ReadyCondition read"},
+		"immutable: never written":                 {slot: known, lifecycle: artifact.Immutable, wanted: b, live: made(t, a, "True"), want: "nothing Healthy ReadyCondition read"},
 		"drift, healthy: taken back":               {slot: known, wanted: b, live: edited(made(t, a, "True"), foreign), want: "revert Unknown Drifted"},
 		"drift, unhealthy: taken back":             {slot: known, wanted: b, live: edited(made(t, a, "False"), foreign), want: "revert Unknown Drifted"},
 		"drift, unknown: taken back":               {slot: known, wanted: b, live: edited(made(t, a, "Unknown"), foreign), want: "revert Unknown Drifted"},
-		"drift of an immutable object":             {slot: known, life: artifact.Immutable, wanted: a, live: edited(made(t, a, "True"), foreign), want: "nothing Healthy ReadyCondition drifted"},
+		"drift of an immutable object":             {slot: known, lifecycle: artifact.Immutable, wanted: a, live: edited(made(t, a, "True"), foreign), want: "nothing Healthy ReadyCondition drifted"},
 		"labels and annotations are no drift":      {slot: known, wanted: a, live: edited(made(t, a, "True"), func(o *unstructured.Unstructured) { o.SetLabels(map[string]string{"x": "y"}) }), want: "nothing Healthy ReadyCondition read"},
 		"unknown for too long: written":            {slot: with(known, func(s *artifact.Slot) { s.Since = start.Add(-time.Hour) }), wanted: b, timeout: time.Minute, live: made(t, a, "Unknown"), want: "intend Unhealthy UnknownTimeout"},
 		"unreadable for too long":                  {slot: with(known, func(s *artifact.Slot) { s.Since = start.Add(-time.Hour) }), wanted: b, timeout: time.Minute, readErr: errors.New("slow"), want: "nothing Unknown ReadError"},
-		"immutable, fails while it is deleted":     {slot: known, life: artifact.Immutable, wanted: a, live: edited(made(t, a, "False"), deleted), want: "nothing Unhealthy Lost final"},
-		"immutable, healthy while it is deleted":   {slot: known, life: artifact.Immutable, wanted: a, live: edited(made(t, a, "True"), deleted), want: "nothing Healthy ReadyCondition read"},
-		"immutable, unknown while it is deleted":   {slot: known, life: artifact.Immutable, wanted: a, live: edited(made(t, a, "Unknown"), deleted), want: "nothing Unknown ReadyCondition"},
+		"immutable, fails while it is deleted":     {slot: known, lifecycle: artifact.Immutable, wanted: a, live: edited(made(t, a, "False"), deleted), want: "nothing Unhealthy Lost final"},
+		"immutable, healthy while it is deleted":   {slot: known, lifecycle: artifact.Immutable, wanted: a, live: edited(made(t, a, "True"), deleted), want: "nothing Healthy ReadyCondition read"},
+		"immutable, unknown while it is deleted":   {slot: known, lifecycle: artifact.Immutable, wanted: a, live: edited(made(t, a, "Unknown"), deleted), want: "nothing Unknown ReadyCondition"},
 		"mutable, fails while it is deleted":       {slot: known, wanted: a, live: edited(made(t, a, "False"), deleted), want: "nothing Unknown Lost"},
 		"unreadable begins no wait":                {slot: known, wanted: b, timeout: time.Nanosecond, readErr: errors.New("slow"), want: "nothing Unknown ReadError"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := artifact.Facts{Slot: x.slot, Lifecycle: x.life, Rule: &rule, Wanted: x.wanted, Live: x.live, ReadErr: x.readErr, UnknownTimeout: x.timeout, Now: start}
-			if x.life == "" {
+			f := artifact.Facts{Slot: x.slot, Lifecycle: x.lifecycle, Rule: &rule, Wanted: x.wanted, Live: x.live, ReadErr: x.readErr, UnknownTimeout: x.timeout, Now: start}
+			if x.lifecycle == "" {
 				f.Lifecycle = artifact.Mutable
 			}
 			d, err := artifact.Decide(f)

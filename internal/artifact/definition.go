@@ -47,18 +47,18 @@ type Definition struct {
 // Define makes the definition of a rendered object for a slot, out of the values of
 // its inputs. What a template states of the status or of what the API server keeps in
 // the metadata is left out. An error is the template's: the object is none.
-func Define(stamp *unstructured.Unstructured, slot string, inputs map[string]any) (Definition, error) {
-	if stamp == nil || stamp.GetKind() == "" || stamp.GetAPIVersion() == "" {
+func Define(rendered *unstructured.Unstructured, slot string, inputs map[string]any) (Definition, error) {
+	if rendered == nil || rendered.GetKind() == "" || rendered.GetAPIVersion() == "" {
 		return Definition{}, errors.New("is not an object: apiVersion and kind are required")
 	}
-	o := &unstructured.Unstructured{Object: maps.Clone(stamp.Object)}
+	o := &unstructured.Unstructured{Object: maps.Clone(rendered.Object)}
 	delete(o.Object, "status")
 	o.Object["metadata"] = map[string]any{}
-	o.SetName(stamp.GetName())
-	o.SetNamespace(stamp.GetNamespace())
-	o.SetLabels(stamp.GetLabels())
-	o.SetOwnerReferences(stamp.GetOwnerReferences())
-	marks := maps.Clone(stamp.GetAnnotations())
+	o.SetName(rendered.GetName())
+	o.SetNamespace(rendered.GetNamespace())
+	o.SetLabels(rendered.GetLabels())
+	o.SetOwnerReferences(rendered.GetOwnerReferences())
+	marks := maps.Clone(rendered.GetAnnotations())
 	if marks == nil {
 		marks = map[string]string{}
 	}

@@ -211,8 +211,8 @@ func (w *world) save(_ context.Context, p artifact.Progress) error {
 	return nil
 }
 
-func (w *world) object(life artifact.Lifecycle) artifact.Object {
-	return artifact.Object{Resource: w, Name: "w", Lifecycle: life, Rule: &rule, Paths: map[string]string{"result": ".status.result"}}
+func (w *world) object(lifecycle artifact.Lifecycle) artifact.Object {
+	return artifact.Object{Resource: w, Name: "w", Lifecycle: lifecycle, Rule: &rule, Paths: map[string]string{"result": ".status.result"}}
 }
 
 func (w *world) pass() artifact.Decision {

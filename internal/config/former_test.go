@@ -47,30 +47,30 @@ func (spelt) FormerVariables() map[string]string {
 func TestKeysInAnotherSpelling(t *testing.T) {
 	for _, tt := range []struct {
 		name, file, text string
-		says             []string
+		message          []string
 		not              string
 	}{
 		{name: "present ones", text: "singleHost = 'a'\ndryRun = true\n[failureHandling]\nmaxLag = '1s'\n"},
-		{name: "words set apart by signs", text: "dry-run = true\nsingle_host = 'a'\n", says: []string{
+		{name: "words set apart by signs", text: "dry-run = true\nsingle_host = 'a'\n", message: []string{
 			`c.toml: line 1: unknown key "dry-run": it is spelled dryRun now`, `c.toml: line 2: unknown key "single_host": it is spelled singleHost now`,
 			"nvsentinel convert-config --program svc ",
 		}},
-		{name: "in tables, lists and maps", text: "[failure_handling]\nmax_lag = '1s'\n[[rule-sets]]\nmaxLag = '1s'\n[named.x]\nmax_lag = '4s'\n[named.x.inner]\nmax-items = 1\n", says: []string{
+		{name: "in tables, lists and maps", text: "[failure_handling]\nmax_lag = '1s'\n[[rule-sets]]\nmaxLag = '1s'\n[named.x]\nmax_lag = '4s'\n[named.x.inner]\nmax-items = 1\n", message: []string{
 			`unknown key "failure_handling": it is spelled failureHandling now`, `unknown key "rule-sets": it is spelled ruleSets now`,
 			`unknown key "named.x.max_lag": it is spelled maxLag now`, `unknown key "named.x.inner.max-items": it is spelled maxItems now`,
 		}},
-		{name: "as the flag", text: "[failureHandling]\nkube-api-qps = 5\n", says: []string{`"failureHandling.kube-api-qps": it is spelled qps now`}},
-		{name: "in YAML", file: "c.yaml", text: "single-host: a\n", says: []string{`c.yaml: unknown key "single-host": it is spelled singleHost now`}},
-		{name: "removed", text: "[datastore]\nhost = 'h'\n", says: []string{`unknown key "datastore": it was removed: use store`, "convert-config"}},
-		{name: "renamed", text: "looks = 3\n[failureHandling]\nlooks = 3\n", says: []string{
+		{name: "as the flag", text: "[failureHandling]\nkube-api-qps = 5\n", message: []string{`"failureHandling.kube-api-qps": it is spelled qps now`}},
+		{name: "in YAML", file: "c.yaml", text: "single-host: a\n", message: []string{`c.yaml: unknown key "single-host": it is spelled singleHost now`}},
+		{name: "removed", text: "[datastore]\nhost = 'h'\n", message: []string{`unknown key "datastore": it was removed: use store`, "convert-config"}},
+		{name: "renamed", text: "looks = 3\n[failureHandling]\nlooks = 3\n", message: []string{
 			`line 1: unknown key "looks": it was renamed to consecutivePolls`, `unknown key "failureHandling.looks"`,
 		}, not: `"failureHandling.looks": it was`},
-		{name: "renamed alone", text: "looks = 3\n", says: []string{"it was renamed to consecutivePolls"}, not: "convert-config"},
-		{name: "a typo", text: "singelHost = 'a'\n", says: []string{`unknown key "singelHost": did you mean singleHost?`}, not: "convert-config"},
-		{name: "a typo below a name", text: "[named.x]\nmaxLga = '1s'\n", says: []string{`unknown key "named.x.maxLga": did you mean maxLag?`}, not: "convert-config"},
-		{name: "a typo of an embedded key", text: "dryRum = true\n", says: []string{`unknown key "dryRum": did you mean dryRun?`}, not: "convert-config"},
-		{name: "nothing like it", text: "customDrain = 1\n", says: []string{`unknown key "customDrain"`, "nvsentinel convert-config --program svc "}, not: "did you mean"},
-		{name: "a typo beside a former key", text: "singelHost = 'a'\ndry-run = true\n", says: []string{"did you mean singleHost?", "it is spelled dryRun now", "convert-config"}},
+		{name: "renamed alone", text: "looks = 3\n", message: []string{"it was renamed to consecutivePolls"}, not: "convert-config"},
+		{name: "a typo", text: "singelHost = 'a'\n", message: []string{`unknown key "singelHost": did you mean singleHost?`}, not: "convert-config"},
+		{name: "a typo below a name", text: "[named.x]\nmaxLga = '1s'\n", message: []string{`unknown key "named.x.maxLga": did you mean maxLag?`}, not: "convert-config"},
+		{name: "a typo of an embedded key", text: "dryRum = true\n", message: []string{`unknown key "dryRum": did you mean dryRun?`}, not: "convert-config"},
+		{name: "nothing like it", text: "customDrain = 1\n", message: []string{`unknown key "customDrain"`, "nvsentinel convert-config --program svc "}, not: "did you mean"},
+		{name: "a typo beside a former key", text: "singelHost = 'a'\ndry-run = true\n", message: []string{"did you mean singleHost?", "it is spelled dryRun now", "convert-config"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.file == "" {
@@ -81,10 +81,10 @@ func TestKeysInAnotherSpelling(t *testing.T) {
 				t.Fatal(err)
 			}
 			err := loadSpelt(t, path, nil)
-			if (err == nil) != (len(tt.says) == 0) {
+			if (err == nil) != (len(tt.message) == 0) {
 				t.Fatalf("error %v", err)
 			}
-			for _, want := range tt.says {
+			for _, want := range tt.message {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("%v\nwant %q in it", err, want)
 				}

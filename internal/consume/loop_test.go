@@ -240,19 +240,19 @@ func TestAStuckKeyStopsNoOther(t *testing.T) {
 			handled[key]++
 			return nil
 		}
-		for life := range 2 {
+		for run := range 2 {
 			f.next = f.committed
 			stop := begin(t, loop(f, handle))
 			<-time.After(10 * time.Minute)
 			mu.Lock()
-			if handled["other"] != life+1 {
-				t.Errorf("life %d: the other key was handled %d times behind a stuck one", life, handled["other"])
+			if handled["other"] != run+1 {
+				t.Errorf("life %d: the other key was handled %d times behind a stuck one", run, handled["other"])
 			}
 			mu.Unlock()
 			if f.position() != 1 {
-				t.Errorf("life %d: position %d, want 1: the stuck key's first delivery is not settled", life, f.position())
+				t.Errorf("life %d: position %d, want 1: the stuck key's first delivery is not settled", run, f.position())
 			}
-			if life == 1 {
+			if run == 1 {
 				stuck.set(nil)
 				<-time.After(2 * time.Minute)
 			}

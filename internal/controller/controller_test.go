@@ -42,14 +42,14 @@ func TestWatchWaits(t *testing.T) {
 					Manager: func(context.Context) (ctrl.Manager, error) { return nil, tt.manager },
 				}
 				_, why := w.Synced()
-				said := []string{why}
+				messages := []string{why}
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan error, 1)
 				go func() { ended <- w.Run(ctx) }()
 				for range 10 {
 					synctest.Wait()
-					if ok, why := w.Synced(); !slices.Contains(said, why) {
-						said = append(said, why)
+					if ok, why := w.Synced(); !slices.Contains(messages, why) {
+						messages = append(messages, why)
 					} else if ok {
 						t.Error("it is ready")
 					}
@@ -59,8 +59,8 @@ func TestWatchWaits(t *testing.T) {
 				if err := <-ended; !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
 					t.Errorf("it ended with %v, want %v", err, tt.want)
 				}
-				if !slices.Equal(said, tt.output) {
-					t.Errorf("it said %q, want %q", said, tt.output)
+				if !slices.Equal(messages, tt.output) {
+					t.Errorf("it said %q, want %q", messages, tt.output)
 				}
 			})
 		})

@@ -80,13 +80,13 @@ func TestHere(t *testing.T) {
 
 func TestOnceSurvivesRestarts(t *testing.T) {
 	env := []string{"NVSENTINEL_CRASH=svc/a,svc/b", "NVSENTINEL_CRASH_ONCE=" + t.TempDir()}
-	var lives [][]string
+	var runs [][]string
 	for range 3 {
 		got, killed := passPoints(t, env, "svc/a", "svc/b", "svc/c")
-		lives = append(lives, append(got, fmt.Sprint(killed)))
+		runs = append(runs, append(got, fmt.Sprint(killed)))
 	}
 	want := [][]string{{"true"}, {"svc/a", "true"}, {"svc/a", "svc/b", "svc/c", "false"}}
-	if diff := cmp.Diff(want, lives); diff != "" {
+	if diff := cmp.Diff(want, runs); diff != "" {
 		t.Errorf("lives (-want +got):\n%s", diff)
 	}
 }

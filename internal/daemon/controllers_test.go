@@ -19,10 +19,10 @@ func controllersOf(build func(ctx context.Context, d *Daemon, cfg settings) erro
 func TestControllersAreChosen(t *testing.T) {
 	table := controllersOf(nil, "drainer", "janitor", "labeler")
 	tests := []struct {
-		name string
-		argv string
-		want []string // the chosen ones, then the other arguments
-		says string   // the error
+		name    string
+		argv    string
+		want    []string // the chosen ones, then the other arguments
+		message string   // the error
 	}{
 		{"one", "controller --controllers=janitor --name=x", []string{"janitor", "--name=x"}, ""},
 		{"one dash, apart, behind others", "controller --name=x -controllers janitor --place y", []string{"janitor", "--name=x", "--place", "y"}, ""},
@@ -42,9 +42,9 @@ func TestControllersAreChosen(t *testing.T) {
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			chosen, rest, err := choose(strings.Fields(tc.argv), table)
-			if tc.says != "" {
-				if err == nil || !strings.Contains(err.Error(), tc.says) {
-					t.Errorf("%v, want %q", err, tc.says)
+			if tc.message != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.message) {
+					t.Errorf("%v, want %q", err, tc.message)
 				}
 				return
 			}

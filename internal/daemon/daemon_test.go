@@ -177,55 +177,55 @@ func TestExitCodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	tests := []struct {
-		name  string
-		args  []string
-		build func(ctx context.Context, d *Daemon, cfg settings) error
-		code  int
-		says  string // in stdout or stderr
+		name    string
+		args    []string
+		build   func(ctx context.Context, d *Daemon, cfg settings) error
+		code    int
+		message string // in stdout or stderr
 	}{
-		{name: "help", args: []string{"--help"}, code: 0, says: "  --name\n    \ta name\n"},
-		{name: "version", args: []string{"-version"}, code: 0, says: "svc " + Version()},
-		{name: "version with a bad configuration", args: []string{"-version", "-config", file}, code: 0, says: "svc"},
-		{name: "check-config", args: []string{"--check-config", "--config", good}, code: 0, says: "the configuration is valid"},
-		{name: "check-config finds an unknown key", args: []string{"--check-config", "--config", file}, code: 2, says: `unknown key "nmae"`},
-		{name: "unknown key", args: []string{"--config", file}, code: 2, says: `unknown key "nmae"`},
-		{name: "unknown flag", args: []string{"--nmae=x"}, code: 2, says: "-nmae"},
-		{name: "stray argument", args: []string{"start"}, code: 2, says: `unexpected argument "start"`},
-		{name: "validation", args: []string{"--name=bad"}, code: 2, says: "name must not be bad"},
-		{name: "log level", args: []string{"--log-level=loud"}, code: 2, says: `--log-level: "loud" is not`},
-		{name: "log format", args: []string{"--log-format=xml"}, code: 2, says: `--log-format: "xml" is not`},
-		{name: "address in use", args: []string{"--metrics-address=256.0.0.1:1"}, code: 1, says: "listening for probes and metrics"},
-		{name: "build fails", build: func(context.Context, *Daemon, settings) error { return boom }, code: 1, says: "starting: boom"},
-		{name: "build panics", build: func(context.Context, *Daemon, settings) error { panic("ouch") }, code: 1, says: "panic: ouch"},
+		{name: "help", args: []string{"--help"}, code: 0, message: "  --name\n    \ta name\n"},
+		{name: "version", args: []string{"-version"}, code: 0, message: "svc " + Version()},
+		{name: "version with a bad configuration", args: []string{"-version", "-config", file}, code: 0, message: "svc"},
+		{name: "check-config", args: []string{"--check-config", "--config", good}, code: 0, message: "the configuration is valid"},
+		{name: "check-config finds an unknown key", args: []string{"--check-config", "--config", file}, code: 2, message: `unknown key "nmae"`},
+		{name: "unknown key", args: []string{"--config", file}, code: 2, message: `unknown key "nmae"`},
+		{name: "unknown flag", args: []string{"--nmae=x"}, code: 2, message: "-nmae"},
+		{name: "stray argument", args: []string{"start"}, code: 2, message: `unexpected argument "start"`},
+		{name: "validation", args: []string{"--name=bad"}, code: 2, message: "name must not be bad"},
+		{name: "log level", args: []string{"--log-level=loud"}, code: 2, message: `--log-level: "loud" is not`},
+		{name: "log format", args: []string{"--log-format=xml"}, code: 2, message: `--log-format: "xml" is not`},
+		{name: "address in use", args: []string{"--metrics-address=256.0.0.1:1"}, code: 1, message: "listening for probes and metrics"},
+		{name: "build fails", build: func(context.Context, *Daemon, settings) error { return boom }, code: 1, message: "starting: boom"},
+		{name: "build panics", build: func(context.Context, *Daemon, settings) error { panic("ouch") }, code: 1, message: "panic: ouch"},
 		{name: "task fails", build: func(_ context.Context, d *Daemon, _ settings) error {
 			d.Go("other", untilDone)
 			d.Go("work", func(context.Context) error { return boom })
 			return nil
-		}, code: 1, says: `task \"work\": boom`},
+		}, code: 1, message: `task \"work\": boom`},
 		{name: "task panics", build: func(_ context.Context, d *Daemon, _ settings) error {
 			d.Go("work", func(context.Context) error { panic("ouch") })
 			return nil
-		}, code: 1, says: "panic: ouch"},
+		}, code: 1, message: "panic: ouch"},
 		{name: "task fails while it builds", build: func(ctx context.Context, d *Daemon, _ settings) error {
 			d.Go("work", func(context.Context) error { return boom })
 			<-ctx.Done()
 			return ctx.Err()
-		}, code: 1, says: `task \"work\": boom`},
+		}, code: 1, message: `task \"work\": boom`},
 		{name: "stop fails", build: func(_ context.Context, d *Daemon, _ settings) error {
 			d.OnStop("store", func(context.Context) error { return boom })
 			d.Go("work", func(context.Context) error { return nil })
 			return nil
-		}, code: 1, says: `stopping \"store\": boom`},
+		}, code: 1, message: `stopping \"store\": boom`},
 		{name: "all tasks done", build: func(_ context.Context, d *Daemon, _ settings) error {
 			d.Go("one", func(context.Context) error { return nil })
 			d.Go("two", func(context.Context) error { return nil })
 			return nil
-		}, code: 0, says: "service stopped"},
+		}, code: 0, message: "service stopped"},
 		{name: "little time for a late task", build: func(_ context.Context, d *Daemon, _ settings) error {
 			d.Go("stubborn", func(context.Context) error { <-make(chan struct{}); return nil })
 			d.Go("lease", func(context.Context) error { return lost{} })
 			return nil
-		}, code: 1, says: `tasks [\"stubborn\"] did not end within 20ms`},
+		}, code: 1, message: `tasks [\"stubborn\"] did not end within 20ms`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -241,8 +241,8 @@ func TestExitCodes(t *testing.T) {
 			if code := start(t.Context(), in, settings{}, build); code != tt.code {
 				t.Errorf("exit code %d, want %d", code, tt.code)
 			}
-			if !strings.Contains(out.String(), tt.says) {
-				t.Errorf("%q is not in the output:\n%s", tt.says, out.String())
+			if !strings.Contains(out.String(), tt.message) {
+				t.Errorf("%q is not in the output:\n%s", tt.message, out.String())
 			}
 		})
 	}

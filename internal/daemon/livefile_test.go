@@ -82,7 +82,7 @@ func TestFollower(t *testing.T) {
 		for _, step := range []struct {
 			what  string
 			do    func()
-			told  []string
+			calls []string
 			taken string // the last one
 		}{
 			{"nothing", func() {}, nil, "a"},
@@ -105,8 +105,8 @@ func TestFollower(t *testing.T) {
 			mu.Unlock()
 			time.Sleep(3 * FilesEvery) // the bubble's time
 			synctest.Wait()
-			if !slices.Equal(reported, step.told) || taken[len(taken)-1] != step.taken {
-				t.Errorf("%s: told %q, want %q; in force %q, want %q", step.what, reported, step.told, taken[len(taken)-1], step.taken)
+			if !slices.Equal(reported, step.calls) || taken[len(taken)-1] != step.taken {
+				t.Errorf("%s: told %q, want %q; in force %q, want %q", step.what, reported, step.calls, taken[len(taken)-1], step.taken)
 			}
 			if bad := len(reported) > 0 && reported[0] != "taken"; bad != (f.Trouble() != "") {
 				t.Errorf("%s: trouble %q", step.what, f.Trouble())

@@ -13,11 +13,11 @@ func TestOnce(t *testing.T) {
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
 	for name, x := range map[string]struct {
-		ctx  context.Context
-		args []string
-		run  func(ctx context.Context) error
-		code int
-		says string
+		ctx     context.Context
+		args    []string
+		run     func(ctx context.Context) error
+		code    int
+		message string
 	}{
 		"done":          {t.Context(), nil, func(context.Context) error { return nil }, 0, "program is done"},
 		"failed":        {t.Context(), nil, func(context.Context) error { return errors.New("no room") }, 1, "no room"},
@@ -32,8 +32,8 @@ func TestOnce(t *testing.T) {
 			var out bytes.Buffer
 			in := invocation{name: "svc", args: x.args, stdout: &out, stderr: &out, lookup: func(string) (string, bool) { return "", false }}
 			code := once(x.ctx, in, settings{}, func(ctx context.Context, _ *Job, _ settings) error { return x.run(ctx) })
-			if code != x.code || !strings.Contains(out.String(), x.says) {
-				t.Errorf("exit code %d, want %d, and %q in:\n%s", code, x.code, x.says, out.String())
+			if code != x.code || !strings.Contains(out.String(), x.message) {
+				t.Errorf("exit code %d, want %d, and %q in:\n%s", code, x.code, x.message, out.String())
 			}
 		})
 	}

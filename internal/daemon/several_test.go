@@ -25,10 +25,10 @@ func TestSeveralReadTheirOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	tests := []struct {
-		name string
-		args []string
-		code int
-		says []string
+		name    string
+		args    []string
+		code    int
+		message []string
 	}{
 		{"flags", []string{"--a.name=x", "-b.name", "y", "--b.config=" + file}, exitStopped, []string{"<a x >", "<b y file>"}},
 		{"check-config", []string{"--check-config", "--b.config=" + file}, exitStopped, []string{"the configuration is valid"}},
@@ -55,7 +55,7 @@ func TestSeveralReadTheirOwn(t *testing.T) {
 			done := make(chan int, 1)
 			go func() { done <- startSeveral(ctx, in, table) }()
 			await(t, func() bool {
-				for _, want := range tc.says {
+				for _, want := range tc.message {
 					if !strings.Contains(output.String(), want) {
 						return false
 					}
@@ -115,8 +115,8 @@ func TestSeveralAreOneProcess(t *testing.T) {
 // it was, and stops the others in order and in the time that the end leaves.
 func TestNoneIsLeftBehind(t *testing.T) {
 	tests := map[string]struct {
-		build func(d *Daemon) error
-		says  string
+		build   func(d *Daemon) error
+		message string
 	}{
 		"start": {func(*Daemon) error { return errors.New("boom") }, "controller bad: starting: boom"},
 		"panic": {func(*Daemon) error { panic("boom") }, "controller bad: starting: panic: boom"},
@@ -147,8 +147,8 @@ func TestNoneIsLeftBehind(t *testing.T) {
 			if got := did.all(); len(got) != 2 || got[0] != "ended" || got[1] != "closed" {
 				t.Errorf("the other one did %q", got)
 			}
-			if text := output.String(); !strings.Contains(text, tc.says) || !strings.Contains(text, "controller bad failed in the same process") {
-				t.Errorf("the log does not say %q:\n%s", tc.says, text)
+			if text := output.String(); !strings.Contains(text, tc.message) || !strings.Contains(text, "controller bad failed in the same process") {
+				t.Errorf("the log does not say %q:\n%s", tc.message, text)
 			}
 		})
 	}

@@ -67,19 +67,19 @@ func TestFailedReadIsUnknown(t *testing.T) {
 	look := func(after time.Duration) (kubelet.Liveness, error) {
 		return w.Poll(context.Background(), client, node(start), start.Add(after))
 	}
-	if life, err := look(0); err != nil || life.State != kubelet.Unknown {
-		t.Errorf("first look: %+v, %v", life, err)
+	if liveness, err := look(0); err != nil || liveness.State != kubelet.Unknown {
+		t.Errorf("first look: %+v, %v", liveness, err)
 	}
 	fails = true
-	if life, err := look(50 * time.Second); !errors.Is(err, away) || life.State != kubelet.Unknown {
-		t.Errorf("failed look: %+v, %v", life, err)
+	if liveness, err := look(50 * time.Second); !errors.Is(err, away) || liveness.State != kubelet.Unknown {
+		t.Errorf("failed look: %+v, %v", liveness, err)
 	}
 	fails = false
-	if life, err := look(time.Minute); err != nil || life.State != kubelet.Silent {
-		t.Errorf("the same value after a minute: %+v, %v", life, err)
+	if liveness, err := look(time.Minute); err != nil || liveness.State != kubelet.Silent {
+		t.Errorf("the same value after a minute: %+v, %v", liveness, err)
 	}
 	w.Forget("n1")
-	if life, err := look(time.Minute); err != nil || life.State != kubelet.Unknown {
-		t.Errorf("after it was forgotten: %+v, %v", life, err)
+	if liveness, err := look(time.Minute); err != nil || liveness.State != kubelet.Unknown {
+		t.Errorf("after it was forgotten: %+v, %v", liveness, err)
 	}
 }

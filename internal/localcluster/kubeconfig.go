@@ -34,7 +34,7 @@ func (c *Cluster) RESTConfig() *rest.Config {
 // given life (Kubernetes requires at least 10 minutes) and returns its path. The namespace and the
 // account are made when missing; what the account may do is up to RBAC.
 func (c *Cluster) ServiceAccountKubeconfig(
-	ctx context.Context, namespace, name string, life time.Duration,
+	ctx context.Context, namespace, name string, lifetime time.Duration,
 ) (string, error) {
 	if err := c.ensureNamespace(ctx, namespace); err != nil {
 		return "", err
@@ -45,7 +45,7 @@ func (c *Cluster) ServiceAccountKubeconfig(
 		return "", fmt.Errorf("creating service account %s/%s: %w", namespace, name, err)
 	}
 	path := filepath.Join(c.dir, "serviceaccount-"+namespace+"-"+name+".kubeconfig")
-	user, err := c.token(ctx, namespace, name, life, nil)
+	user, err := c.token(ctx, namespace, name, lifetime, nil)
 	if err != nil {
 		return "", err
 	}
@@ -75,9 +75,9 @@ func (c *Cluster) Certificate(names ...string) (Certificate, error) {
 
 // PodKubeconfig writes a kubeconfig that acts as a pod's service account with a token bound to the
 // pod, as its kubelet projects it: the API server puts the pod and its node into it.
-func (c *Cluster) PodKubeconfig(ctx context.Context, pod *corev1.Pod, life time.Duration) (string, error) {
+func (c *Cluster) PodKubeconfig(ctx context.Context, pod *corev1.Pod, lifetime time.Duration) (string, error) {
 	bound := &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}
-	user, err := c.token(ctx, pod.Namespace, pod.Spec.ServiceAccountName, life, bound)
+	user, err := c.token(ctx, pod.Namespace, pod.Spec.ServiceAccountName, lifetime, bound)
 	if err != nil {
 		return "", err
 	}
@@ -87,9 +87,9 @@ func (c *Cluster) PodKubeconfig(ctx context.Context, pod *corev1.Pod, life time.
 
 // PodToken is a token of a pod's service account for an audience, bound to the pod, as a
 // kubelet projects it.
-func (c *Cluster) PodToken(ctx context.Context, pod *corev1.Pod, audience string, life time.Duration) (string, error) {
+func (c *Cluster) PodToken(ctx context.Context, pod *corev1.Pod, audience string, lifetime time.Duration) (string, error) {
 	bound := &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}
-	user, err := c.token(ctx, pod.Namespace, pod.Spec.ServiceAccountName, life, bound, audience)
+	user, err := c.token(ctx, pod.Namespace, pod.Spec.ServiceAccountName, lifetime, bound, audience)
 	if err != nil {
 		return "", err
 	}
@@ -99,9 +99,9 @@ func (c *Cluster) PodToken(ctx context.Context, pod *corev1.Pod, audience string
 // token requests a token of a service account, for the API server or for audiences; bound
 // is the object it ends with, or nil.
 func (c *Cluster) token(
-	ctx context.Context, namespace, account string, life time.Duration, bound *authenticationv1.BoundObjectReference, audiences ...string,
+	ctx context.Context, namespace, account string, lifetime time.Duration, bound *authenticationv1.BoundObjectReference, audiences ...string,
 ) (*clientcmdapi.AuthInfo, error) {
-	seconds := int64(life / time.Second)
+	seconds := int64(lifetime / time.Second)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds, BoundObjectRef: bound, Audiences: audiences}}
 	token, err := c.client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, request, metav1.CreateOptions{})
 	if err != nil {

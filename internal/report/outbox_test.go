@@ -100,7 +100,7 @@ func TestSeqAndEpochSurviveAndNeverFall(t *testing.T) {
 func TestARestoredFileKnowsItsPast(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "outbox.db")
 	appended := int64(0)
-	life := func() record.Record { // opens the outbox, counts one event, and closes it
+	cycle := func() record.Record { // opens the outbox, counts one event, and closes it
 		b := open(t, path, report.Options{})
 		appendMessages(t, b, "x")
 		entries, err := b.Peek(0, 100, 1<<20)
@@ -122,16 +122,16 @@ func TestARestoredFileKnowsItsPast(t *testing.T) {
 		}
 		return b
 	}
-	kept := life()
+	kept := cycle()
 	old := image()
-	lost, lostToo := life(), life()
+	lost, lostToo := cycle(), cycle()
 	if !fault.Follows(kept, lost) || !fault.Follows(lost, lostToo) || !fault.Follows(kept, lostToo) || fault.Before(lost, kept) {
 		t.Error("a restart is followed by what is not later")
 	}
 	if err := os.WriteFile(path, old, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	again := life()
+	again := cycle()
 	if again.Seq != lost.Seq || again.SeqEpoch != lost.SeqEpoch {
 		t.Fatalf("the restored file counts %d of %s, before %d of %s", again.Seq, again.SeqEpoch, lost.Seq, lost.SeqEpoch)
 	}

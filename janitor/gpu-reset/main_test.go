@@ -78,9 +78,9 @@ func TestProgram(t *testing.T) {
 		return "<14>nvsentinel-gpu-reset: GPU reset executed: " + uuid + ", success: " + success + "\n"
 	}
 	for name, tt := range map[string]struct {
-		second, names, books, kmsg string
+		second, names, calls, kmsg string
 		code                       int
-		says                       string
+		message                    string
 	}{
 		"one": {"ok", first, "--gpu-reset -i " + first + "\n-q -i " + first + "\n", outcome(first, "true"), 0, "success: true"},
 		"all": {"ok", "", "--query-gpu=uuid --format=csv,noheader\n--gpu-reset -i " + first + "\n-q -i " + first +
@@ -98,10 +98,10 @@ func TestProgram(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-kernel-log", filepath.Join(root, "kmsg"))
 			cmd.Env = append(os.Environ(), childEnv+"=1", "NVIDIA_GPU_RESETS="+tt.names, "DRIVER_ROOT="+root, "NVIDIA_VISIBLE_DEVICES=void")
 			out, err := cmd.CombinedOutput()
-			if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != tt.code || !strings.Contains(string(out), tt.says) {
-				t.Errorf("%v, want exit code %d and %q; it says\n%s", err, tt.code, tt.says, out)
+			if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != tt.code || !strings.Contains(string(out), tt.message) {
+				t.Errorf("%v, want exit code %d and %q; it says\n%s", err, tt.code, tt.message, out)
 			}
-			for file, want := range map[string]string{"books": tt.books, "kmsg": tt.kmsg} {
+			for file, want := range map[string]string{"calls": tt.calls, "kmsg": tt.kmsg} {
 				got, err := os.ReadFile(filepath.Join(root, file))
 				if err != nil && !os.IsNotExist(err) {
 					t.Fatal(err)
@@ -128,7 +128,7 @@ func TestNoKernelLog(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "resetting no GPU") {
 		t.Errorf("error %v", err)
 	}
-	if books, err := os.ReadFile(filepath.Join(root, "books")); !os.IsNotExist(err) {
-		t.Errorf("the driver was asked: %s, %v", books, err)
+	if calls, err := os.ReadFile(filepath.Join(root, "calls")); !os.IsNotExist(err) {
+		t.Errorf("the driver was asked: %s, %v", calls, err)
 	}
 }

@@ -140,7 +140,7 @@ func TestEscalate(t *testing.T) {
 		objects []*triage.Remediation
 		turn    triage.Turn
 		step    string
-		tell    bool
+		event   bool
 		in      time.Duration
 	}{
 		"nothing yet":             {steps: both, turn: triage.TurnBegin, step: "rebootnode"},
@@ -150,8 +150,8 @@ func TestEscalate(t *testing.T) {
 		"at work":                 {steps: both, objects: []*triage.Remediation{made(reboot, time.Minute, nil)}, turn: triage.TurnRun, step: "rebootnode", in: 29*time.Minute + time.Second},
 		"at its very end":         {steps: both, objects: []*triage.Remediation{made(reboot, 30*time.Minute, nil)}, turn: triage.TurnRun, step: "rebootnode", in: time.Second},
 		"made ahead of time":      {steps: both, objects: []*triage.Remediation{made(reboot, -time.Hour, nil)}, turn: triage.TurnRun, step: "rebootnode", in: 30*time.Minute + time.Second},
-		"its time is up":          {steps: both, objects: []*triage.Remediation{made(reboot, 30*time.Minute+time.Second, nil)}, turn: triage.TurnOver, step: "rebootnode", tell: true},
-		"failed":                  {steps: both, objects: []*triage.Remediation{made(reboot, 0, func(r *triage.Remediation) { r.Succeeded = "False" })}, turn: triage.TurnOver, step: "rebootnode", tell: true},
+		"its time is up":          {steps: both, objects: []*triage.Remediation{made(reboot, 30*time.Minute+time.Second, nil)}, turn: triage.TurnOver, step: "rebootnode", event: true},
+		"failed":                  {steps: both, objects: []*triage.Remediation{made(reboot, 0, func(r *triage.Remediation) { r.Succeeded = "False" })}, turn: triage.TurnOver, step: "rebootnode", event: true},
 		"not known":               {steps: both, objects: []*triage.Remediation{made(reboot, 0, func(r *triage.Remediation) { r.Succeeded = "Unknown" })}, turn: triage.TurnRun, step: "rebootnode", in: 30*time.Minute + time.Second},
 		"succeeded early":         {steps: both, objects: []*triage.Remediation{made(reboot, 0, func(r *triage.Remediation) { r.Succeeded = "True" })}, turn: triage.TurnRun, step: "rebootnode", in: 30*time.Minute + time.Second},
 		"succeeded, time is up":   {steps: both, objects: []*triage.Remediation{made(reboot, time.Hour, func(r *triage.Remediation) { r.Succeeded = "True" })}, turn: triage.TurnOver, step: "rebootnode"},
@@ -170,8 +170,8 @@ func TestEscalate(t *testing.T) {
 			if e.Step != nil {
 				got = e.Step.Template.Name
 			}
-			if e.Turn != tt.turn || got != tt.step || e.NotifyRemediator != tt.tell || e.In != tt.in {
-				t.Errorf("%s of %q, tell %t, in %s; want %s of %q, %t, %s", e.Turn, got, e.NotifyRemediator, e.In, tt.turn, tt.step, tt.tell, tt.in)
+			if e.Turn != tt.turn || got != tt.step || e.NotifyRemediator != tt.event || e.In != tt.in {
+				t.Errorf("%s of %q, tell %t, in %s; want %s of %q, %t, %s", e.Turn, got, e.NotifyRemediator, e.In, tt.turn, tt.step, tt.event, tt.in)
 			}
 			if (e.Turn == triage.TurnOver) != (e.Why != "") {
 				t.Errorf("%s because of %q", e.Turn, e.Why)

@@ -32,7 +32,7 @@ const (
 // Publishers whose library does not check may send text that is not UTF-8, which
 // protobuf refuses with the whole request; its bad bytes are replaced instead,
 // and mended is then true.
-func Decode(wire []byte, into *protos.HealthEvents) (mended bool, err error) {
+func Decode(wire []byte, into *protos.HealthEvents) (repaired bool, err error) {
 	if wire, err = new(counter).batch(wire, into.ProtoReflect().Descriptor().Fields().ByName("events")); err != nil {
 		return false, err
 	}

@@ -32,15 +32,15 @@ func raw(message, entity, metadata string) []byte {
 
 func TestDecode(t *testing.T) {
 	tests := map[string]struct {
-		wire   []byte
-		mended bool
-		bad    bool
+		wire     []byte
+		repaired bool
+		bad      bool
 	}{
 		"valid":               {wire: raw("m", "e", "v")},
-		"a bad message":       {wire: raw("m\xff", "e", "v"), mended: true},
-		"a bad entity":        {wire: raw("m", "e\xff", "v"), mended: true},
-		"a bad metadata":      {wire: raw("m", "e", "v\xff"), mended: true},
-		"all bad":             {wire: raw("m\xff", "e\xff", "v\xff"), mended: true},
+		"a bad message":       {wire: raw("m\xff", "e", "v"), repaired: true},
+		"a bad entity":        {wire: raw("m", "e\xff", "v"), repaired: true},
+		"a bad metadata":      {wire: raw("m", "e", "v\xff"), repaired: true},
+		"all bad":             {wire: raw("m\xff", "e\xff", "v\xff"), repaired: true},
 		"mended, but broken":  {wire: append(raw("m\xff", "e", "v"), 0x13), bad: true},
 		"cut short":           {wire: raw("m", "e", "v")[:20], bad: true},
 		"bad and cut short":   {wire: raw("m\xff", "e", "v")[:20], bad: true},
@@ -49,9 +49,9 @@ func TestDecode(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			var batch protos.HealthEvents
-			mended, err := Decode(tc.wire, &batch)
-			if mended != tc.mended || (err != nil) != tc.bad {
-				t.Fatalf("mended %v, %v", mended, err)
+			repaired, err := Decode(tc.wire, &batch)
+			if repaired != tc.repaired || (err != nil) != tc.bad {
+				t.Fatalf("mended %v, %v", repaired, err)
 			}
 			if tc.bad {
 				return
@@ -75,9 +75,9 @@ func FuzzDecode(f *testing.F) {
 	f.Add(raw("m\xff", "e", "v"))
 	f.Fuzz(func(t *testing.T, wire []byte) {
 		var strict, lenient protos.HealthEvents
-		mended, err := Decode(wire, &lenient)
-		if proto.Unmarshal(wire, &strict) == nil && withinBounds(&strict) && (err != nil || mended || !proto.Equal(&strict, &lenient)) {
-			t.Errorf("a valid message: mended %v, %v", mended, err)
+		repaired, err := Decode(wire, &lenient)
+		if proto.Unmarshal(wire, &strict) == nil && withinBounds(&strict) && (err != nil || repaired || !proto.Equal(&strict, &lenient)) {
+			t.Errorf("a valid message: mended %v, %v", repaired, err)
 		}
 	})
 }

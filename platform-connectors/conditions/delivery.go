@@ -64,16 +64,16 @@ func DecideDelivery(b Backlog, shown *corev1.NodeCondition, now time.Time) (core
 		Type: nodemark.EventDelivery, Status: corev1.ConditionFalse,
 		Reason: nodemark.HealthyReason(nodemark.EventDelivery), Message: record.HealthyMessage,
 	}
-	says := shown != nil && shown.Status == corev1.ConditionTrue
+	shownTrue := shown != nil && shown.Status == corev1.ConditionTrue
 	if b.Since.IsZero() || now.Sub(b.Since) < LateDelivery {
-		if says && (b.Since.IsZero() || b.Delivered) {
+		if shownTrue && (b.Since.IsZero() || b.Delivered) {
 			return c, Recovered
 		}
 		return c, Delivered
 	}
 	c.Status, c.Reason, c.Message = corev1.ConditionTrue, nodemark.UnhealthyReason(nodemark.EventDelivery), backlogText(b)
 	switch {
-	case !says:
+	case !shownTrue:
 		return c, Waits
 	case shown.Message != c.Message && now.Sub(shown.LastHeartbeatTime.Time) >= textEvery:
 		return c, Another

@@ -14,7 +14,7 @@ import (
 
 func TestDecide(t *testing.T) {
 	now := testkit.Start
-	says := func(status corev1.ConditionStatus, message string, age time.Duration) *corev1.NodeCondition {
+	condition := func(status corev1.ConditionStatus, message string, age time.Duration) *corev1.NodeCondition {
 		return &corev1.NodeCondition{Status: status, Message: message, LastHeartbeatTime: metav1.NewTime(now.Add(-age))}
 	}
 	since := func(age time.Duration) Backlog {
@@ -28,16 +28,16 @@ func TestDecide(t *testing.T) {
 		status  corev1.ConditionStatus
 	}{
 		"nothing waits":                     {Backlog{}, nil, Delivered, corev1.ConditionFalse},
-		"nothing waits any more":            {Backlog{}, says("True", reported, 0), Recovered, corev1.ConditionFalse},
-		"nothing waited before":             {Backlog{}, says("False", "", 0), Delivered, corev1.ConditionFalse},
+		"nothing waits any more":            {Backlog{}, condition("True", reported, 0), Recovered, corev1.ConditionFalse},
+		"nothing waited before":             {Backlog{}, condition("False", "", 0), Delivered, corev1.ConditionFalse},
 		"not for long":                      {since(LateDelivery - 1), nil, Delivered, corev1.ConditionFalse},
-		"not for long, in a new life":       {since(LateDelivery - 1), says("True", reported, 0), Delivered, corev1.ConditionFalse},
-		"the next, after what waited":       {Backlog{Since: now, Delivered: true}, says("True", reported, 0), Recovered, corev1.ConditionFalse},
+		"not for long, in a new life":       {since(LateDelivery - 1), condition("True", reported, 0), Delivered, corev1.ConditionFalse},
+		"the next, after what waited":       {Backlog{Since: now, Delivered: true}, condition("True", reported, 0), Recovered, corev1.ConditionFalse},
 		"for long":                          {since(LateDelivery), nil, Waits, corev1.ConditionTrue},
-		"for long, and it was well":         {since(time.Minute), says("False", "", 0), Waits, corev1.ConditionTrue},
-		"for long, and that is told":        {since(time.Minute), says("True", reported, time.Hour), AlreadyReported, corev1.ConditionTrue},
-		"for another reason, as of now":     {since(time.Minute), says("True", "else", textEvery-1), AlreadyReported, corev1.ConditionTrue},
-		"for another reason, as of a while": {since(time.Minute), says("True", "else", textEvery), Another, corev1.ConditionTrue},
+		"for long, and it was well":         {since(time.Minute), condition("False", "", 0), Waits, corev1.ConditionTrue},
+		"for long, and that is told":        {since(time.Minute), condition("True", reported, time.Hour), AlreadyReported, corev1.ConditionTrue},
+		"for another reason, as of now":     {since(time.Minute), condition("True", "else", textEvery-1), AlreadyReported, corev1.ConditionTrue},
+		"for another reason, as of a while": {since(time.Minute), condition("True", "else", textEvery), Another, corev1.ConditionTrue},
 		"without an answer":                 {Backlog{Since: now.Add(-time.Hour)}, nil, Waits, corev1.ConditionTrue},
 		"with a clock that was reset since": {since(-time.Hour), nil, Delivered, corev1.ConditionFalse},
 	} {
@@ -58,7 +58,7 @@ func TestDecide(t *testing.T) {
 	if len(c.Message) > 1024 || strings.Contains(c.Message, "fatal") {
 		t.Errorf("a long problem makes a text of %d bytes", len(c.Message))
 	}
-	if c, _ = DecideDelivery(Backlog{}, says("True", reported, 0), now); c.Reason != "EventDeliveryIsHealthy" || c.Message != "No Health Failures" {
+	if c, _ = DecideDelivery(Backlog{}, condition("True", reported, 0), now); c.Reason != "EventDeliveryIsHealthy" || c.Message != "No Health Failures" {
 		t.Errorf("its end says %+v", c)
 	}
 }

@@ -153,8 +153,8 @@ func TestUnknownFieldsPass(t *testing.T) {
 // TestNoStatusByAnotherName: a status that is written twice, in other letters, is not
 // passed on, whichever of the two counts.
 func TestNoStatusByAnotherName(t *testing.T) {
-	stamped := `{"session":"s","nodequarantined":"Quarantined"}`
-	for _, doc := range []string{`"HEALTHEVENTSTATUS":` + stamped + `,"healtheventstatus":{`, `"healtheventstatus":{},"HEALTHEVENTSTATUS":{`} {
+	updated := `{"session":"s","nodequarantined":"Quarantined"}`
+	for _, doc := range []string{`"HEALTHEVENTSTATUS":` + updated + `,"healtheventstatus":{`, `"healtheventstatus":{},"HEALTHEVENTSTATUS":{`} {
 		text, err := record.AppendJSON(nil, sentFault())
 		if err != nil {
 			t.Fatal(err)

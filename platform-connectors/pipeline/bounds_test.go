@@ -157,14 +157,14 @@ func TestBursts(t *testing.T) {
 // TestWhenAnEventHappened: a publisher's clock may be ahead, its events came no later
 // than they were accepted.
 func TestWhenAnEventHappened(t *testing.T) {
-	for name, tc := range map[string]struct{ says, accepted, want time.Time }{
+	for name, tc := range map[string]struct{ generated, accepted, want time.Time }{
 		"before it was accepted":              {noon.Add(-time.Hour), noon, noon.Add(-time.Hour)},
 		"as it was accepted":                  {noon, noon, noon},
 		"after it was accepted":               {noon.Add(time.Hour), noon, noon},
 		"nobody knows when it was accepted":   {noon, time.Time{}, noon},
 		"neither: as a time before all times": {},
 	} {
-		got := happened(record.Record{CreatedAt: tc.accepted, Event: record.Event{GeneratedTimestamp: tc.says}})
+		got := happened(record.Record{CreatedAt: tc.accepted, Event: record.Event{GeneratedTimestamp: tc.generated}})
 		if !got.Equal(tc.want) {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}

@@ -297,8 +297,8 @@ func identify(node record.NodeIdentity, e record.Event) (identity, int) {
 	e.ID, e.GeneratedTimestamp = "", time.Time{}
 	e.Metadata = maps.Clone(e.Metadata)
 	delete(e.Metadata, record.MetadataSeq)
-	var room [2048]byte // for nearly every event
-	b := room[:0]
+	var buffer [2048]byte // for nearly every event
+	b := buffer[:0]
 	for _, name := range []string{node.UID, node.ProviderID, node.SystemUUID, node.BootID} {
 		b = append(append(b, name...), 0)
 	}

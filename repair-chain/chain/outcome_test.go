@@ -30,7 +30,7 @@ func TestOutcome(t *testing.T) {
 		ends       string
 		succeedsIf string
 		reason     string
-		says       string
+		message    string
 	}{
 		{"every step is done", []v1alpha1.Step{reset, reboot}, "DS", "", v1alpha1.ReasonDone, ""},
 		{"a step failed that none asks about", []v1alpha1.Step{collect, reset}, "FD", "", v1alpha1.ReasonDone, ""},
@@ -91,8 +91,8 @@ func TestOutcome(t *testing.T) {
 			}
 			c.Conclude(run, noon)
 			got := meta.FindStatusCondition(run.Status.Conditions, v1alpha1.ConditionSucceeded)
-			if got.Reason != tc.reason || (got.Status == metav1.ConditionTrue) != (tc.reason == v1alpha1.ReasonDone) || !strings.Contains(got.Message, tc.says) {
-				t.Errorf("%s %s: %s; want %s: %s", got.Status, got.Reason, got.Message, tc.reason, tc.says)
+			if got.Reason != tc.reason || (got.Status == metav1.ConditionTrue) != (tc.reason == v1alpha1.ReasonDone) || !strings.Contains(got.Message, tc.message) {
+				t.Errorf("%s %s: %s; want %s: %s", got.Status, got.Reason, got.Message, tc.reason, tc.message)
 			}
 		})
 	}

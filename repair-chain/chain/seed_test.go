@@ -100,18 +100,18 @@ func TestAnObjectIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := &v1alpha1.RepairRun{Spec: v1alpha1.RepairRunSpec{NodeName: "gpu-1"}}
-	stamp := func(bytes int) (artifact.Definition, error) {
+	render := func(bytes int) (artifact.Definition, error) {
 		return compiled.Render(run, "one", map[string]any{"a": strings.Repeat("x", bytes)})
 	}
-	empty, err := stamp(0)
+	empty, err := render(0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	room := 16<<10 - len(empty.Submitted)
-	if full, err := stamp(room); err != nil || len(full.Submitted) != 16<<10 {
+	capacity := 16<<10 - len(empty.Submitted)
+	if full, err := render(capacity); err != nil || len(full.Submitted) != 16<<10 {
 		t.Errorf("an object of the largest size: %d bytes, %v", len(full.Submitted), err)
 	}
-	_, err = stamp(room + 1)
+	_, err = render(capacity + 1)
 	expect(t, "a byte more", err, "renders an object of 16385 bytes, the limit is 16384")
 }
 

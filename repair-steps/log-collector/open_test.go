@@ -184,8 +184,8 @@ func TestFolder(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	for name, x := range map[string]struct {
-		spoil func(*StorageConfig)
-		says  string
+		spoil   func(*StorageConfig)
+		message string
 	}{
 		"nowhere": {func(*StorageConfig) {}, "--upload-url"},
 		"both": {func(c *StorageConfig) {
@@ -205,8 +205,8 @@ func TestValidate(t *testing.T) {
 	} {
 		c := DefaultStorage()
 		x.spoil(&c)
-		if err := c.Validate(); (err == nil) != (x.says == "") || err != nil && !strings.Contains(err.Error(), x.says) {
-			t.Errorf("%s: %v, want %q", name, err, x.says)
+		if err := c.Validate(); (err == nil) != (x.message == "") || err != nil && !strings.Contains(err.Error(), x.message) {
+			t.Errorf("%s: %v, want %q", name, err, x.message)
 		}
 	}
 }

@@ -96,7 +96,7 @@ func manifest(t *testing.T, archive []byte) collector.Manifest {
 
 // TestCommandLine: the help is printed, and an error names the flag that is wrong.
 func TestCommandLine(t *testing.T) {
-	for says, x := range map[string]struct {
+	for message, x := range map[string]struct {
 		args []string
 		code int
 	}{
@@ -110,8 +110,8 @@ func TestCommandLine(t *testing.T) {
 		"--ca-file":             {[]string{"--upload-url=http://example.com/x", "--ca-file=/nowhere"}, 1},
 	} {
 		cmd, out := newPlace(t, nil).command(t, x.args...)
-		if got := code(t, cmd.Run()); got != x.code || !strings.Contains(out.String(), says) {
-			t.Errorf("%v: exit code %d, want %d and %q in:\n%s", x.args, got, x.code, says, out)
+		if got := code(t, cmd.Run()); got != x.code || !strings.Contains(out.String(), message) {
+			t.Errorf("%v: exit code %d, want %d and %q in:\n%s", x.args, got, x.code, message, out)
 		}
 	}
 }

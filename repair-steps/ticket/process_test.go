@@ -99,7 +99,7 @@ func code(t *testing.T, err error) int {
 
 // TestCommandLine: the help is printed, and an error names the flag that is wrong.
 func TestCommandLine(t *testing.T) {
-	for says, x := range map[string]struct {
+	for message, x := range map[string]struct {
 		args []string
 		code int
 	}{
@@ -112,8 +112,8 @@ func TestCommandLine(t *testing.T) {
 		"the configuration is valid": {[]string{"--url=https://example.com", "--check-config"}, 0},
 	} {
 		cmd, out, _ := command(t, x.args...)
-		if got := code(t, cmd.Run()); got != x.code || !strings.Contains(out.String(), says) {
-			t.Errorf("%v: exit code %d, want %d and %q in:\n%s", x.args, got, x.code, says, out)
+		if got := code(t, cmd.Run()); got != x.code || !strings.Contains(out.String(), message) {
+			t.Errorf("%v: exit code %d, want %d and %q in:\n%s", x.args, got, x.code, message, out)
 		}
 	}
 }

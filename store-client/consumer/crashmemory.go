@@ -137,13 +137,13 @@ func newestRuns(ctx context.Context, s DeadLetters, of func(consumer string) boo
 
 // Save implements consume.Memory; Load comes before it.
 func (c *CrashMemory) Save(ctx context.Context, p crashloop.Past) error {
-	life := c.run.Load()
-	body, err := json.Marshal(account{Run: life, Past: p})
+	run := c.run.Load()
+	body, err := json.Marshal(account{Run: run, Past: p})
 	if err != nil {
 		return fmt.Errorf("encoding the crash history of %s: %w", c.consumer, err)
 	}
 	return c.store.Dead(ctx, store.DeadLetter{
-		ID: fmt.Sprintf("%s/%d", c.consumer, life%accounts), Source: runsSource, Body: body, At: c.clock.Now().UTC(),
+		ID: fmt.Sprintf("%s/%d", c.consumer, run%accounts), Source: runsSource, Body: body, At: c.clock.Now().UTC(),
 		Reason: "crash history of the service, not a dead letter",
 	})
 }

@@ -74,11 +74,11 @@ func TestLimits(t *testing.T) {
 func TestConnectionLifetimesDiffer(t *testing.T) {
 	seen := map[time.Duration]bool{}
 	for range 100 {
-		life := limits{lifetime: time.Hour}.connectionLifetime()
-		if life < 45*time.Minute || life > time.Hour {
-			t.Fatalf("a connection of one hour lives for %v", life)
+		jittered := limits{lifetime: time.Hour}.connectionLifetime()
+		if jittered < 45*time.Minute || jittered > time.Hour {
+			t.Fatalf("a connection of one hour lives for %v", jittered)
 		}
-		seen[life] = true
+		seen[jittered] = true
 	}
 	if len(seen) < 50 {
 		t.Errorf("100 processes have only %d lives", len(seen))

@@ -104,9 +104,9 @@ func TestRefused(t *testing.T) {
 	form := post("/v1/ping", "{}")
 	form.Header.Set("Content-Type", "text/plain")
 	for name, tt := range map[string]struct {
-		r      *http.Request
-		status int
-		says   string
+		r       *http.Request
+		status  int
+		message string
 	}{
 		"a later version":      {post("/v2/list", "{}"), 404, "unknown path"},
 		"another call":         {post("/v1/append", "{}"), 404, "consumers, dead-letters, get, lag, list, ping under /v1/"},
@@ -126,8 +126,8 @@ func TestRefused(t *testing.T) {
 		"a lag of nothing":     {post("/v1/lag", `{"consumer":"c"}`), 400, "between 1 and 100000"},
 		"a record not decoded": {post("/v1/get", `{"id":"a"}`), 422, `"code":"undecodable"`},
 	} {
-		if status, body := request(t, Handler(&fakeReader{}, discardLogger()), tt.r); status != tt.status || !strings.Contains(body, tt.says) {
-			t.Errorf("%s: %d %s, want %d with %q", name, status, body, tt.status, tt.says)
+		if status, body := request(t, Handler(&fakeReader{}, discardLogger()), tt.r); status != tt.status || !strings.Contains(body, tt.message) {
+			t.Errorf("%s: %d %s, want %d with %q", name, status, body, tt.status, tt.message)
 		}
 	}
 }
@@ -160,9 +160,9 @@ func TestErrorsStay(t *testing.T) {
 func TestPages(t *testing.T) {
 	const stored = 3*store.PageRecords + 1
 	for name, tt := range map[string]struct {
-		body string
-		want int
-		says string
+		body    string
+		want    int
+		message string
 	}{
 		"everything":           {`{"order":"append"}`, stored, `{"end":{}}`},
 		"some":                 {`{"order":"append","limit":700}`, 700, `{"end":{}}`},
@@ -180,7 +180,7 @@ func TestPages(t *testing.T) {
 			return out, nil
 		}}
 		_, got := request(t, Handler(s, discardLogger()), post("/v1/list", tt.body))
-		if n := strings.Count(got, `{"record"`); n != tt.want || !strings.Contains(got, tt.says) || s.limit > store.PageRecords {
+		if n := strings.Count(got, `{"record"`); n != tt.want || !strings.Contains(got, tt.message) || s.limit > store.PageRecords {
 			t.Errorf("%s: %d records, want %d; %d asked for at once; ends %s", name, n, tt.want, s.limit, got[max(0, len(got)-200):])
 		}
 	}
@@ -296,8 +296,8 @@ func TestFewConnections(t *testing.T) {
 // TestCutAnswers: half an answer, and one of another program, are no answers.
 func TestCutAnswers(t *testing.T) {
 	for name, tt := range map[string]struct {
-		status     int
-		body, says string
+		status        int
+		body, message string
 	}{
 		"cut between lines": {200, `{"record":{"id":"r"}}` + "\n", "is truncated"},
 		"cut in a line":     {200, `{"record":{"id"`, "is truncated"},
@@ -314,8 +314,8 @@ func TestCutAnswers(t *testing.T) {
 			return new(net.Dialer).DialContext(ctx, "tcp", s.Listener.Addr().String())
 		})
 		_, err := r.List(t.Context(), store.Query{})
-		if (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
-			t.Errorf("%s: %v, want %q", name, err, tt.says)
+		if (err == nil) != (tt.message == "") || err != nil && !strings.Contains(err.Error(), tt.message) {
+			t.Errorf("%s: %v, want %q", name, err, tt.message)
 		}
 		_ = r.Close()
 		s.Close()

@@ -23,16 +23,16 @@ type attempt struct {
 
 // attempts are one of each outcome.
 func attempts(a, c record.Record) []*attempt {
-	judged := record.Status{QuarantineVerdict: &record.Verdict{Reason: record.NoRuleMatched}}
-	good, late := store.Change{ID: a.ID, Status: judged}, store.Change{ID: c.ID, Revision: 1, Status: judged}
+	evaluated := record.Status{QuarantineVerdict: &record.Verdict{Reason: record.NoRuleMatched}}
+	good, late := store.Change{ID: a.ID, Status: evaluated}, store.Change{ID: c.ID, Revision: 1, Status: evaluated}
 	foreign := record.Status{UserPodsEvictionStatus: record.EvictionStatus{Status: record.EvictionFailed}}
 	return []*attempt{
 		{name: "good", changes: []store.Change{good}},
-		{name: "two", changes: []store.Change{{ID: c.ID, Status: judged}, good}},
+		{name: "two", changes: []store.Change{{ID: c.ID, Status: evaluated}, good}},
 		{name: "lost race", changes: []store.Change{late}, want: store.ErrConflict},
 		{name: "lost race in part", changes: []store.Change{good, late}, want: store.ErrConflict},
-		{name: "absent", changes: []store.Change{{ID: "no " + a.ID, Status: judged}}, want: store.ErrNotFound},
-		{name: "absent in part", changes: []store.Change{good, {ID: "no " + a.ID, Status: judged}}, want: store.ErrNotFound},
+		{name: "absent", changes: []store.Change{{ID: "no " + a.ID, Status: evaluated}}, want: store.ErrNotFound},
+		{name: "absent in part", changes: []store.Change{good, {ID: "no " + a.ID, Status: evaluated}}, want: store.ErrNotFound},
 		{name: "not owner", changes: []store.Change{{ID: a.ID, Status: foreign}}, want: record.ErrNotOwner},
 		{name: "illegal", changes: []store.Change{{ID: a.ID, Status: record.Status{NodeQuarantined: record.QuarantineCanceled}}}, want: record.ErrIllegalTransition},
 		{name: "gone", changes: []store.Change{good}, cancelled: true, want: context.Canceled},

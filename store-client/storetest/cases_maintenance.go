@@ -71,7 +71,7 @@ func Maintenance(csp, id string, edit ...func(*maintenance.Event)) maintenance.E
 		Emergency: true, Vanished: true, ScheduledStart: at(1), ScheduledEnd: at(2), ActualStart: at(3), ActualEnd: at(4),
 		Received: *at(5), LastUpdated: *at(6), ProviderUpdated: at(7), RecommendedAction: record.ActionRestartVM,
 		Description: "text for people: \u00e9 \u2028 <>", Metadata: map[string]string{"eventArn": "arn:aws:health"},
-		Occurrence: 1, Tellings: 3, Quarantined: reported("q"), TimedOut: reported("t"), Healed: reported("h"), Outcome: "why",
+		Occurrence: 1, Reports: 3, Quarantined: reported("q"), TimedOut: reported("t"), Healed: reported("h"), Outcome: "why",
 		Waiting: &maintenance.Waiting{Stage: maintenance.Healthy, Reason: "completed", Event: Record("n").Event},
 	}
 	for _, f := range edit {

@@ -82,11 +82,11 @@ func newerSchema(t *testing.T, b Backend) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	judged := record.Status{QuarantineVerdict: &record.Verdict{Reason: record.NoRuleMatched}}
+	evaluated := record.Status{QuarantineVerdict: &record.Verdict{Reason: record.NoRuleMatched}}
 	calls := map[string]func() error{
 		"Append": func() error { _, err := s.Append(within(t), faults(1)); return err },
 		"Update": func() error {
-			_, err := s.Update(within(t), record.FaultQuarantine, []store.Change{{ID: r.ID, Status: judged}})
+			_, err := s.Update(within(t), record.FaultQuarantine, []store.Change{{ID: r.ID, Status: evaluated}})
 			return err
 		},
 		"Dead":   func() error { return s.Dead(within(t), store.DeadLetter{ID: "x", Source: "y", At: r.CreatedAt}) },

@@ -57,15 +57,15 @@ func updateAllOrNothing(t *testing.T, b Backend) {
 	_, s := database(t, b)
 	a, c := Record("n"), Record("n")
 	MustAppend(t, s, a, c)
-	judged := record.Status{QuarantineVerdict: &record.Verdict{Reason: record.NoRuleMatched}}
-	good := store.Change{ID: a.ID, Status: judged}
+	evaluated := record.Status{QuarantineVerdict: &record.Verdict{Reason: record.NoRuleMatched}}
+	good := store.Change{ID: a.ID, Status: evaluated}
 	for name, tc := range map[string]struct {
 		bad  store.Change
 		want error
 	}{
-		"absent":     {store.Change{ID: "absent", Status: judged}, store.ErrNotFound},
-		"lost race":  {store.Change{ID: c.ID, Revision: 1, Status: judged}, store.ErrConflict},
-		"twice":      {store.Change{ID: a.ID, Status: judged}, store.ErrConflict},
+		"absent":     {store.Change{ID: "absent", Status: evaluated}, store.ErrNotFound},
+		"lost race":  {store.Change{ID: c.ID, Revision: 1, Status: evaluated}, store.ErrConflict},
+		"twice":      {store.Change{ID: a.ID, Status: evaluated}, store.ErrConflict},
 		"not owner":  {store.Change{ID: c.ID, Status: record.Status{UserPodsEvictionStatus: record.EvictionStatus{Status: record.EvictionFailed}}}, record.ErrNotOwner},
 		"illegal":    {store.Change{ID: c.ID, Status: record.Status{NodeQuarantined: record.QuarantineCanceled}}, record.ErrIllegalTransition},
 		"unstorable": {store.Change{ID: c.ID, Status: record.Status{Session: "\x00"}}, nil},
@@ -80,7 +80,7 @@ func updateAllOrNothing(t *testing.T, b Backend) {
 			}
 		}
 	}
-	written, err := s.Update(within(t), record.FaultQuarantine, []store.Change{{ID: c.ID, Status: judged}, good})
+	written, err := s.Update(within(t), record.FaultQuarantine, []store.Change{{ID: c.ID, Status: evaluated}, good})
 	if err != nil || len(written) != 2 {
 		t.Fatalf("the good batch: %v, %d records", err, len(written))
 	}

@@ -159,7 +159,7 @@ func TestConnectorPublishesAboutItsNode(t *testing.T) {
 	own, victim := w.plain(t, "own"), w.plain(t, "victim")
 	connector := w.onNode(t, "platform-connectors", own.Name)
 	at := time.Now()
-	tell := func(node *corev1.Node, message string) error {
+	report := func(node *corev1.Node, message string) error {
 		at = at.Add(time.Second)
 		return nodeclient.CountFault(t.Context(), connector.CoreV1().Events("default"), node, nodeclient.FaultEvent{
 			Component: "gpu-health-monitor", Reason: "GpuInforomWatch", Message: message, Times: 1, Last: at,
@@ -168,11 +168,11 @@ func TestConnectorPublishesAboutItsNode(t *testing.T) {
 	tries := 0
 	testkit.Until(t, 2*time.Minute, func() bool {
 		tries++ // a message of its own, since a repeat needs the event before
-		err := tell(victim, strings.Repeat("x", tries))
+		err := report(victim, strings.Repeat("x", tries))
 		return refused(err) && strings.Contains(err.Error(), "about the node of its token only")
 	})
 	for range 2 {
-		if err := tell(own, "a fault"); err != nil {
+		if err := report(own, "a fault"); err != nil {
 			t.Errorf("an event about its own node: %v", err)
 		}
 	}

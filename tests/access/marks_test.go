@@ -46,7 +46,7 @@ func TestServicesWriteTheirMarks(t *testing.T) {
 		n.Labels[nodemark.StateLabel] = string(nodemark.Remediating)
 		n.Annotations[nodemark.LatestFaultRemediationState] = "{}"
 	}
-	lemon := func(n *corev1.Node) {
+	repeatOffender := func(n *corev1.Node) {
 		n.Labels[nodemark.RepeatOffenderLabel], n.Annotations[nodemark.RepeatOffenderAnnotation] = nodemark.RepeatOffenderTrue, "{}"
 	}
 	sweet := func(n *corev1.Node) {
@@ -62,7 +62,7 @@ func TestServicesWriteTheirMarks(t *testing.T) {
 		{"drain", "node-drainer", label(nodemark.Draining)},
 		{"drained", "node-drainer", label(nodemark.DrainSucceeded)},
 		{"repair", "fault-remediation", repair},
-		{"lemon", "fault-remediation", lemon},
+		{"lemon", "fault-remediation", repeatOffender},
 		{"claim", "janitor", claim},
 		{"services down", "janitor", func(n *corev1.Node) {
 			n.Annotations[nodemark.ResetAnnotation] = "uid"
@@ -82,7 +82,7 @@ func TestServicesWriteTheirMarks(t *testing.T) {
 		{"more faults", "fault-quarantine", paint(session)},
 		{"release", "fault-quarantine", paint(marks.Desired{})},
 		{"another machine is no lemon", "fault-remediation", sweet},
-		{"a lemon's Node is back", "fault-remediation", lemon},
+		{"a lemon's Node is back", "fault-remediation", repeatOffender},
 		{"quarantine again", "fault-quarantine", paint(session)},
 		{"claim again", "janitor", claim},
 		{"session over while claimed", "fault-quarantine", paint(marks.Desired{})},

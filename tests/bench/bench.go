@@ -147,8 +147,8 @@ func (o Options) Check() error {
 		}
 	}
 	if o.Against != "" {
-		for _, room := range fleet.Services() {
-			if _, err := os.Stat(filepath.Join(o.Against, binaryOf(room))); err != nil {
+		for _, service := range fleet.Services() {
+			if _, err := os.Stat(filepath.Join(o.Against, binaryOf(service))); err != nil {
 				problems = append(problems, fmt.Errorf("AGAINST: %w", err))
 			}
 		}
@@ -210,12 +210,12 @@ func Run(ctx context.Context, o Options) (Table, error) {
 }
 
 // binaryOf returns the name of a service's binary.
-func binaryOf(room string) string {
-	switch room {
+func binaryOf(service string) string {
+	switch service {
 	case fleet.Connector:
 		return "node-connector"
 	case fleet.Gateway:
 		return "platform-connectors"
 	}
-	return room
+	return service
 }

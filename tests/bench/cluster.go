@@ -117,8 +117,8 @@ func (s *stage) deal() int {
 }
 
 // runs starts the agents of one node and the control services.
-func (s *stage) runs(room, node string) bool {
-	if slices.Contains(spared, room) {
+func (s *stage) runs(service, node string) bool {
+	if slices.Contains(spared, service) {
 		return s.o.wants(Memory) || s.o.Janitor
 	}
 	return node == "" || slices.Contains(s.agents, node)

@@ -24,7 +24,7 @@ func (s *stage) measureCordon(ctx context.Context) (rows []Row, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.stop()) }()
-	books, err := s.open(ctx)
+	journal, err := s.open(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +32,7 @@ func (s *stage) measureCordon(ctx context.Context) (rows []Row, err error) {
 	if err != nil {
 		return nil, err
 	}
-	used, err := books.close(ctx)
+	used, err := journal.close(ctx)
 	return append(s.cordonRows(cordons, objects), used.requestRows("fault", len(s.cordon))...), err
 }
 

@@ -33,7 +33,7 @@ const (
 func ingest(ctx context.Context, o Options) (rows []Row, err error) {
 	f, err := fleet.Start(ctx, fleet.Options{
 		Nodes: 1, Store: "postgresql", Root: o.Root, Bin: o.Bin, Progress: o.Progress,
-		Runs: func(room, _ string) bool { return room == fleet.Connector },
+		Runs: func(service, _ string) bool { return service == fleet.Connector },
 		// One node brings more than a node may in a day, most of it repeats.
 		GatewayFlags: []string{"--gateway-records-per-day-per-node=0", "--gateway-bytes-per-day-per-node=0", "--gateway-bytes-per-second-per-node=1073741824"},
 	})
@@ -60,7 +60,7 @@ type ingestRun struct {
 	acked, reached                time.Duration
 	half, peak                    int64
 	used                          usage
-	floor1                        []time.Duration
+	baseline1                     []time.Duration
 	baselineAcked, baselineInsert time.Duration
 	inserted                      int
 	transport1                    []time.Duration
@@ -112,7 +112,7 @@ func (r *ingestRun) measureBaselines(ctx context.Context) error {
 	machine := first.Node.UID + first.Node.ProviderID + first.Node.SystemUUID + first.Node.BootID
 	payload := make([]byte, frameBytes+len(event)+len(machine)+len(first.SeqEpoch))
 	var errs [4]error
-	if r.floor1, _, errs[0] = appendBaseline(filepath.Join(r.fleet.Dir, "floor-1"), payload, 1, r.sizes.Acks); errs[0] == nil {
+	if r.baseline1, _, errs[0] = appendBaseline(filepath.Join(r.fleet.Dir, "floor-1"), payload, 1, r.sizes.Acks); errs[0] == nil {
 		_, r.baselineAcked, errs[1] = appendBaseline(filepath.Join(r.fleet.Dir, "floor-n"), payload, r.sizes.Publishers, r.sizes.Events)
 	}
 	r.inserted, r.baselineInsert, errs[2] = insertBaseline(ctx, r.fleet.DSN, insertBatch)
@@ -175,7 +175,7 @@ func (r *ingestRun) rows() []Row {
 	together := fmt.Sprintf("events per second acknowledged, %d publishers", n)
 	return []Row{
 		{
-			Figure: "acknowledgement p50, 1 publisher", Measured: seconds(quantile(r.alone1, 0.5)), Baseline: seconds(quantile(r.floor1, 0.5)),
+			Figure: "acknowledgement p50, 1 publisher", Measured: seconds(quantile(r.alone1, 0.5)), Baseline: seconds(quantile(r.baseline1, 0.5)),
 			Target: Target{Within: 2}, Note: "floor: write + fsync",
 		},
 		{

@@ -267,10 +267,10 @@ func (r *janitorRun) createReboots(ctx context.Context, prefix string) error {
 // rebootRows are the time and the requests.
 func (r *janitorRun) rebootRows(took time.Duration, requests float64) []Row {
 	n := r.o.Sizes.Reboots
-	floor := rebootTime + time.Duration(n)*answerTime/janitorWorkers
+	baseline := rebootTime + time.Duration(n)*answerTime/janitorWorkers
 	return []Row{
 		{
-			Figure: fmt.Sprintf("janitor: %d reboots asked for at once, all done", n), Measured: seconds(took), Baseline: seconds(floor), Target: Target{Within: 1.5},
+			Figure: fmt.Sprintf("janitor: %d reboots asked for at once, all done", n), Measured: seconds(took), Baseline: seconds(baseline), Target: Target{Within: 1.5},
 			Note: fmt.Sprintf("floor: %s reboot + %d answers of %s, %d at once", rebootTime, n, answerTime, janitorWorkers),
 		},
 		{

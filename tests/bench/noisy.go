@@ -59,7 +59,7 @@ func noisyWith(ctx context.Context, o Options, q noiseQuota) (rows []Row, err er
 	f, err := fleet.Start(ctx, fleet.Options{
 		Nodes: 1 + o.Sizes.NoiseNodes, Store: "postgresql", Root: o.Root, Bin: o.Bin, Progress: o.Progress,
 		Distance: distance, Replicas: 2, Lease: noiseLease,
-		Runs: func(room, _ string) bool { return room == "fault-quarantine" },
+		Runs: func(service, _ string) bool { return service == "fault-quarantine" },
 		Before: func(ctx context.Context, f *fleet.Fleet) error {
 			n.fleet = f
 			return n.watch(ctx)

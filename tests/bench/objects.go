@@ -61,7 +61,7 @@ func objects(ctx context.Context, o Options) (rows []Row, err error) {
 	if err := r.furnish(ctx); err != nil {
 		return nil, err
 	}
-	floor, err := objectsBaseline(ctx, r.client, "node-0", o.Sizes.Changes)
+	baseline, err := objectsBaseline(ctx, r.client, "node-0", o.Sizes.Changes)
 	if err != nil {
 		return nil, fmt.Errorf("floor of %s: %w", Objects, err)
 	}
@@ -76,7 +76,7 @@ func objects(ctx context.Context, o Options) (rows []Row, err error) {
 		return nil, err
 	}
 	defer end()
-	if rows, err = r.measure(ctx, began, floor); err != nil {
+	if rows, err = r.measure(ctx, began, baseline); err != nil {
 		log, _ := os.ReadFile(filepath.Join(r.dir, "log")) // what there is of it
 		return rows, fmt.Errorf("%w\n%s", err, log[max(0, len(log)-2000):])
 	}

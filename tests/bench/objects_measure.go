@@ -7,7 +7,7 @@ import (
 )
 
 // measure looks at the start, at changes, and at the monitor at rest.
-func (r *objectsRun) measure(ctx context.Context, began time.Time, floor []time.Duration) ([]Row, error) {
+func (r *objectsRun) measure(ctx context.Context, began time.Time, baseline []time.Duration) ([]Row, error) {
 	n := r.o.Sizes
 	all := float64(objectPolicies / 2 * (n.ObjectNodes + n.ObjectPods))
 	if err := r.evaluated(ctx, all); err != nil {
@@ -17,7 +17,7 @@ func (r *objectsRun) measure(ctx context.Context, began time.Time, floor []time.
 	what := fmt.Sprintf("%d nodes, %d pods, %d policies", n.ObjectNodes, n.ObjectPods, objectPolicies)
 	rows := []Row{{Figure: "objects: start to all evaluated", Measured: seconds(sync), Note: what + ", the lease and the lists included"}}
 	for _, step := range []func(context.Context) ([]Row, error){
-		func(ctx context.Context) ([]Row, error) { return r.measureChanges(ctx, floor) },
+		func(ctx context.Context) ([]Row, error) { return r.measureChanges(ctx, baseline) },
 		r.measureIdle,
 		func(context.Context) ([]Row, error) { return r.measureSize(what) },
 	} {
@@ -48,7 +48,7 @@ func (r *objectsRun) ready(ctx context.Context) (bool, error) {
 }
 
 // measureChanges makes one fault and ends it, object after object.
-func (r *objectsRun) measureChanges(ctx context.Context, floor []time.Duration) ([]Row, error) {
+func (r *objectsRun) measureChanges(ctx context.Context, baseline []time.Duration) ([]Row, error) {
 	var waits []time.Duration
 	n := r.o.Sizes
 	for i := range n.Changes {
@@ -83,7 +83,7 @@ func (r *objectsRun) measureChanges(ctx context.Context, floor []time.Duration) 
 		target Target
 	}{{"p50", 0.5, Target{Within: 3}}, {"p99", 0.99, Target{Within: 8}}} {
 		rows = append(rows, Row{
-			Figure: "objects: change to event, " + q.name, Measured: seconds(quantile(waits, q.at)), Baseline: seconds(quantile(floor, q.at)), Target: q.target, Note: note,
+			Figure: "objects: change to event, " + q.name, Measured: seconds(quantile(waits, q.at)), Baseline: seconds(quantile(baseline, q.at)), Target: q.target, Note: note,
 		})
 	}
 	return rows, nil

@@ -33,8 +33,8 @@ func memoryTarget(service string) Target {
 func (s *stage) measured() []*fleet.Service {
 	var out []*fleet.Service
 	for _, service := range s.fleet.Services() {
-		for _, room := range fleet.Services() {
-			if service.Name == room || service.Name == room+"@gpu-0" {
+		for _, name := range fleet.Services() {
+			if service.Name == name || service.Name == name+"@gpu-0" {
 				out = append(out, service)
 			}
 		}
@@ -46,8 +46,8 @@ func (s *stage) measured() []*fleet.Service {
 // resident memory of every service.
 func (s *stage) measureMemory(ctx context.Context) ([]Row, error) {
 	var agents []int
-	for _, room := range []string{fleet.Connector, fleet.Monitor} {
-		service := s.fleet.Service(room + "@gpu-0")
+	for _, service := range []string{fleet.Connector, fleet.Monitor} {
+		service := s.fleet.Service(service + "@gpu-0")
 		err := until(ctx, s.o.Sizes.Limit, service.Name+" to run", func() (bool, error) { return service.PID() != 0, nil })
 		if err != nil {
 			return nil, err

@@ -29,7 +29,7 @@ func (s *stage) measureStorm(ctx context.Context) (rows []Row, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.stop()) }()
-	books, err := s.open(ctx)
+	journal, err := s.open(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func (s *stage) measureStorm(ctx context.Context) (rows []Row, err error) {
 			Note: fmt.Sprintf("resident, at most, %d nodes", len(s.nodes)),
 		})
 	}
-	used, failed := books.close(ctx)
+	used, failed := journal.close(ctx)
 	if err = errors.Join(err, failed); err != nil {
 		return rows, err
 	}

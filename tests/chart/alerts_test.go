@@ -150,16 +150,16 @@ func TestAlertValues(t *testing.T) {
 		t.Errorf("it is %v", object.Object["metadata"])
 	}
 	want := alerts(t)
-	const spool, brake = "NVSentinelWALNearlyFull", "NVSentinelPaused"
+	const spool, pause = "NVSentinelWALNearlyFull", "NVSentinelPaused"
 	changed := want[spool]
 	changed.Expr, changed.For, changed.Labels = strings.Replace(changed.Expr, "> 0.8", "> 0", 1), "1h", map[string]string{"severity": "page", "team": "gpu"}
-	delete(want, brake)
+	delete(want, pause)
 	for _, alert := range want {
 		alert.Labels["team"] = "gpu"
 	}
 	want[spool] = changed
 	at := "prometheusRule.rules." + spool
-	got := alerts(t, "--set=prometheusRule.rules."+brake+".enabled=false,prometheusRule.ruleLabels.team=gpu,"+at+".threshold=0,"+at+".for=1h,"+at+".severity=page")
+	got := alerts(t, "--set=prometheusRule.rules."+pause+".enabled=false,prometheusRule.ruleLabels.team=gpu,"+at+".threshold=0,"+at+".for=1h,"+at+".severity=page")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("alerts (-want +got):\n%s", diff)
 	}

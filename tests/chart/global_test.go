@@ -113,11 +113,11 @@ func TestGlobalsOfAParent(t *testing.T) {
 	if _, output, err := helm(t, "template", "p", parent); err != nil {
 		t.Errorf("with a global of its own: %s", output)
 	}
-	if out, said, err := helm(t, "template", "p", parent, "--set=global.dryRun=true,nvsentinel.nodeDrainer.dryRun=false"); err != nil || !strings.Contains(out, `- "--dry-run=true" # global.dryRun`) {
-		t.Errorf("the parent's dry run does not count: %s", said)
+	if out, stderr, err := helm(t, "template", "p", parent, "--set=global.dryRun=true,nvsentinel.nodeDrainer.dryRun=false"); err != nil || !strings.Contains(out, `- "--dry-run=true" # global.dryRun`) {
+		t.Errorf("the parent's dry run does not count: %s", stderr)
 	}
-	if _, said, err := helm(t, "template", "p", parent, "--set=global.dryrun=true"); err == nil || !strings.Contains(said, "global.dryrun: use global.dryRun") {
-		t.Errorf("a dry run that is misspelt: %v %s", err, said)
+	if _, stderr, err := helm(t, "template", "p", parent, "--set=global.dryrun=true"); err == nil || !strings.Contains(stderr, "global.dryrun: use global.dryRun") {
+		t.Errorf("a dry run that is misspelt: %v %s", err, stderr)
 	}
 }
 

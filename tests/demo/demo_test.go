@@ -105,13 +105,13 @@ func TestDemoPersistOnly(t *testing.T) {
 // stopped.
 func TestEveryServiceIsNeeded(t *testing.T) {
 	testkit.Long(t, "TestDemo shows each room's step")
-	for _, room := range fleet.Services() {
-		t.Run(room, func(t *testing.T) {
+	for _, service := range fleet.Services() {
+		t.Run(service, func(t *testing.T) {
 			o := options(t, "sqlite")
-			o.Fleet.Without, o.StepLimit = room, 8*time.Second
+			o.Fleet.Without, o.StepLimit = service, 8*time.Second
 			err := demo.Run(t.Context(), o)
 			if err == nil || !strings.Contains(err.Error(), "waited 8s for") {
-				t.Errorf("without %s: %v\n%s", room, err, o.Out)
+				t.Errorf("without %s: %v\n%s", service, err, o.Out)
 			}
 		})
 	}

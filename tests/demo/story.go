@@ -105,8 +105,8 @@ func newStory(f *fleet.Fleet, from sense, first *corev1.Node) *story {
 	return s
 }
 
-func (s *story) add(room, name string, seen func(*corev1.Node, facts) bool) {
-	s.steps = append(s.steps, &step{name: name, service: room, reached: seen})
+func (s *story) add(service, name string, seen func(*corev1.Node, facts) bool) {
+	s.steps = append(s.steps, &step{name: name, service: service, reached: seen})
 }
 
 // follow watches until every step was seen, printing each as it happens.

@@ -127,10 +127,10 @@ func (j *journey) leader(ctx context.Context) (string, error) {
 	}))
 	found := fmt.Sprintf("another leads after %.1f s", time.Since(began).Seconds())
 	err = errors.Join(err, gpuFalls(4))
-	judged, problem := j.nodeIs(ctx, time.Minute, "marked with the next fault", func(n *corev1.Node) bool {
+	evaluated, problem := j.nodeIs(ctx, time.Minute, "marked with the next fault", func(n *corev1.Node) bool {
 		return strings.Contains(n.Annotations[nodemark.QuarantineHealthEvent], "0000:14:00")
 	})
-	found = found + ", " + judged
+	found = found + ", " + evaluated
 	err = errors.Join(err, problem, until(ctx, 2*time.Minute, func(ctx context.Context) error {
 		p, err := j.client.CoreV1().Pods(namespace).Get(ctx, leads.Name, metav1.GetOptions{})
 		if err == nil && (unready(p) != "" || p.Status.ContainerStatuses[0].RestartCount == 0) {

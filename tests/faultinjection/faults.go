@@ -3,11 +3,11 @@ package faultinjection
 import "github.com/nvidia/nvsentinel/tests/overlay"
 
 func monitor() []Fault {
-	const room = "health-monitors/syslog-health-monitor/"
+	const folder = "health-monitors/syslog-health-monitor/"
 	return []Fault{{
 		Name: "syslog-health-monitor/forget-boot", Description: "without a remembered boot it believes in a reboot",
-		Edits:   []overlay.Edit{{File: room + "recovery/recovery.go", Old: "		return FirstSight\n", New: "		return Rebooted\n"}},
-		Package: "./" + room + "internal/watch", Run: "TestMissingOrUnreadableStateIsNoProof",
+		Edits:   []overlay.Edit{{File: folder + "recovery/recovery.go", Old: "		return FirstSight\n", New: "		return Rebooted\n"}},
+		Package: "./" + folder + "internal/watch", Run: "TestMissingOrUnreadableStateIsNoProof",
 	}}
 }
 

@@ -53,7 +53,7 @@ func TestAChain(t *testing.T) {
 	}
 }
 
-func startChained(t *testing.T, once string) *braking {
+func startChained(t *testing.T, once string) *pauseSuite {
 	t.Helper()
 	root, err := Root()
 	if err != nil {
@@ -81,7 +81,7 @@ func startChained(t *testing.T, once string) *braking {
 			t.Error(err)
 		}
 	})
-	return &braking{t, f, map[string]int{}}
+	return &pauseSuite{t, f, map[string]int{}}
 }
 
 // crashEnv is the environment of a fleet in which a service is killed once at each of its
@@ -96,10 +96,10 @@ func crashEnv(service, once string, points ...string) func(name, node string) []
 }
 
 // validation is the name of the newest validation, which is another than before.
-func (b *braking) validation(before string) (name string) {
-	b.Helper()
-	b.until(func(ctx context.Context) (bool, error) {
-		list, err := b.fleet.Cluster.Dynamic().Resource(validations).List(ctx, metav1.ListOptions{})
+func (ps *pauseSuite) validation(before string) (name string) {
+	ps.Helper()
+	ps.until(func(ctx context.Context) (bool, error) {
+		list, err := ps.fleet.Cluster.Dynamic().Resource(validations).List(ctx, metav1.ListOptions{})
 		if err != nil || len(list.Items) == 0 {
 			return false, err
 		}
@@ -113,38 +113,38 @@ func (b *braking) validation(before string) (name string) {
 }
 
 // waitsForItsRepair: the recovery was reported, and the node stays out of service.
-func (b *braking) waitsForItsRepair() {
-	b.Helper()
-	b.until(func(ctx context.Context) (bool, error) {
-		records, err := b.fleet.Records(ctx, chained)
+func (ps *pauseSuite) waitsForItsRepair() {
+	ps.Helper()
+	ps.until(func(ctx context.Context) (bool, error) {
+		records, err := ps.fleet.Records(ctx, chained)
 		return slices.ContainsFunc(records, func(r record.Record) bool { return r.Event.IsHealthy && !r.Evaluated() }), err
 	})
-	b.waitForLog([]*Service{b.fleet.Service("fault-quarantine")}, "RepairUnfinished", chained)
-	if node, err := b.fleet.Node(b.Context(), chained); err != nil || !node.Spec.Unschedulable {
-		b.Errorf("%s is in service before the verdict, %v", chained, err)
+	ps.waitForLog([]*Service{ps.fleet.Service("fault-quarantine")}, "RepairUnfinished", chained)
+	if node, err := ps.fleet.Node(ps.Context(), chained); err != nil || !node.Spec.Unschedulable {
+		ps.Errorf("%s is in service before the verdict, %v", chained, err)
 	}
 }
 
 // verdict writes the result of a validation to its status.
-func (b *braking) verdict(name, good string) {
-	b.Helper()
-	resource := b.fleet.Cluster.Dynamic().Resource(validations)
-	o, err := resource.Get(b.Context(), name, metav1.GetOptions{})
+func (ps *pauseSuite) verdict(name, good string) {
+	ps.Helper()
+	resource := ps.fleet.Cluster.Dynamic().Resource(validations)
+	o, err := resource.Get(ps.Context(), name, metav1.GetOptions{})
 	if err != nil {
-		b.Fatal(err)
+		ps.Fatal(err)
 	}
 	o.Object["status"] = map[string]any{"report": "report of " + name, "conditions": []any{map[string]any{"type": "Good", "status": good}}}
-	if _, err := resource.UpdateStatus(b.Context(), o, metav1.UpdateOptions{}); err != nil {
-		b.Fatal(err)
+	if _, err := resource.UpdateStatus(ps.Context(), o, metav1.UpdateOptions{}); err != nil {
+		ps.Fatal(err)
 	}
 }
 
 // traced: the record has the steps of both runs, and the report leads to the fault.
-func (b *braking) traced(validation string) {
-	b.Helper()
-	records, err := b.fleet.Records(b.Context(), chained)
+func (ps *pauseSuite) traced(validation string) {
+	ps.Helper()
+	records, err := ps.fleet.Records(ps.Context(), chained)
 	if err != nil {
-		b.Fatal(err)
+		ps.Fatal(err)
 	}
 	for _, r := range records {
 		rem := r.Status.Remediation
@@ -152,18 +152,18 @@ func (b *braking) traced(validation string) {
 			continue
 		}
 		if len(rem.Attempts) != 2 || rem.Outcome != record.OutcomeSucceeded {
-			b.Fatalf("%+v", rem)
+			ps.Fatalf("%+v", rem)
 		}
 		steps := rem.Attempts[1].Steps
 		if len(steps) != 2 || steps[1].State != "Done" || !strings.HasSuffix(steps[1].Object, validation) ||
 			steps[1].Inputs[0].Digest != steps[0].Outputs[0].Digest || steps[1].Outputs[0].Preview != "report of "+validation+"\n" {
-			b.Errorf("%+v", steps)
+			ps.Errorf("%+v", steps)
 		}
-		reported := b.cli("trace", steps[1].Outputs[0].Digest)
+		reported := ps.cli("trace", steps[1].Outputs[0].Digest)
 		if !strings.Contains(reported, "for record "+r.ID) || !strings.Contains(reported, "from reboot.boot") {
-			b.Errorf("trace:\n%s", reported)
+			ps.Errorf("trace:\n%s", reported)
 		}
 		return
 	}
-	b.Error("no record has a repair")
+	ps.Error("no record has a repair")
 }

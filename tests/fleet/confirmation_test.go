@@ -68,7 +68,7 @@ func TestASecondSignal(t *testing.T) {
 
 // signals is the suite with a rule for second signals. It embeds the suite of the emergency
 // stop, because it needs some of its helpers.
-type signals struct{ *braking }
+type signals struct{ *pauseSuite }
 
 func startSignals(t *testing.T) signals {
 	t.Helper()
@@ -106,7 +106,7 @@ func startSignals(t *testing.T) signals {
 			t.Error(err)
 		}
 	})
-	return signals{&braking{t, f, map[string]int{}}}
+	return signals{&pauseSuite{t, f, map[string]int{}}}
 }
 
 // lost is DCGM's word of the GPU whose XID the kernel reports.

@@ -28,7 +28,7 @@ func TestFaultsOfDCGM(t *testing.T) {
 	t.Run("seen by the kernel too", func(t *testing.T) { b.T = t; b.reportedTwice("gpu-1", built) })
 }
 
-func startDCGM(t *testing.T) (*braking, string) {
+func startDCGM(t *testing.T) (*pauseSuite, string) {
 	t.Helper()
 	root, err := Root()
 	if err != nil {
@@ -64,48 +64,48 @@ func startDCGM(t *testing.T) (*braking, string) {
 	if _, err := f.Cluster.Client().CoreV1().Namespaces().Create(t.Context(), users, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	return &braking{t, f, map[string]int{}}, built
+	return &pauseSuite{t, f, map[string]int{}}, built
 }
 
 // recoveryAction: a GPU asks for a reboot of its node (field 1523), and is well
 // afterwards.
-func (b *braking) recoveryAction(node, built string) {
-	engine, err := b.fleet.AddDCGM(node, built)
+func (ps *pauseSuite) recoveryAction(node, built string) {
+	engine, err := ps.fleet.AddDCGM(node, built)
 	if err != nil {
-		b.Fatal(err)
+		ps.Fatal(err)
 	}
 	engine.UntilRestart(reading.Incident{System: 0x200, Health: reading.Fail, Code: 126, Entity: reading.Entity{Kind: reading.GPU, ID: 2}})
-	b.until(func(ctx context.Context) (bool, error) {
-		object, err := b.fleet.Node(ctx, node)
+	ps.until(func(ctx context.Context) (bool, error) {
+		object, err := ps.fleet.Node(ctx, node)
 		return err == nil && object.Spec.Unschedulable, err
 	})
-	b.rebooted(node)
-	b.until(func(ctx context.Context) (bool, error) { return b.inService(ctx, node) })
-	b.once(node, "GpuDriverWatch", "DCGM_FR_GPU_RECOVERY_REBOOT", UUID(node, 2))
+	ps.rebooted(node)
+	ps.until(func(ctx context.Context) (bool, error) { return ps.inService(ctx, node) })
+	ps.once(node, "GpuDriverWatch", "DCGM_FR_GPU_RECOVERY_REBOOT", UUID(node, 2))
 }
 
 // reportedTwice: an XID 79 is in the kernel log and in DCGM.
-func (b *braking) reportedTwice(node, built string) {
-	engine, err := b.fleet.AddDCGM(node, built)
+func (ps *pauseSuite) reportedTwice(node, built string) {
+	engine, err := ps.fleet.AddDCGM(node, built)
 	if err != nil {
-		b.Fatal(err)
+		ps.Fatal(err)
 	}
 	engine.XID(3, 79)
-	if _, err := b.fleet.WriteXID(node, 3, 79); err != nil {
-		b.Fatal(err)
+	if _, err := ps.fleet.WriteXID(node, 3, 79); err != nil {
+		ps.Fatal(err)
 	}
 	for _, check := range []string{"SysLogsXIDError", "GpuAllWatch", "GpuXidWatch"} {
-		b.until(func(ctx context.Context) (bool, error) {
-			records, err := b.fleet.Records(ctx, node)
+		ps.until(func(ctx context.Context) (bool, error) {
+			records, err := ps.fleet.Records(ctx, node)
 			return slices.ContainsFunc(records, func(r record.Record) bool { return r.IsFault() && r.Event.CheckName == check }), err
 		})
 	}
-	b.rebooted(node)
-	b.until(func(ctx context.Context) (bool, error) { return b.inService(ctx, node) })
-	b.once(node, "GpuAllWatch", "DCGM_FR_FALLEN_OFF_BUS", UUID(node, 3))
-	records, err := b.fleet.Records(b.Context(), node)
+	ps.rebooted(node)
+	ps.until(func(ctx context.Context) (bool, error) { return ps.inService(ctx, node) })
+	ps.once(node, "GpuAllWatch", "DCGM_FR_FALLEN_OFF_BUS", UUID(node, 3))
+	records, err := ps.fleet.Records(ps.Context(), node)
 	if err != nil {
-		b.Fatal(err)
+		ps.Fatal(err)
 	}
 	sessions := 0
 	for _, r := range records {
@@ -113,32 +113,32 @@ func (b *braking) reportedTwice(node, built string) {
 			sessions++
 		}
 		if r.Event.CheckName == "GpuXidWatch" && (r.Acts() || r.Status.NodeQuarantined != "") {
-			b.Errorf("the XID of DCGM was acted upon: %+v", r.Status)
+			ps.Errorf("the XID of DCGM was acted upon: %+v", r.Status)
 		}
 	}
 	if sessions != 1 {
-		b.Errorf("%d sessions, want 1", sessions)
+		ps.Errorf("%d sessions, want 1", sessions)
 	}
 }
 
 // rebooted waits until a node was rebooted.
-func (b *braking) rebooted(node string) {
-	b.Helper()
-	b.until(func(context.Context) (bool, error) {
-		n, err := b.fleet.Reboots(node)
+func (ps *pauseSuite) rebooted(node string) {
+	ps.Helper()
+	ps.until(func(context.Context) (bool, error) {
+		n, err := ps.fleet.Reboots(node)
 		return n > 0, err
 	})
 }
 
 // once: a fault of a GPU has one end, and its node was rebooted once.
-func (b *braking) once(node, check, code, uuid string) {
-	b.Helper()
-	if n, err := b.fleet.Reboots(node); n != 1 || err != nil {
-		b.Errorf("%d reboots of %s, %v; want 1", n, node, err)
+func (ps *pauseSuite) once(node, check, code, uuid string) {
+	ps.Helper()
+	if n, err := ps.fleet.Reboots(node); n != 1 || err != nil {
+		ps.Errorf("%d reboots of %s, %v; want 1", n, node, err)
 	}
-	records, err := b.fleet.Records(b.Context(), node)
+	records, err := ps.fleet.Records(ps.Context(), node)
 	if err != nil {
-		b.Fatal(err)
+		ps.Fatal(err)
 	}
 	faults, ends := 0, 0
 	for _, r := range records {
@@ -152,6 +152,6 @@ func (b *braking) once(node, check, code, uuid string) {
 		}
 	}
 	if faults == 0 || ends != 1 {
-		b.Errorf("%s %s: %d faults, %d ends", check, code, faults, ends)
+		ps.Errorf("%s %s: %d faults, %d ends", check, code, faults, ends)
 	}
 }

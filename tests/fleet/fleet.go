@@ -56,7 +56,7 @@ type Options struct {
 	Without string
 	// Runs narrows further what is started (service name, node or empty); nil
 	// starts everything. A node with no agent has no machine folder either.
-	Runs func(room, node string) bool
+	Runs func(service, node string) bool
 	// Before is called when cluster and store are up and no service runs yet.
 	Before func(context.Context, *Fleet) error
 	// SettleTime and RebootTime are the monitors' and the simulated machines'.
@@ -182,14 +182,14 @@ func (f *Fleet) before(ctx context.Context) error {
 }
 
 // runs reports whether a service is to be started.
-func (f *Fleet) runs(room, node string) bool {
-	if f.options.Without == room || f.options.Runs == nil {
-		return f.options.Without != room
+func (f *Fleet) runs(service, node string) bool {
+	if f.options.Without == service || f.options.Runs == nil {
+		return f.options.Without != service
 	}
-	if room == Gateway { // where the connector of any node runs
+	if service == Gateway { // where the connector of any node runs
 		return slices.ContainsFunc(f.NodeNames(), func(n string) bool { return f.options.Runs(Connector, n) })
 	}
-	return f.options.Runs(room, node)
+	return f.options.Runs(service, node)
 }
 
 // applyManifests applies the CRDs and the rights that the chart ships.
@@ -269,16 +269,16 @@ func (f *Fleet) NodeNames() []string {
 }
 
 // launch starts a service under supervision, unless it is left out.
-func (f *Fleet) launch(room, node, binary string, args ...string) {
-	name := room
+func (f *Fleet) launch(service, node, binary string, args ...string) {
+	name := service
 	if node != "" {
 		name += "@" + node
 	}
-	f.launchAs(name, room, node, binary, args)
+	f.launchAs(name, service, node, binary, args)
 }
 
-func (f *Fleet) launchAs(name, room, node, binary string, args []string) {
-	if !f.runs(room, node) {
+func (f *Fleet) launchAs(name, service, node, binary string, args []string) {
+	if !f.runs(service, node) {
 		return
 	}
 	var env []string

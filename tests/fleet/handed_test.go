@@ -96,7 +96,7 @@ func TestHandedToTheQuarantine(t *testing.T) {
 	}
 }
 
-func startHanded(t *testing.T, once string) *braking {
+func startHanded(t *testing.T, once string) *pauseSuite {
 	t.Helper()
 	root, err := Root()
 	if err != nil {
@@ -133,7 +133,7 @@ func startHanded(t *testing.T, once string) *braking {
 	env := []string{"NVSENTINEL_CRASH=" + strings.Join(kills, ","), "NVSENTINEL_CRASH_ONCE=" + once}
 	startNodeHealthCheck(t, f, handing, env, "--bridge",
 		"--platform-connector-socket=unix://"+f.Socket(home), "--platform-connector-token-path="+publisherToken(t, f))
-	return &braking{t, f, map[string]int{}}
+	return &pauseSuite{t, f, map[string]int{}}
 }
 
 // publisherToken is the token that the chart projects into node-health-check's pod.
@@ -162,22 +162,22 @@ func publisherToken(t *testing.T, f *Fleet) string {
 }
 
 // condition sets the condition by which the node is ill.
-func (b *braking) condition(is corev1.ConditionStatus) {
-	b.Helper()
+func (ps *pauseSuite) condition(is corev1.ConditionStatus) {
+	ps.Helper()
 	patch := []byte(`{"status":{"conditions":[{"type":"Broken","status":"` + string(is) + `","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`)
-	_, err := b.fleet.Cluster.Client().CoreV1().Nodes().Patch(b.Context(), handed, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err := ps.fleet.Cluster.Client().CoreV1().Nodes().Patch(ps.Context(), handed, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	if err != nil {
-		b.Fatal(err)
+		ps.Fatal(err)
 	}
 }
 
 // expectOneFault: the node has one fault and one recovery, and was in quarantine once. The kernel
 // log monitor reports the recovery of its checks too, as soon as it has noticed the reboot.
-func (b *braking) expectOneFault() {
-	b.Helper()
-	records, err := b.fleet.Records(b.Context(), handed)
+func (ps *pauseSuite) expectOneFault() {
+	ps.Helper()
+	records, err := ps.fleet.Records(ps.Context(), handed)
 	if err != nil {
-		b.Fatal(err)
+		ps.Fatal(err)
 	}
 	var reported []string
 	for _, r := range records {
@@ -189,6 +189,6 @@ func (b *braking) expectOneFault() {
 	}
 	want := []string{"fault " + nodeHealthCheck + " " + string(record.Quarantined), "recovery " + nodeHealthCheck}
 	if !slices.Equal(reported, want) {
-		b.Errorf("told %q, want %q", reported, want)
+		ps.Errorf("told %q, want %q", reported, want)
 	}
 }

@@ -65,7 +65,7 @@ func TestAHundredChains(t *testing.T) {
 	}
 }
 
-func startHundred(t *testing.T) *braking {
+func startHundred(t *testing.T) *pauseSuite {
 	t.Helper()
 	root, err := Root()
 	if err != nil {
@@ -77,8 +77,8 @@ func startHundred(t *testing.T) *braking {
 	}
 	o := Options{
 		Nodes: chainedNodes, Store: "sqlite", Root: root, Bin: bin, Progress: io.Discard, RebootTime: 500 * time.Millisecond,
-		Runs: func(room, _ string) bool {
-			return room == "janitor" || room == "csp-plugin-kwok" || room == RepairChain
+		Runs: func(service, _ string) bool {
+			return service == "janitor" || service == "csp-plugin-kwok" || service == RepairChain
 		},
 		Env: func(name, _ string) []string {
 			if name != RepairChain {
@@ -102,14 +102,14 @@ func startHundred(t *testing.T) *braking {
 			t.Error(err)
 		}
 	})
-	return &braking{t, f, map[string]int{}}
+	return &pauseSuite{t, f, map[string]int{}}
 }
 
 // succeeded waits until every run has, and gives them.
-func (b *braking) succeeded(n int) (runs []v1alpha1.RepairRun) {
-	b.Helper()
-	testkit.Until(b, 15*time.Minute, func() bool {
-		list, err := b.fleet.Cluster.Dynamic().Resource(repairRuns).List(b.Context(), metav1.ListOptions{})
+func (ps *pauseSuite) succeeded(n int) (runs []v1alpha1.RepairRun) {
+	ps.Helper()
+	testkit.Until(ps, 15*time.Minute, func() bool {
+		list, err := ps.fleet.Cluster.Dynamic().Resource(repairRuns).List(ps.Context(), metav1.ListOptions{})
 		if err != nil {
 			return false
 		}
@@ -117,7 +117,7 @@ func (b *braking) succeeded(n int) (runs []v1alpha1.RepairRun) {
 		for _, x := range list.Items {
 			var run v1alpha1.RepairRun
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(x.Object, &run); err != nil {
-				b.Fatal(err)
+				ps.Fatal(err)
 			}
 			done := slices.ContainsFunc(run.Status.Conditions, func(c metav1.Condition) bool {
 				return c.Type == v1alpha1.ConditionSucceeded && c.Status == metav1.ConditionTrue
@@ -133,29 +133,29 @@ func (b *braking) succeeded(n int) (runs []v1alpha1.RepairRun) {
 
 // attributed: the validation's input in the run's status is the output of its own reboot, and so
 // is that of the Job on the node.
-func (b *braking) attributed(run *v1alpha1.RepairRun) {
-	b.Helper()
+func (ps *pauseSuite) attributed(run *v1alpha1.RepairRun) {
+	ps.Helper()
 	steps := map[string]v1alpha1.StepStatus{}
 	for _, s := range run.Status.Steps {
 		steps[s.Name] = s
 	}
 	for name, want := range map[string]v1alpha1.StepState{"collect": v1alpha1.StepDone, "driver": v1alpha1.StepDone, "reboot": v1alpha1.StepDone, "validate": v1alpha1.StepDone, "ticket": v1alpha1.StepSkipped} {
 		if steps[name].State != want {
-			b.Fatalf("%s: step %s is %s, want %s", run.Name, name, steps[name].State, want)
+			ps.Fatalf("%s: step %s is %s, want %s", run.Name, name, steps[name].State, want)
 		}
 	}
-	reboot, err := b.fleet.Cluster.Dynamic().Resource(rebootNodes).Get(b.Context(), steps["reboot"].Object.Name, metav1.GetOptions{})
+	reboot, err := ps.fleet.Cluster.Dynamic().Resource(rebootNodes).Get(ps.Context(), steps["reboot"].Object.Name, metav1.GetOptions{})
 	if err != nil {
-		b.Fatal(err)
+		ps.Fatal(err)
 	}
 	boot, _, _ := unstructured.NestedString(reboot.Object, "status", "observedBootID")
-	validate, err := b.fleet.Cluster.Client().BatchV1().Jobs(steps["validate"].Object.Namespace).Get(b.Context(), steps["validate"].Object.Name, metav1.GetOptions{})
+	validate, err := ps.fleet.Cluster.Client().BatchV1().Jobs(steps["validate"].Object.Namespace).Get(ps.Context(), steps["validate"].Object.Name, metav1.GetOptions{})
 	if err != nil {
-		b.Fatal(err)
+		ps.Fatal(err)
 	}
 	env := validate.Spec.Template.Spec.Containers[0].Env[0]
 	if boot == "" || env.Name != "BOOT_ID" || env.Value != boot || steps["validate"].Inputs[0].Digest != steps["reboot"].Outputs[0].Digest {
-		b.Errorf("%s: the reboot brought %s, the validation is of %+v; %+v, %+v", run.Name, boot, env, steps["reboot"].Outputs, steps["validate"].Inputs)
+		ps.Errorf("%s: the reboot brought %s, the validation is of %+v; %+v, %+v", run.Name, boot, env, steps["reboot"].Outputs, steps["validate"].Inputs)
 	}
 }
 
@@ -168,25 +168,25 @@ type slots struct {
 }
 
 // watchSlots sees the objects of some kinds from now on.
-func (b *braking) watchSlots(kinds ...schema.GroupVersionResource) *slots {
-	b.Helper()
-	return b.watchUIDs(func(o *unstructured.Unstructured) string { return o.GetAnnotations()[artifact.SlotAnnotation] }, kinds...)
+func (ps *pauseSuite) watchSlots(kinds ...schema.GroupVersionResource) *slots {
+	ps.Helper()
+	return ps.watchUIDs(func(o *unstructured.Unstructured) string { return o.GetAnnotations()[artifact.SlotAnnotation] }, kinds...)
 }
 
 // watchNames has each name of a kind be a slot.
-func (b *braking) watchNames(kinds ...schema.GroupVersionResource) *slots {
-	b.Helper()
-	return b.watchUIDs(func(o *unstructured.Unstructured) string { return o.GetKind() + " " + o.GetName() }, kinds...)
+func (ps *pauseSuite) watchNames(kinds ...schema.GroupVersionResource) *slots {
+	ps.Helper()
+	return ps.watchUIDs(func(o *unstructured.Unstructured) string { return o.GetKind() + " " + o.GetName() }, kinds...)
 }
 
-func (b *braking) watchUIDs(of func(*unstructured.Unstructured) string, kinds ...schema.GroupVersionResource) *slots {
-	b.Helper()
+func (ps *pauseSuite) watchUIDs(of func(*unstructured.Unstructured) string, kinds ...schema.GroupVersionResource) *slots {
+	ps.Helper()
 	s := &slots{of: of, uids: map[string]map[string]bool{}}
-	ctx, cancel := context.WithCancel(b.Context())
+	ctx, cancel := context.WithCancel(ps.Context())
 	var watches sync.WaitGroup
-	b.Cleanup(func() { cancel(); watches.Wait() })
+	ps.Cleanup(func() { cancel(); watches.Wait() })
 	for _, kind := range kinds {
-		watches.Go(func() { s.watch(ctx, b.fleet.Cluster.Dynamic().Resource(kind)) })
+		watches.Go(func() { s.watch(ctx, ps.fleet.Cluster.Dynamic().Resource(kind)) })
 	}
 	return s
 }

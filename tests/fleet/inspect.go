@@ -119,9 +119,9 @@ func Build(ctx context.Context, root, dir string, progress io.Writer, flags ...s
 
 // Reboots counts the reboots of a node in the plugin's journal.
 func (f *Fleet) Reboots(node string) (int, error) {
-	books, err := f.JournalEntries()
+	journal, err := f.JournalEntries()
 	n := 0
-	for _, e := range books {
+	for _, e := range journal {
 		if e.Node == node && e.Effect == "rebooted" {
 			n++
 		}

@@ -108,8 +108,8 @@ func (f *Fleet) rebootAgents(ctx context.Context) {
 				continue // the machine is being replaced, or this is tried again
 			}
 			f.rebooted(node)
-			for _, room := range []string{Monitor, GPUMonitor, Connector} {
-				if s := f.Service(room + "@" + node); s != nil {
+			for _, service := range []string{Monitor, GPUMonitor, Connector} {
+				if s := f.Service(service + "@" + node); s != nil {
 					s.Kill()
 				}
 			}

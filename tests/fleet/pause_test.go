@@ -40,8 +40,8 @@ const (
 // acting are the services that the emergency stop halts.
 var acting = []string{"fault-quarantine", "node-drainer", "fault-remediation", "janitor"}
 
-// braking is the suite with the emergency stop under the test's control.
-type braking struct {
+// pauseSuite is the suite with the emergency stop under the test's control.
+type pauseSuite struct {
 	*testing.T
 	fleet *Fleet
 	// offset is how long each process's log was when one was last killed during the emergency
@@ -56,7 +56,7 @@ type braking struct {
 // everything continues by itself.
 func TestPause(t *testing.T) {
 	testkit.Long(t, "internal/pause on a real API server, and the brake's test of each of the four services")
-	b := startBraking(t)
+	b := startPauseSuite(t)
 	b.before()
 	obeyed := b.pull()
 	b.within(0)
@@ -72,7 +72,7 @@ func TestPause(t *testing.T) {
 	b.oneEventEach()
 }
 
-func startBraking(t *testing.T) *braking {
+func startPauseSuite(t *testing.T) *pauseSuite {
 	t.Helper()
 	root, err := Root()
 	if err != nil {
@@ -100,94 +100,94 @@ func startBraking(t *testing.T) *braking {
 			t.Error(err)
 		}
 	})
-	return &braking{t, f, map[string]int{}}
+	return &pauseSuite{t, f, map[string]int{}}
 }
 
 // until waits for a condition of what is read.
-func (b *braking) until(cond func(ctx context.Context) (bool, error)) {
-	b.Helper()
-	testkit.Until(b, 3*time.Minute, func() bool {
-		ok, err := cond(b.Context())
+func (ps *pauseSuite) until(cond func(ctx context.Context) (bool, error)) {
+	ps.Helper()
+	testkit.Until(ps, 3*time.Minute, func() bool {
+		ok, err := cond(ps.Context())
 		return err == nil && ok
 	})
 }
 
 // before brings every node into the state that it has when the emergency stop is activated.
-func (b *braking) before() {
-	b.Helper()
-	b.report(&protos.HealthEvent{
+func (ps *pauseSuite) before() {
+	ps.Helper()
+	ps.report(&protos.HealthEvent{
 		NodeName: waitsForAPerson, IsFatal: true, ErrorCode: []string{"79"}, RecommendedAction: protos.RecommendedAction_CONTACT_SUPPORT, Message: "a person's",
 		EntitiesImpacted: []*protos.Entity{{EntityType: "GPU", EntityValue: "0"}},
 	})
-	b.until(func(ctx context.Context) (bool, error) {
-		node, err := b.fleet.Node(ctx, waitsForAPerson)
+	ps.until(func(ctx context.Context) (bool, error) {
+		node, err := ps.fleet.Node(ctx, waitsForAPerson)
 		return err == nil && node.Spec.Unschedulable, err
 	})
-	b.guard()
-	b.fault(inMidDrain)
-	b.reaches(inMidDrain, func(s record.Status) bool { return s.UserPodsEvictionStatus.Status == record.EvictionInProgress })
+	ps.guard()
+	ps.fault(inMidDrain)
+	ps.reaches(inMidDrain, func(s record.Status) bool { return s.UserPodsEvictionStatus.Status == record.EvictionInProgress })
 }
 
 // guard is a pod whose budget lets nobody evict it.
-func (b *braking) guard() {
-	b.Helper()
-	cluster := b.fleet.Cluster
-	if _, err := cluster.AddPod(b.Context(), localcluster.PodSpec{Namespace: UserNamespace, Name: guard, Node: inMidDrain, GPUs: 1}); err != nil {
-		b.Fatal(err)
+func (ps *pauseSuite) guard() {
+	ps.Helper()
+	cluster := ps.fleet.Cluster
+	if _, err := cluster.AddPod(ps.Context(), localcluster.PodSpec{Namespace: UserNamespace, Name: guard, Node: inMidDrain, GPUs: 1}); err != nil {
+		ps.Fatal(err)
 	}
-	if _, err := cluster.AddPDB(b.Context(), UserNamespace, guard, 1); err != nil {
-		b.Fatal(err)
+	if _, err := cluster.AddPDB(ps.Context(), UserNamespace, guard, 1); err != nil {
+		ps.Fatal(err)
 	}
-	if _, err := cluster.WaitForPods(b.Context(), UserNamespace, guard, 1); err != nil {
-		b.Fatal(err)
+	if _, err := cluster.WaitForPods(ps.Context(), UserNamespace, guard, 1); err != nil {
+		ps.Fatal(err)
 	}
 }
 
 // pull activates the emergency stop while the janitor is down with a signal to send, and
 // fault-remediation with an object to create, so that they find it on when they
 // start. It returns how many requests came before all services had seen it.
-func (b *braking) pull() (requests int) {
-	b.Helper()
-	err := b.without(b.replicas("janitor"), func() error {
-		b.fault(unsignalled)
-		b.until(func(ctx context.Context) (bool, error) { return b.objects(ctx, unsignalled) == 1, nil })
-		return b.without(b.replicas("fault-remediation"), func() error {
-			b.fault(drained)
-			b.reaches(drained, func(s record.Status) bool { return s.DrainFinishTimestamp != nil })
-			b.cli("pause", "--reason", "wrong catalog")
-			for _, replica := range b.replicas("fault-quarantine", "node-drainer") {
-				b.waitForLog([]*Service{replica}, "emergency stop activated", "wrong catalog")
+func (ps *pauseSuite) pull() (requests int) {
+	ps.Helper()
+	err := ps.without(ps.replicas("janitor"), func() error {
+		ps.fault(unsignalled)
+		ps.until(func(ctx context.Context) (bool, error) { return ps.objects(ctx, unsignalled) == 1, nil })
+		return ps.without(ps.replicas("fault-remediation"), func() error {
+			ps.fault(drained)
+			ps.reaches(drained, func(s record.Status) bool { return s.DrainFinishTimestamp != nil })
+			ps.cli("pause", "--reason", "wrong catalog")
+			for _, replica := range ps.replicas("fault-quarantine", "node-drainer") {
+				ps.waitForLog([]*Service{replica}, "emergency stop activated", "wrong catalog")
 			}
-			requests = len(b.requests())
+			requests = len(ps.requests())
 			return nil
 		})
 	})
 	if err != nil {
-		b.Fatal(err)
+		ps.Fatal(err)
 	}
-	err = b.fleet.Cluster.Client().PolicyV1().PodDisruptionBudgets(UserNamespace).Delete(b.Context(), guard, metav1.DeleteOptions{})
+	err = ps.fleet.Cluster.Client().PolicyV1().PodDisruptionBudgets(UserNamespace).Delete(ps.Context(), guard, metav1.DeleteOptions{})
 	if err != nil {
-		b.Fatal(err)
+		ps.Fatal(err)
 	}
 	return requests
 }
 
 // within: the leader of every service has what it would do in hands, and does not
 // do it.
-func (b *braking) within(gpu int) {
-	b.Helper()
-	for room, node := range map[string]string{
+func (ps *pauseSuite) within(gpu int) {
+	ps.Helper()
+	for service, node := range map[string]string{
 		"node-drainer":      inMidDrain, // a drain that a budget has held up is asked again within the minute, or after a start
 		"fault-remediation": drained, "janitor": unsignalled,
 		"fault-quarantine": "", // all it knows, if it was killed
 	} {
-		b.waitForLog(b.replicas(room), "the emergency stop is on", node)
+		ps.waitForLog(ps.replicas(service), "the emergency stop is on", node)
 	}
-	if _, err := b.fleet.WriteXID(fresh, gpu, 79); err != nil {
-		b.Fatal(err)
+	if _, err := ps.fleet.WriteXID(fresh, gpu, 79); err != nil {
+		ps.Fatal(err)
 	}
-	b.until(func(ctx context.Context) (bool, error) {
-		records, err := b.fleet.Records(ctx, fresh)
+	ps.until(func(ctx context.Context) (bool, error) {
+		records, err := ps.fleet.Records(ctx, fresh)
 		held := 0
 		for _, r := range records {
 			if v := r.Status.QuarantineVerdict; v != nil && r.Reason() == record.Held && strings.Contains(v.Detail, "the emergency stop is on") {
@@ -199,80 +199,80 @@ func (b *braking) within(gpu int) {
 }
 
 // leaders are the replicas that were the last of their service to lead.
-func (b *braking) leaders() (out []*Service) {
-	b.Helper()
-	for _, room := range acting {
-		lease, err := b.fleet.Cluster.Client().CoordinationV1().Leases("nvsentinel").Get(b.Context(), leases[room], metav1.GetOptions{})
+func (ps *pauseSuite) leaders() (out []*Service) {
+	ps.Helper()
+	for _, service := range acting {
+		lease, err := ps.fleet.Cluster.Client().CoordinationV1().Leases("nvsentinel").Get(ps.Context(), leases[service], metav1.GetOptions{})
 		if err != nil {
-			b.Fatal(err)
+			ps.Fatal(err)
 		}
-		out = append(out, b.waitForLog(b.replicas(room), "leader observed", *lease.Spec.HolderIdentity, `"self":true`))
+		out = append(out, ps.waitForLog(ps.replicas(service), "leader observed", *lease.Spec.HolderIdentity, `"self":true`))
 	}
 	return out
 }
 
 // recovers ends the fault of a node that was quarantined before the emergency stop.
-func (b *braking) recovers() {
-	b.Helper()
-	b.report(&protos.HealthEvent{NodeName: waitsForAPerson, IsHealthy: true, Message: "No Health Failures"})
-	b.until(func(ctx context.Context) (bool, error) { return b.inService(ctx, waitsForAPerson) })
+func (ps *pauseSuite) recovers() {
+	ps.Helper()
+	ps.report(&protos.HealthEvent{NodeName: waitsForAPerson, IsHealthy: true, Message: "No Health Failures"})
+	ps.until(func(ctx context.Context) (bool, error) { return ps.inService(ctx, waitsForAPerson) })
 }
 
 // stillStanding: nothing that cannot be taken back has been done.
-func (b *braking) stillStanding() {
-	b.Helper()
-	ctx := b.Context()
-	if node, err := b.fleet.Node(ctx, fresh); err != nil || node.Spec.Unschedulable || len(node.Spec.Taints) > 0 {
-		b.Errorf("%s: cordoned %t, taints %v, %v", fresh, node.Spec.Unschedulable, node.Spec.Taints, err)
+func (ps *pauseSuite) stillStanding() {
+	ps.Helper()
+	ctx := ps.Context()
+	if node, err := ps.fleet.Node(ctx, fresh); err != nil || node.Spec.Unschedulable || len(node.Spec.Taints) > 0 {
+		ps.Errorf("%s: cordoned %t, taints %v, %v", fresh, node.Spec.Unschedulable, node.Spec.Taints, err)
 	}
-	if pod, err := b.fleet.Cluster.Client().CoreV1().Pods(UserNamespace).Get(ctx, guard, metav1.GetOptions{}); err != nil || pod.DeletionTimestamp != nil {
-		b.Errorf("the guard's pod: %v", err)
+	if pod, err := ps.fleet.Cluster.Client().CoreV1().Pods(UserNamespace).Get(ctx, guard, metav1.GetOptions{}); err != nil || pod.DeletionTimestamp != nil {
+		ps.Errorf("the guard's pod: %v", err)
 	}
-	if n := b.objects(ctx, drained); n != 0 {
-		b.Errorf("%d maintenance objects for %s", n, drained)
+	if n := ps.objects(ctx, drained); n != 0 {
+		ps.Errorf("%d maintenance objects for %s", n, drained)
 	}
-	if books, err := b.fleet.JournalEntries(); err != nil || len(books) != 0 {
-		b.Errorf("the plugin was asked %v, %v", books, err)
+	if journal, err := ps.fleet.JournalEntries(); err != nil || len(journal) != 0 {
+		ps.Errorf("the plugin was asked %v, %v", journal, err)
 	}
 }
 
 // nothingSince: no service requested a forbidden action from the API server during the emergency
 // stop, whatever the answer.
-func (b *braking) nothingSince(obeyed int) {
-	b.Helper()
-	for _, r := range b.requests()[obeyed:] {
+func (ps *pauseSuite) nothingSince(obeyed int) {
+	ps.Helper()
+	for _, r := range ps.requests()[obeyed:] {
 		act := r.Verb + " " + r.Resource
 		if act == "create pods/eviction" || act == "delete pods" || act == "create rebootnodes" || act == "create terminatenodes" || act == "delete nodes" {
-			b.Errorf("within the brake: %s", r)
+			ps.Errorf("within the brake: %s", r)
 		}
 	}
 }
 
 // expectAllRepaired: every node is repaired by one reboot and released.
-func (b *braking) expectAllRepaired() {
-	b.Helper()
+func (ps *pauseSuite) expectAllRepaired() {
+	ps.Helper()
 	for _, node := range []string{inMidDrain, drained, unsignalled, fresh} {
-		b.until(func(ctx context.Context) (bool, error) {
-			n, err := b.fleet.Reboots(node)
+		ps.until(func(ctx context.Context) (bool, error) {
+			n, err := ps.fleet.Reboots(node)
 			return n == 1, err
 		})
-		b.until(func(ctx context.Context) (bool, error) { return b.inService(ctx, node) })
-		if n, err := b.fleet.Reboots(node); n != 1 || err != nil {
-			b.Errorf("%s: %d reboots, %v", node, n, err)
+		ps.until(func(ctx context.Context) (bool, error) { return ps.inService(ctx, node) })
+		if n, err := ps.fleet.Reboots(node); n != 1 || err != nil {
+			ps.Errorf("%s: %d reboots, %v", node, n, err)
 		}
 	}
-	if n, err := b.fleet.Reboots(waitsForAPerson); n != 0 || err != nil {
-		b.Errorf("%s: %d reboots, %v", waitsForAPerson, n, err)
+	if n, err := ps.fleet.Reboots(waitsForAPerson); n != 0 || err != nil {
+		ps.Errorf("%s: %d reboots, %v", waitsForAPerson, n, err)
 	}
 }
 
 // oneEventEach: four services saw the activation and the end of the emergency stop, two of them
 // again at their start, and each change has one Event.
-func (b *braking) oneEventEach() {
-	b.Helper()
-	list, err := b.fleet.Cluster.Client().CoreV1().Events(pause.DefaultNamespace).List(b.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + pause.Name})
+func (ps *pauseSuite) oneEventEach() {
+	ps.Helper()
+	list, err := ps.fleet.Cluster.Client().CoreV1().Events(pause.DefaultNamespace).List(ps.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + pause.Name})
 	if err != nil {
-		b.Fatal(err)
+		ps.Fatal(err)
 	}
 	var reasons []string
 	for _, e := range list.Items {
@@ -280,89 +280,89 @@ func (b *braking) oneEventEach() {
 	}
 	slices.Sort(reasons)
 	if !slices.Equal(reasons, []string{pause.EventOn, pause.EventOff}) {
-		b.Errorf("events %q", reasons)
+		ps.Errorf("events %q", reasons)
 	}
 }
 
 // inService reports whether a node has no mark of NVSentinel and no open fault.
-func (b *braking) inService(ctx context.Context, name string) (bool, error) {
-	node, err := b.fleet.Node(ctx, name)
+func (ps *pauseSuite) inService(ctx context.Context, name string) (bool, error) {
+	node, err := ps.fleet.Node(ctx, name)
 	if err != nil || node.Spec.Unschedulable || node.Annotations[nodemark.SessionAnnotation] != "" {
 		return false, err
 	}
-	records, err := b.fleet.Records(ctx, name)
+	records, err := ps.fleet.Records(ctx, name)
 	return !slices.ContainsFunc(records, record.Open) && !slices.ContainsFunc(records, record.Pending), err
 }
 
 // fault writes an XID 79 into a node's kernel log.
-func (b *braking) fault(node string) {
-	b.Helper()
-	if _, err := b.fleet.WriteXID(node, 0, 79); err != nil {
-		b.Fatal(err)
+func (ps *pauseSuite) fault(node string) {
+	ps.Helper()
+	if _, err := ps.fleet.WriteXID(node, 0, 79); err != nil {
+		ps.Fatal(err)
 	}
 }
 
 // reaches waits until a node's fault is so.
-func (b *braking) reaches(node string, is func(record.Status) bool) {
-	b.Helper()
-	b.until(func(ctx context.Context) (bool, error) {
-		records, err := b.fleet.Records(ctx, node)
+func (ps *pauseSuite) reaches(node string, is func(record.Status) bool) {
+	ps.Helper()
+	ps.until(func(ctx context.Context) (bool, error) {
+		records, err := ps.fleet.Records(ctx, node)
 		return slices.ContainsFunc(records, func(r record.Record) bool { return is(r.Status) }), err
 	})
 }
 
 // report sends an event of the monitor at a node's own ingest endpoint.
-func (b *braking) report(e *protos.HealthEvent) {
-	b.Helper()
-	conn, err := grpc.NewClient("unix://"+b.fleet.Socket(e.GetNodeName()), grpc.WithTransportCredentials(insecure.NewCredentials()))
+func (ps *pauseSuite) report(e *protos.HealthEvent) {
+	ps.Helper()
+	conn, err := grpc.NewClient("unix://"+ps.fleet.Socket(e.GetNodeName()), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
-		b.Fatal(err)
+		ps.Fatal(err)
 	}
 	defer conn.Close()
 	e.Version, e.Agent, e.ComponentClass, e.CheckName, e.GeneratedTimestamp = 1, Monitor, "GPU", "SysLogsXIDError", timestamppb.Now()
-	b.until(func(ctx context.Context) (bool, error) {
+	ps.until(func(ctx context.Context) (bool, error) {
 		_, err := protos.NewPlatformConnectorClient(conn).HealthEventOccurredV1(ctx, &protos.HealthEvents{Version: 1, Events: []*protos.HealthEvent{e}})
 		return true, err
 	})
 }
 
 // cli runs the command line as its administrator.
-func (b *braking) cli(args ...string) (output string) {
-	b.Helper()
-	cmd := exec.CommandContext(b.Context(), filepath.Join(b.fleet.options.Bin, "nvsentinel"), append(args, "--kubeconfig", b.fleet.Cluster.AdminKubeconfig())...)
+func (ps *pauseSuite) cli(args ...string) (output string) {
+	ps.Helper()
+	cmd := exec.CommandContext(ps.Context(), filepath.Join(ps.fleet.options.Bin, "nvsentinel"), append(args, "--kubeconfig", ps.fleet.Cluster.AdminKubeconfig())...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		b.Fatalf("nvsentinel %q: %v: %s", args, err, out)
+		ps.Fatalf("nvsentinel %q: %v: %s", args, err, out)
 	}
 	return string(out)
 }
 
-func (b *braking) requests() []localcluster.Request {
-	b.Helper()
-	all, err := b.fleet.Cluster.Requests()
+func (ps *pauseSuite) requests() []localcluster.Request {
+	ps.Helper()
+	all, err := ps.fleet.Cluster.Requests()
 	if err != nil {
-		b.Fatal(err)
+		ps.Fatal(err)
 	}
 	return all
 }
 
 // replicas are the processes of these services.
-func (b *braking) replicas(rooms ...string) (out []*Service) {
-	for _, room := range rooms {
-		out = append(out, b.fleet.Replicas(room)...)
+func (ps *pauseSuite) replicas(services ...string) (out []*Service) {
+	for _, service := range services {
+		out = append(out, ps.fleet.Replicas(service)...)
 	}
 	return out
 }
 
 // kill kills processes, and makes only what is logged from then on count.
-func (b *braking) kill(processes ...*Service) {
-	b.Helper()
-	for _, p := range b.replicas(acting...) {
+func (ps *pauseSuite) kill(processes ...*Service) {
+	ps.Helper()
+	for _, p := range ps.replicas(acting...) {
 		text, err := os.ReadFile(p.Log)
 		if err != nil {
-			b.Fatal(err)
+			ps.Fatal(err)
 		}
-		b.offset[p.Name] = len(text)
+		ps.offset[p.Name] = len(text)
 	}
 	for _, p := range processes {
 		p.Kill()
@@ -370,24 +370,24 @@ func (b *braking) kill(processes ...*Service) {
 }
 
 // without does something while none of these processes runs.
-func (b *braking) without(processes []*Service, do func() error) error {
+func (ps *pauseSuite) without(processes []*Service, do func() error) error {
 	if len(processes) == 0 {
 		return do()
 	}
-	return processes[0].Swap(func() error { return b.without(processes[1:], do) })
+	return processes[0].Swap(func() error { return ps.without(processes[1:], do) })
 }
 
 // waitForLog waits until one of these processes has logged one line with all these
 // words, and returns it.
-func (b *braking) waitForLog(processes []*Service, words ...string) (service *Service) {
-	b.Helper()
-	b.until(func(context.Context) (bool, error) {
+func (ps *pauseSuite) waitForLog(processes []*Service, words ...string) (service *Service) {
+	ps.Helper()
+	ps.until(func(context.Context) (bool, error) {
 		for _, p := range processes {
 			text, err := os.ReadFile(p.Log)
 			if err != nil {
 				return false, err
 			}
-			for line := range strings.SplitSeq(string(text[b.offset[p.Name]:]), "\n") {
+			for line := range strings.SplitSeq(string(text[ps.offset[p.Name]:]), "\n") {
 				if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
 					service = p
 					return true, nil
@@ -400,11 +400,11 @@ func (b *braking) waitForLog(processes []*Service, words ...string) (service *Se
 }
 
 // objects counts the maintenance objects for a node.
-func (b *braking) objects(ctx context.Context, node string) (n int) {
-	b.Helper()
-	list, err := b.fleet.Cluster.Dynamic().Resource(rebootNodes).List(ctx, metav1.ListOptions{})
+func (ps *pauseSuite) objects(ctx context.Context, node string) (n int) {
+	ps.Helper()
+	list, err := ps.fleet.Cluster.Dynamic().Resource(rebootNodes).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		b.Fatal(err)
+		ps.Fatal(err)
 	}
 	for _, x := range list.Items {
 		if name, _, _ := unstructured.NestedString(x.Object, "spec", "nodeName"); name == node {

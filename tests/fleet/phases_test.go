@@ -30,7 +30,7 @@ import (
 // phaseSuite is a suite that brings nodes into every phase, and checks what the command line
 // reports about each.
 type phaseSuite struct {
-	*braking
+	*pauseSuite
 	config string // of fault-quarantine
 }
 
@@ -88,7 +88,7 @@ func startPhaseSuite(t *testing.T) *phaseSuite {
 	if _, err := f.Cluster.Client().CoreV1().Namespaces().Create(t.Context(), users, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.braking = &braking{t, f, nil}
+	w.pauseSuite = &pauseSuite{t, f, nil}
 	return w
 }
 
@@ -121,9 +121,9 @@ func (p *phaseSuite) status(node string) (lines string) {
 }
 
 // without keeps a service down while do runs.
-func (p *phaseSuite) without(room string, do func()) {
+func (p *phaseSuite) without(service string, do func()) {
 	p.Helper()
-	if err := p.fleet.Service(room).Swap(func() error { do(); return nil }); err != nil {
+	if err := p.fleet.Service(service).Swap(func() error { do(); return nil }); err != nil {
 		p.Fatal(err)
 	}
 }

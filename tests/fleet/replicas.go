@@ -16,11 +16,11 @@ var leases = map[string]string{
 }
 
 // Elects reports whether a service runs in several replicas of which one acts.
-func (f *Fleet) Elects(room string) bool { return f.options.Replicas > 1 && leases[room] != "" }
+func (f *Fleet) Elects(service string) bool { return f.options.Replicas > 1 && leases[service] != "" }
 
 // Leading is since when the present leader of a service leads; zero while none does.
-func (f *Fleet) Leading(ctx context.Context, room string) (time.Time, error) {
-	lease, err := f.Cluster.Client().CoordinationV1().Leases("nvsentinel").Get(ctx, leases[room], metav1.GetOptions{})
+func (f *Fleet) Leading(ctx context.Context, service string) (time.Time, error) {
+	lease, err := f.Cluster.Client().CoordinationV1().Leases("nvsentinel").Get(ctx, leases[service], metav1.GetOptions{})
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -32,37 +32,37 @@ func (f *Fleet) Leading(ctx context.Context, room string) (time.Time, error) {
 
 // Replicas are the processes of a service that runs once per cluster: "janitor",
 // "janitor-2" and so on.
-func (f *Fleet) Replicas(room string) []*Service {
+func (f *Fleet) Replicas(service string) []*Service {
 	var out []*Service
 	for i := range max(1, f.options.Replicas) {
-		if s := f.Service(replica(room, i)); s != nil {
+		if s := f.Service(replica(service, i)); s != nil {
 			out = append(out, s)
 		}
 	}
 	return out
 }
 
-func replica(room string, i int) string {
+func replica(service string, i int) string {
 	if i == 0 {
-		return room
+		return service
 	}
-	return fmt.Sprintf("%s-%d", room, i+1)
+	return fmt.Sprintf("%s-%d", service, i+1)
 }
 
 // launchAll starts every replica of a service.
-func (f *Fleet) launchAll(room string, args ...string) {
+func (f *Fleet) launchAll(service string, args ...string) {
 	if f.options.Replicas > 1 {
-		life := f.options.Lease
+		leaseDuration := f.options.Lease
 		args = append(args, "--leader-elect", "--leader-elect-namespace", "nvsentinel",
-			"--leader-elect-lease-duration", life.String(), "--leader-elect-renew-deadline", (life / 2).String(),
-			"--leader-elect-retry-period", (life / 6).Round(time.Millisecond).String())
+			"--leader-elect-lease-duration", leaseDuration.String(), "--leader-elect-renew-deadline", (leaseDuration / 2).String(),
+			"--leader-elect-retry-period", (leaseDuration / 6).Round(time.Millisecond).String())
 	}
 	if f.options.Together {
-		f.join(room, args)
+		f.join(service, args)
 		return
 	}
 	for i := range max(1, f.options.Replicas) {
-		f.launchAs(replica(room, i), room, "", room, args)
+		f.launchAs(replica(service, i), service, "", service, args)
 	}
 }
 
@@ -70,14 +70,14 @@ func (f *Fleet) launchAll(room string, args ...string) {
 const Controller = "nvsentinel-controller"
 
 // join adds a service to the process of all; --metrics-address is the process's.
-func (f *Fleet) join(room string, args []string) {
-	if !f.runs(room, "") {
+func (f *Fleet) join(service string, args []string) {
+	if !f.runs(service, "") {
 		return
 	}
 	if len(f.together) == 0 {
-		f.together = []string{"--controllers=" + room, "--metrics-address=127.0.0.1:0"}
+		f.together = []string{"--controllers=" + service, "--metrics-address=127.0.0.1:0"}
 	} else {
-		f.together[0] += "," + room
+		f.together[0] += "," + service
 	}
 	for i := 0; i < len(args); i++ {
 		name, flag := strings.CutPrefix(args[i], "--")
@@ -85,7 +85,7 @@ func (f *Fleet) join(room string, args []string) {
 		case name == "metrics-address":
 			i++ // its value
 		case flag:
-			f.together = append(f.together, "--"+room+"."+name)
+			f.together = append(f.together, "--"+service+"."+name)
 		default:
 			f.together = append(f.together, args[i])
 		}

@@ -27,8 +27,8 @@ func TestRefused(t *testing.T) {
 		{"another verb", refusal{right{"drainer", "", "", "nodes", "delete"}, "gpu-0", `User "drainer" cannot delete resource "nodes"`}, true},
 	} {
 		r.refused = map[refusal]bool{no.refusal: true}
-		if told := slices.ContainsFunc(r.Refused(), func(s string) bool { return strings.Contains(s, no.message) }); told != no.reported {
-			t.Errorf("%s: told %v, want %v", no.what, told, no.reported)
+		if reported := slices.ContainsFunc(r.Refused(), func(s string) bool { return strings.Contains(s, no.message) }); reported != no.reported {
+			t.Errorf("%s: told %v, want %v", no.what, reported, no.reported)
 		}
 	}
 }

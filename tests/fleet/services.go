@@ -32,10 +32,10 @@ func (f *Fleet) control(context.Context) error {
 		}
 	}
 	store := []string{"--store", f.DSN, "--single-host"}
-	common := func(room string) []string {
-		return []string{"--kubeconfig", f.kube[room], "--metrics-address", "127.0.0.1:0"}
+	common := func(service string) []string {
+		return []string{"--kubeconfig", f.kube[service], "--metrics-address", "127.0.0.1:0"}
 	}
-	config := func(room string) []string { return []string{"--config", filepath.Join(f.Dir, room+".toml")} }
+	config := func(service string) []string { return []string{"--config", filepath.Join(f.Dir, service+".toml")} }
 	f.launch("csp-plugin-kwok", "", "csp-plugin-kwok", slices.Concat(common("csp-plugin-kwok"), []string{
 		"--listen", plugin, "--reboot-time", f.options.RebootTime.String(), "--boot-id-dir", filepath.Join(f.Dir, "machines"),
 		"--journal-file", filepath.Join(f.Dir, "journal.jsonl"),
@@ -168,8 +168,8 @@ func (f *Fleet) Node(ctx context.Context, name string) (*corev1.Node, error) {
 // ReplaceMachine puts another machine under a node's name: other identity,
 // another boot, empty disks.
 func (f *Fleet) ReplaceMachine(ctx context.Context, node string) error {
-	for _, room := range []string{Monitor, Connector} {
-		name := room + "@" + node
+	for _, service := range []string{Monitor, Connector} {
+		name := service + "@" + node
 		if s := f.Service(name); s != nil {
 			s.Stop(ctx)
 		}

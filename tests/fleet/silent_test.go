@@ -114,7 +114,7 @@ func TestASilentNode(t *testing.T) {
 	}
 }
 
-func startSilent(t *testing.T, once string) *braking {
+func startSilent(t *testing.T, once string) *pauseSuite {
 	t.Helper()
 	root, err := Root()
 	if err != nil {
@@ -127,8 +127,8 @@ func startSilent(t *testing.T, once string) *braking {
 	f, err := Start(t.Context(), Options{
 		Nodes: 2, Store: "sqlite", Root: root, Bin: bin, Progress: io.Discard, RebootTime: time.Second,
 		Chains: []string{filepath.Join(root, "tests/fleet/testdata/chain.yaml")},
-		Runs: func(room, _ string) bool {
-			return room == "janitor" || room == "csp-plugin-kwok" || room == RepairChain
+		Runs: func(service, _ string) bool {
+			return service == "janitor" || service == "csp-plugin-kwok" || service == RepairChain
 		},
 		Env: crashEnv(RepairChain, once, "kept:5", "created", "held:2"),
 	})
@@ -145,34 +145,34 @@ func startSilent(t *testing.T, once string) *braking {
 	})
 	kills := "NVSENTINEL_CRASH=" + nodeHealthCheck + "/claimed," + nodeHealthCheck + "/created," + nodeHealthCheck + "/acted"
 	startNodeHealthCheck(t, f, inSteps, []string{kills, "NVSENTINEL_CRASH_ONCE=" + once})
-	return &braking{t, f, map[string]int{}}
+	return &pauseSuite{t, f, map[string]int{}}
 }
 
-func (b *braking) power(node string, on bool) {
-	b.Helper()
-	if err := b.fleet.Cluster.SetPower(b.Context(), node, on); err != nil {
-		b.Fatal(err)
+func (ps *pauseSuite) power(node string, on bool) {
+	ps.Helper()
+	if err := ps.fleet.Cluster.SetPower(ps.Context(), node, on); err != nil {
+		ps.Fatal(err)
 	}
 }
 
 // confirm is a person's word that a node is healthy.
-func (b *braking) confirm(node string) {
-	b.Helper()
+func (ps *pauseSuite) confirm(node string) {
+	ps.Helper()
 	patch := []byte(`{"metadata":{"annotations":{"remediation.medik8s.io/manually-confirmed-healthy":""}}}`)
-	if _, err := b.fleet.Cluster.Client().CoreV1().Nodes().Patch(b.Context(), node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		b.Fatal(err)
+	if _, err := ps.fleet.Cluster.Client().CoreV1().Nodes().Patch(ps.Context(), node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		ps.Fatal(err)
 	}
 }
 
 // validationOf waits for the validation that the run of a template for a node makes.
-func (b *braking) validationOf(node, template string) (name string) {
-	b.Helper()
-	b.until(func(ctx context.Context) (bool, error) {
-		run, err := b.runOf(ctx, template)
+func (ps *pauseSuite) validationOf(node, template string) (name string) {
+	ps.Helper()
+	ps.until(func(ctx context.Context) (bool, error) {
+		run, err := ps.runOf(ctx, template)
 		if err != nil || run == nil || run.GetAnnotations()["remediation.medik8s.io/node-name"] != node {
 			return false, err
 		}
-		made, err := b.fleet.Cluster.Dynamic().Resource(validations).List(ctx, metav1.ListOptions{LabelSelector: "nvsentinel.dgxc.nvidia.com/repair-run=" + run.GetName()})
+		made, err := ps.fleet.Cluster.Dynamic().Resource(validations).List(ctx, metav1.ListOptions{LabelSelector: "nvsentinel.dgxc.nvidia.com/repair-run=" + run.GetName()})
 		if err != nil || len(made.Items) == 0 {
 			return false, err
 		}
@@ -183,8 +183,8 @@ func (b *braking) validationOf(node, template string) (name string) {
 }
 
 // runOf is the run of a template; nil without one.
-func (b *braking) runOf(ctx context.Context, template string) (*unstructured.Unstructured, error) {
-	all, err := b.fleet.Cluster.Dynamic().Resource(repairRuns).List(ctx, metav1.ListOptions{})
+func (ps *pauseSuite) runOf(ctx context.Context, template string) (*unstructured.Unstructured, error) {
+	all, err := ps.fleet.Cluster.Dynamic().Resource(repairRuns).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -197,33 +197,33 @@ func (b *braking) runOf(ctx context.Context, template string) (*unstructured.Uns
 }
 
 // endedBy waits until the run of a template has ended, for a reason.
-func (b *braking) endedBy(template, reason string) {
-	b.Helper()
+func (ps *pauseSuite) endedBy(template, reason string) {
+	ps.Helper()
 	var end healthrule.Condition
-	b.until(func(ctx context.Context) (bool, error) {
-		run, err := b.runOf(ctx, template)
+	ps.until(func(ctx context.Context) (bool, error) {
+		run, err := ps.runOf(ctx, template)
 		end, _ = healthrule.ConditionOf(run, "Succeeded")
 		return end.Status != "" && end.Status != "Unknown", err
 	})
 	if end.Reason != reason {
-		b.Errorf("the run of %s ended by %s: %s; want %s", template, end.Reason, end.Message, reason)
+		ps.Errorf("the run of %s ended by %s: %s; want %s", template, end.Reason, end.Message, reason)
 	}
 }
 
-func (b *braking) expectAbandoned(validation string) {
-	b.Helper()
-	o, err := b.fleet.Cluster.Dynamic().Resource(validations).Get(b.Context(), validation, metav1.GetOptions{})
+func (ps *pauseSuite) expectAbandoned(validation string) {
+	ps.Helper()
+	o, err := ps.fleet.Cluster.Dynamic().Resource(validations).Get(ps.Context(), validation, metav1.GetOptions{})
 	if err != nil || o.GetAnnotations()["remediation.medik8s.io/nhc-timed-out"] == "" {
-		b.Errorf("%s was not told that it is given up: %v, %v", validation, o, err)
+		ps.Errorf("%s was not told that it is given up: %v, %v", validation, o, err)
 	}
 }
 
 // nothingIsLeft of any run.
-func (b *braking) nothingIsLeft() {
-	b.Helper()
+func (ps *pauseSuite) nothingIsLeft() {
+	ps.Helper()
 	for _, kind := range []schema.GroupVersionResource{repairRuns, rebootNodes, validations} {
-		b.until(func(ctx context.Context) (bool, error) {
-			left, err := b.fleet.Cluster.Dynamic().Resource(kind).List(ctx, metav1.ListOptions{})
+		ps.until(func(ctx context.Context) (bool, error) {
+			left, err := ps.fleet.Cluster.Dynamic().Resource(kind).List(ctx, metav1.ListOptions{})
 			return err == nil && meta.LenList(left) == 0, err
 		})
 	}

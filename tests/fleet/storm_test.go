@@ -92,7 +92,7 @@ func startStorm(t *testing.T) *storm {
 	}
 	f, err := Start(t.Context(), Options{
 		Nodes: 20, Store: "sqlite", Root: root, Bin: bin, Progress: io.Discard, RebootTime: time.Second,
-		Runs: func(room, _ string) bool { return room == "janitor" || room == "csp-plugin-kwok" },
+		Runs: func(service, _ string) bool { return service == "janitor" || service == "csp-plugin-kwok" },
 	})
 	if err != nil {
 		t.Fatal(err)

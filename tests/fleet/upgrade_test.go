@@ -196,7 +196,7 @@ func startUpgrade(t *testing.T) *upgrade {
 			t.Error(err)
 		}
 	})
-	u := &upgrade{versions: versions{braking: braking{t, f, map[string]int{}}, old: old, current: current, waves: 1}}
+	u := &upgrade{versions: versions{pauseSuite: pauseSuite{t, f, map[string]int{}}, old: old, current: current, waves: 1}}
 	u.made = u.watchNames(rebootNodes, terminateNodes, gpuResets, repairRuns, validations, batchv1.SchemeGroupVersion.WithResource("jobs"))
 	return u
 }
@@ -299,13 +299,13 @@ func (u *upgrade) replace() {
 		u.provider(node, "")
 	}
 	u.change(func(string) string { return u.current })
-	books := filepath.Join(u.fleet.Dir, "journal.jsonl")
+	journal := filepath.Join(u.fleet.Dir, "journal.jsonl")
 	err := u.fleet.Service("csp-plugin-kwok").Swap(func() error {
-		text, err := os.ReadFile(books)
+		text, err := os.ReadFile(journal)
 		if err != nil {
 			return err
 		}
-		return os.WriteFile(books, bytes.ReplaceAll(text, []byte(`"fault":"stall"`), []byte(`"fault":""`)), 0o600)
+		return os.WriteFile(journal, bytes.ReplaceAll(text, []byte(`"fault":"stall"`), []byte(`"fault":""`)), 0o600)
 	})
 	if err != nil {
 		u.Fatal(err)
@@ -330,8 +330,8 @@ func (u *upgrade) patchNode(node, patch string) {
 func (u *upgrade) booked(node, effect string) {
 	u.Helper()
 	u.until(func(context.Context) (bool, error) {
-		books, err := u.fleet.JournalEntries()
-		return slices.ContainsFunc(books, func(e Entry) bool { return e.Node == node && e.Effect == effect }), err
+		journal, err := u.fleet.JournalEntries()
+		return slices.ContainsFunc(journal, func(e Entry) bool { return e.Node == node && e.Effect == effect }), err
 	})
 }
 

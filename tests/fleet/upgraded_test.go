@@ -120,12 +120,12 @@ func (u *upgrade) eachOnce() {
 	// 6 RebootNodes of sessions, 4 of chains, a TerminateNode, a GPUReset with its Job, 6
 	// RepairRuns with 6 Validations.
 	u.made.once(u.T, 6+4+1+1+1+6+6)
-	books, err := u.fleet.JournalEntries()
+	journal, err := u.fleet.JournalEntries()
 	if err != nil {
 		u.Fatal(err)
 	}
 	keys, asked, done := map[string]map[string]bool{}, map[string]int{}, map[string]int{}
-	for _, e := range books {
+	for _, e := range journal {
 		switch e.Effect {
 		case "accepted", "duplicate", "hung":
 			asked[e.Node]++
@@ -171,7 +171,7 @@ func (u *upgrade) setVerdict(node string, n int, good string) {
 	u.Helper()
 	u.until(func(ctx context.Context) (bool, error) { return len(u.of(ctx, validations, node)) == n, nil })
 	for _, o := range u.of(u.Context(), validations, node) {
-		if _, judged := healthrule.ConditionOf(o, "Good"); !judged {
+		if _, evaluated := healthrule.ConditionOf(o, "Good"); !evaluated {
 			u.verdict(o.GetName(), good)
 		}
 	}

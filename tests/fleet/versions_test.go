@@ -44,7 +44,7 @@ var everySecond = []string{"fault-quarantine", "fault-remediation", "csp-plugin-
 
 // versions is a fleet whose services change their version.
 type versions struct {
-	braking
+	pauseSuite
 	old, current string // folders of binaries
 	waves        int
 }
@@ -59,11 +59,11 @@ func TestTwoVersions(t *testing.T) {
 	testkit.Long(t, "the stores' conformance suite, cases newer, and the golden scripts named newer of fault-quarantine, node-drainer and fault-remediation")
 	v := startVersions(t)
 	v.inEveryPhase()
-	v.change(func(room string) string { return v.either(slices.Contains(everySecond, room)) })
+	v.change(func(service string) string { return v.either(slices.Contains(everySecond, service)) })
 	v.expectContinued()
 	v.change(func(string) string { return v.current })
 	v.inEveryPhase()
-	v.change(func(room string) string { return v.either(!slices.Contains(everySecond, room)) })
+	v.change(func(service string) string { return v.either(!slices.Contains(everySecond, service)) })
 	v.expectContinued()
 	v.change(func(string) string { return v.current })
 	v.unknownSurvives()
@@ -102,7 +102,7 @@ func startVersions(t *testing.T) *versions {
 			t.Error(err)
 		}
 	})
-	return &versions{braking: braking{t, f, map[string]int{}}, old: old, current: current}
+	return &versions{pauseSuite: pauseSuite{t, f, map[string]int{}}, old: old, current: current}
 }
 
 func (v *versions) either(present bool) string {
@@ -114,11 +114,11 @@ func (v *versions) either(present bool) string {
 
 // change has each service run from another folder from now on; what it was doing is cut
 // short.
-func (v *versions) change(folder func(room string) string) {
+func (v *versions) change(folder func(service string) string) {
 	v.Helper()
 	for _, s := range v.fleet.Services() {
-		room, _, _ := strings.Cut(s.Name, "@")
-		s.Instead(filepath.Join(folder(room), filepath.Base(s.path)))
+		service, _, _ := strings.Cut(s.Name, "@")
+		s.Instead(filepath.Join(folder(service), filepath.Base(s.path)))
 	}
 	for _, s := range v.fleet.Services() {
 		s.Kill()

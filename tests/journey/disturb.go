@@ -239,7 +239,7 @@ func (j *Journey) newMarkers() []string {
 }
 
 func (j *Journey) release(ctx context.Context, marker string) error {
-	room, point, _ := strings.Cut(strings.TrimSuffix(filepath.Base(marker), ".frozen"), "_")
+	service, point, _ := strings.Cut(strings.TrimSuffix(filepath.Base(marker), ".frozen"), "_")
 	info, err := os.Stat(marker)
 	if err != nil {
 		return fmt.Errorf("finding the frozen process: %w", err)
@@ -260,9 +260,9 @@ func (j *Journey) release(ctx context.Context, marker string) error {
 	}
 	limit, cancel := context.WithTimeout(ctx, StepTimeout)
 	defer cancel()
-	for j.Fleet.Elects(room) {
+	for j.Fleet.Elects(service) {
 		// The API server may be away; then nobody can take over yet.
-		since, err := j.Fleet.Leading(limit, room)
+		since, err := j.Fleet.Leading(limit, service)
 		if err == nil && since.After(info.ModTime()) || !pause(limit, 50*time.Millisecond) {
 			break
 		}

@@ -177,8 +177,8 @@ func (sr *scenarioRun) evaluated(ctx context.Context) (bool, error) {
 
 // restartReaders starts the services that read the store once more.
 func (sr *scenarioRun) restartReaders() {
-	for _, room := range []string{"fault-quarantine", "node-drainer", "fault-remediation"} {
-		for _, s := range sr.fleet.Replicas(room) {
+	for _, service := range []string{"fault-quarantine", "node-drainer", "fault-remediation"} {
+		for _, s := range sr.fleet.Replicas(service) {
 			s.Kill()
 		}
 	}

@@ -99,12 +99,12 @@ func (sr *scenarioRun) check(ctx context.Context, j *Journey) ([]Violation, erro
 	add := func(invariant, format string, args ...any) {
 		out = append(out, Violation{invariant, sr.node + ": " + fmt.Sprintf(format, args...)})
 	}
-	books, err := sr.fleet.JournalEntries()
+	journal, err := sr.fleet.JournalEntries()
 	if err != nil {
 		return nil, err
 	}
 	reboots, keys := 0, map[string]int{}
-	for _, e := range books {
+	for _, e := range journal {
 		if e.Node == sr.node && e.Effect == "rebooted" {
 			reboots++
 			keys[e.Key]++
@@ -197,8 +197,8 @@ func (sr *scenarioRun) checkLoad(ctx context.Context) ([]Violation, error) {
 	if len(missing) > 0 {
 		out = append(out, Violation{NothingLost, fmt.Sprintf("%s: %d of %d acknowledged events are not stored: %.200v", sr.node, len(missing), sr.load.count(), missing)})
 	}
-	misjudged, err := sr.misjudged(ctx)
-	for _, bad := range append(misjudged, sr.badAnswers...) {
+	wrong, err := sr.wrongResults(ctx)
+	for _, bad := range append(wrong, sr.badAnswers...) {
 		out = append(out, Violation{BadInput, sr.node + ": " + bad})
 	}
 	return out, err

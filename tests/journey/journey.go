@@ -175,27 +175,27 @@ func (j *Journey) arm(node string, a arms) error {
 		kills, freezes []string
 		instead        string
 	}
-	rooms := map[string]*list{}
-	room := func(point string) *list {
+	services := map[string]*list{}
+	service := func(point string) *list {
 		point, _, _ = strings.Cut(point, ":")
 		name := service(point, node)
-		if rooms[name] == nil {
-			rooms[name] = &list{}
+		if services[name] == nil {
+			services[name] = &list{}
 		}
-		return rooms[name]
+		return services[name]
 	}
 	for _, k := range a.kills {
-		l := room(k)
+		l := service(k)
 		l.kills = append(l.kills, k)
 	}
 	for _, f := range a.freezes {
-		l := room(f)
+		l := service(f)
 		l.freezes = append(l.freezes, f)
 	}
 	for fault, program := range a.instead {
-		room(fault).instead = program
+		service(fault).instead = program
 	}
-	for name, l := range rooms {
+	for name, l := range services {
 		err := j.rearm(name, l.instead,
 			"NVSENTINEL_CRASH_ONCE="+once, "NVSENTINEL_CRASH="+strings.Join(l.kills, ","),
 			"NVSENTINEL_FREEZE="+strings.Join(l.freezes, ","))

@@ -128,8 +128,8 @@ func (sr *scenarioRun) noise() {
 	_ = conn.Close()
 }
 
-// misjudged lists malformed events that were taken for more than noise.
-func (sr *scenarioRun) misjudged(ctx context.Context) ([]string, error) {
+// wrongResults lists malformed events that were taken for more than noise.
+func (sr *scenarioRun) wrongResults(ctx context.Context) ([]string, error) {
 	var out []string
 	for _, node := range []string{sr.node, foreign(sr.node)} {
 		records, err := sr.fleet.Store.List(ctx, store.Query{Selector: record.Selector{Node: node, Agent: "journey"}})

@@ -224,8 +224,8 @@ func jump(rng *rand.Rand) time.Duration {
 
 // clockOf names one service whose clock jumps, or all.
 func clockOf(rng *rand.Rand) string {
-	rooms := []string{"", "", "syslog-health-monitor", "platform-connectors", "fault-quarantine", "node-drainer", "fault-remediation", "janitor"}
-	return rooms[rng.IntN(len(rooms))]
+	services := []string{"", "", "syslog-health-monitor", "platform-connectors", "fault-quarantine", "node-drainer", "fault-remediation", "janitor"}
+	return services[rng.IntN(len(services))]
 }
 
 // choose picks points round robin, so that a run covers them all: the repair's

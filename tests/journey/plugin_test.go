@@ -111,9 +111,9 @@ func denied(t *testing.T, trip *scenarioRun) {
 	if err != nil {
 		t.Error(err)
 	}
-	books, err := trip.fleet.JournalEntries()
-	if err != nil || len(books) > 0 {
-		t.Errorf("the plugin's books are %v, %v; want nothing in them", books, err)
+	journal, err := trip.fleet.JournalEntries()
+	if err != nil || len(journal) > 0 {
+		t.Errorf("the plugin's books are %v, %v; want nothing in them", journal, err)
 	}
 	node, err := trip.fleet.Node(t.Context(), trip.node)
 	if err != nil || !node.Spec.Unschedulable {

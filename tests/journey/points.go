@@ -23,9 +23,9 @@ func Points() []string {
 
 // service is the service of a point: its name in a fleet, for the given node.
 func service(point, node string) string {
-	room, _, _ := strings.Cut(point, "/")
-	if room == "syslog-health-monitor" || room == "platform-connectors" {
-		return room + "@" + node
+	service, _, _ := strings.Cut(point, "/")
+	if service == "syslog-health-monitor" || service == "platform-connectors" {
+		return service + "@" + node
 	}
-	return room
+	return service
 }

@@ -93,8 +93,8 @@ func start(t *testing.T) *site {
 	write(t, connectors, publishers)
 	f, err := fleet.Start(t.Context(), fleet.Options{
 		Nodes: 3, Store: "sqlite", Root: root, Bin: bin, Progress: &progress, SettleTime: time.Second, RebootTime: time.Second,
-		Runs: func(room, _ string) bool {
-			return room == fleet.Connector || room == "fault-quarantine" || room == "node-drainer"
+		Runs: func(service, _ string) bool {
+			return service == fleet.Connector || service == "fault-quarantine" || service == "node-drainer"
 		},
 		Publishers: connectors, QuarantineFlags: []string{"--circuit-breaker-enabled=false"},
 	})

@@ -100,7 +100,7 @@ func start(t *testing.T) *site {
 	write(t, connectors, publishers)
 	f, err := fleet.Start(t.Context(), fleet.Options{
 		Nodes: 4, Store: "sqlite", Audit: true, Root: root, Bin: bin, Progress: &progress, SettleTime: time.Second, RebootTime: time.Second,
-		Runs:       func(room, _ string) bool { return room == fleet.Connector || room == "fault-quarantine" },
+		Runs:       func(service, _ string) bool { return service == fleet.Connector || service == "fault-quarantine" },
 		Publishers: connectors, QuarantineFlags: []string{"--circuit-breaker-enabled=false"},
 	})
 	if err != nil {

@@ -48,16 +48,16 @@ func (t Trial) Notice(ctx context.Context) (failed []string, err error) {
 	case reported.Ran == 0:
 		return nil, fmt.Errorf("%s finds no test", strings.Join(t.Args, " "))
 	}
-	told, err := t.Run(ctx)
+	changed, err := t.Run(ctx)
 	switch {
 	case err != nil:
 		return nil, err
-	case told.Unbuilt != "":
-		return nil, fmt.Errorf("with the change the tests do not compile: %s", told.Unbuilt)
-	case len(told.Failed) == 0:
+	case changed.Unbuilt != "":
+		return nil, fmt.Errorf("with the change the tests do not compile: %s", changed.Unbuilt)
+	case len(changed.Failed) == 0:
 		return nil, errors.New("no test notices")
 	}
-	return told.Failed, nil
+	return changed.Failed, nil
 }
 
 // Run runs the tests. Tests that fail or do not compile are no error.

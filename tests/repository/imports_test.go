@@ -80,13 +80,13 @@ func goList[T any](t *testing.T, env []string, args ...string) (all []T) {
 }
 
 // folderOf is the folder of the table that holds an import path.
-func folderOf(floors map[string][]string, path string) string {
+func folderOf(matrix map[string][]string, path string) string {
 	rest, ours := strings.CutPrefix(path, root)
 	if !ours {
 		return ""
 	}
 	best := ""
-	for m := range floors {
+	for m := range matrix {
 		if (rest == m || strings.HasPrefix(rest, m+"/")) && len(m) > len(best) {
 			best = m
 		}
@@ -95,17 +95,17 @@ func folderOf(floors map[string][]string, path string) string {
 }
 
 func TestImportMatrix(t *testing.T) {
-	floors := layers(t)
+	matrix := layers(t)
 	for _, p := range list(t) {
-		from := folderOf(floors, p.ImportPath)
-		allowed, known := floors[from]
+		from := folderOf(matrix, p.ImportPath)
+		allowed, known := matrix[from]
 		if !known {
 			t.Errorf("package %s is in no folder of docs/contributing/architecture.md", p.ImportPath)
 			continue
 		}
 		for _, imports := range [][]string{p.Imports, p.TestImports, p.XTestImports} {
 			for _, path := range imports {
-				to := folderOf(floors, path)
+				to := folderOf(matrix, path)
 				if to == "" || to == from || slices.Contains(allowed, to) {
 					continue
 				}

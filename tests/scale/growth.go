@@ -78,8 +78,8 @@ func table(figures []figure) bench.Table {
 	var t bench.Table
 	for _, f := range figures {
 		row := bench.Row{Figure: fmt.Sprintf("%d nodes: %s", f.nodes, f.name), Measured: f.value, Baseline: f.baseline, Target: f.target, Note: f.note}
-		if floor, ok := expected(figures, f); ok {
-			row.Baseline, row.Target = floor, bench.Target{Within: f.growth}
+		if baseline, ok := expected(figures, f); ok {
+			row.Baseline, row.Target = baseline, bench.Target{Within: f.growth}
 		}
 		t = append(t, row)
 	}

@@ -29,10 +29,10 @@ func (s *site) podOf(ctx context.Context, account, node string) (*corev1.Pod, er
 
 // token is what a kubelet projects into a pod for an audience.
 func (s *site) token(ctx context.Context, pod *corev1.Pod, audience string) (string, error) {
-	life := int64(tokenLifetime.Seconds())
+	lifetime := int64(tokenLifetime.Seconds())
 	answer, err := s.client.CoreV1().ServiceAccounts(pod.Namespace).CreateToken(ctx, pod.Spec.ServiceAccountName, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{
-			Audiences: []string{audience}, ExpirationSeconds: &life,
+			Audiences: []string{audience}, ExpirationSeconds: &lifetime,
 			BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
 		},
 	}, metav1.CreateOptions{})

@@ -77,8 +77,8 @@ func TestCheckNamesProblems(t *testing.T) {
 		t.Error(err)
 	}
 	for _, bad := range []struct {
-		name, says string
-		change     func(*scale.Options)
+		name, message string
+		change        func(*scale.Options)
 	}{
 		{"an unknown figure", `ONLY "speed"`, func(o *scale.Options) { o.Only = []string{"speed"} }},
 		{"no size", "NODES []", func(o *scale.Options) { o.Nodes = nil }},
@@ -87,7 +87,7 @@ func TestCheckNamesProblems(t *testing.T) {
 	} {
 		o := good
 		bad.change(&o)
-		if err := o.Check(); err == nil || !strings.Contains(err.Error(), bad.says) {
+		if err := o.Check(); err == nil || !strings.Contains(err.Error(), bad.message) {
 			t.Errorf("%s: %v", bad.name, err)
 		}
 	}

@@ -122,47 +122,47 @@ func monitors() []Filter {
 }
 
 func connector() []Filter {
-	const room = "platform-connectors/"
+	const folder = "platform-connectors/"
 	return []Filter{
 		{
-			"platform-connectors", "an event makes no condition and no Event", room + "conditions/set.go",
+			"platform-connectors", "an event makes no condition and no Event", folder + "conditions/set.go",
 			"	if !r.Acts() {\n		return Unchanged\n	}\n", "",
-			"./" + room + "conditions", "PersistOnly|Fold",
+			"./" + folder + "conditions", "PersistOnly|Fold",
 		},
 		{
-			"platform-connectors", "a rebuilt fault set is read from PROCESS records", room + "internal/upstream/upstream.go",
+			"platform-connectors", "a rebuilt fault set is read from PROCESS records", folder + "internal/upstream/upstream.go",
 			", Strategy: record.Process}", "}",
-			"./" + room + "internal/upstream", "PROCESS",
+			"./" + folder + "internal/upstream", "PROCESS",
 		},
 		{
-			"platform-connectors", "conditions of cluster-wide agents are made of PROCESS records", room + "internal/cluster/conditions.go",
+			"platform-connectors", "conditions of cluster-wide agents are made of PROCESS records", folder + "internal/cluster/conditions.go",
 			", Strategy: record.Process}", "}",
-			"./" + room + "internal/cluster", "PROCESS",
+			"./" + folder + "internal/cluster", "PROCESS",
 		},
 		{
-			"platform-connectors", "beyond its node's quota an observation is counted, and makes no fault a repeat", room + "forwardpolicy/stored.go",
+			"platform-connectors", "beyond its node's quota an observation is counted, and makes no fault a repeat", folder + "forwardpolicy/stored.go",
 			"	case !r.Acts():\n		return r, Observed\n", "",
 			"./platform-connectors/forwardpolicy", "TestDecide",
 		},
 		{
-			"platform-connectors", "an observed fault that waits is no fatal fault", room + "internal/forwarder/forwarder.go",
+			"platform-connectors", "an observed fault that waits is no fatal fault", folder + "internal/forwarder/forwarder.go",
 			"return x.Acts() && x.IsFault()", "return x.IsFault()",
 			"./platform-connectors/internal/forwarder", "TestBacklogIsReported",
 		},
 		{
-			"platform-connectors", "what its publisher observes waits for nothing and confirms nothing", room + "pipeline/confirmation.go",
+			"platform-connectors", "what its publisher observes waits for nothing and confirms nothing", folder + "pipeline/confirmation.go",
 			"e.ProcessingStrategy != record.Process || e.Confirms()", "e.Confirms()",
-			"./" + room + "pipeline", "TestWaitingFaults",
+			"./" + folder + "pipeline", "TestWaitingFaults",
 		},
 		{
-			"platform-connectors", "a fault that waits to be confirmed is observed", room + "pipeline/confirmation.go",
+			"platform-connectors", "a fault that waits to be confirmed is observed", folder + "pipeline/confirmation.go",
 			"	e.ProcessingStrategy = record.PersistOnly\n", "",
-			"./" + room + "pipeline", "TestWaitingFaults",
+			"./" + folder + "pipeline", "TestWaitingFaults",
 		},
 		{
-			"platform-connectors", "a recovery that is observed ends no wait", room + "pipeline/signals.go",
+			"platform-connectors", "a recovery that is observed ends no wait", folder + "pipeline/signals.go",
 			"	if x.As.ProcessingStrategy != record.Process {\n		return nil, false\n	}\n", "",
-			"./" + room + "pipeline", "TestStories",
+			"./" + folder + "pipeline", "TestStories",
 		},
 		{
 			"data-models", "only what is observed waits to be confirmed", "data-models/record/confirmation.go",
@@ -172,22 +172,22 @@ func connector() []Filter {
 		{
 			"platform-connectors", "a strategy that is not known becomes PERSIST_ONLY, never PROCESS", "data-models/record/event.go",
 			"	if s == protos.ProcessingStrategy_PROCESS {\n		return Process", "	if s != protos.ProcessingStrategy_PERSIST_ONLY {\n		return Process",
-			"./" + room + "admission", "Test",
+			"./" + folder + "admission", "Test",
 		},
 		{
-			"platform-connectors", "an observed record expires", room + "internal/forwarder/sender.go",
+			"platform-connectors", "an observed record expires", folder + "internal/forwarder/sender.go",
 			"out[i].Expire(c.Clock.Now().UTC())", "_ = out[i]",
-			"./" + room + "internal/forwarder", "TestFieldsSetByForwarder",
+			"./" + folder + "internal/forwarder", "TestFieldsSetByForwarder",
 		},
 		{
-			"platform-connectors", "an observed fault makes no Event about a Node", room + "internal/cluster/conditions.go",
+			"platform-connectors", "an observed fault makes no Event about a Node", folder + "internal/cluster/conditions.go",
 			"if !r.Acts() || !r.IsFault()", "if !r.IsFault()",
-			"./" + room + "internal/cluster", "TestPendingEventsAreProcessFaults",
+			"./" + folder + "internal/cluster", "TestPendingEventsAreProcessFaults",
 		},
 		{
-			"platform-connectors", "an observed fault is cleared by nobody", room + "internal/cluster/clearing.go",
+			"platform-connectors", "an observed fault is cleared by nobody", folder + "internal/cluster/clearing.go",
 			"	case !r.Acts():\n		return \"the record is PERSIST_ONLY and leads to no action\"\n", "",
-			"./" + room + "internal/cluster", "TestRefused",
+			"./" + folder + "internal/cluster", "TestRefused",
 		},
 	}
 }
@@ -287,46 +287,46 @@ func acting(service string) Filter {
 }
 
 func quarantine() []Filter {
-	const room, judge, run = "fault-quarantine/", "fault-quarantine/decision/evaluate.go", "TestPersistOnlyRecordsChangeNoEvaluation"
+	const folder, evaluate, run = "fault-quarantine/", "fault-quarantine/decision/evaluate.go", "TestPersistOnlyRecordsChangeNoEvaluation"
 	return []Filter{
-		{"fault-quarantine", "the feed is the named one", room + "internal/reconciler/service.go", "record.ProcessableHealthEventInserts()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
+		{"fault-quarantine", "the feed is the named one", folder + "internal/reconciler/service.go", "record.ProcessableHealthEventInserts()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
 		acting("fault-quarantine"),
-		{"fault-quarantine", "observed faults are not judged, observed recoveries lift nothing", judge, "record.Acting(v.Pending)", "v.Pending", "./fault-quarantine/decision", run},
-		{"fault-quarantine", "observed faults keep no node", judge, "record.Acting(v.Open)", "v.Open", "./fault-quarantine/decision", run},
-		{"fault-quarantine", "observed recoveries supersede nothing", judge, "record.Acting(v.Past)", "v.Past", "./fault-quarantine/decision", run},
+		{"fault-quarantine", "observed faults are not judged, observed recoveries lift nothing", evaluate, "record.Acting(v.Pending)", "v.Pending", "./fault-quarantine/decision", run},
+		{"fault-quarantine", "observed faults keep no node", evaluate, "record.Acting(v.Open)", "v.Open", "./fault-quarantine/decision", run},
+		{"fault-quarantine", "observed recoveries supersede nothing", evaluate, "record.Acting(v.Past)", "v.Past", "./fault-quarantine/decision", run},
 		{"fault-quarantine", "observed recoveries are none to a record in brief", "fault-quarantine/decision/condense.go", "record.Acting(pending)", "pending", "./fault-quarantine/decision", "TestRecoveriesAct"},
-		{"fault-quarantine", "the past of a node", room + "internal/reconciler/past.go", `Name: "Past", Node: name, Strategy: record.Process, `, `Name: "Past", Node: name, `, "./fault-quarantine/internal/reconciler", "PROCESSRecordsOnly"},
+		{"fault-quarantine", "the past of a node", folder + "internal/reconciler/past.go", `Name: "Past", Node: name, Strategy: record.Process, `, `Name: "Past", Node: name, `, "./fault-quarantine/internal/reconciler", "PROCESSRecordsOnly"},
 	}
 }
 
 func drain() []Filter {
-	const room = "node-drainer/"
+	const folder = "node-drainer/"
 	return []Filter{
-		{"node-drainer", "the feed is the named one", room + "internal/reconciler/service.go", "record.NodeQuarantineStatus()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
+		{"node-drainer", "the feed is the named one", folder + "internal/reconciler/service.go", "record.NodeQuarantineStatus()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
 		acting("node-drainer"),
-		{"node-drainer", "the decision", room + "decision/next.go", "	v.Records = record.Acting(v.Records)\n", "", "./node-drainer/decision", "TestPersistOnlyRecordsChangeNoStep"},
+		{"node-drainer", "the decision", folder + "decision/next.go", "	v.Records = record.Acting(v.Records)\n", "", "./node-drainer/decision", "TestPersistOnlyRecordsChangeNoStep"},
 	}
 }
 
 func repair() []Filter {
-	const room = "fault-remediation/"
+	const folder = "fault-remediation/"
 	return []Filter{
-		{"fault-remediation", "the feed is the named one", room + "internal/reconciler/reconciler.go", "record.QuarantinedAndDrainedNodes()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
+		{"fault-remediation", "the feed is the named one", folder + "internal/reconciler/reconciler.go", "record.QuarantinedAndDrainedNodes()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
 		acting("fault-remediation"),
-		{"fault-remediation", "the decision", room + "decision/flight.go", "	v.Records = record.Acting(v.Records)\n", "", "./fault-remediation/decision", "TestPersistOnlyRecordsChangeNoStep"},
-		{"fault-remediation", "the boots that a publisher names", room + "internal/reconciler/observe.go", "SeqEpoch: epoch, Strategy: record.Process}", "SeqEpoch: epoch}", "./fault-remediation/internal/reconciler", "TestNoObservedBoot"},
+		{"fault-remediation", "the decision", folder + "decision/flight.go", "	v.Records = record.Acting(v.Records)\n", "", "./fault-remediation/decision", "TestPersistOnlyRecordsChangeNoStep"},
+		{"fault-remediation", "the boots that a publisher names", folder + "internal/reconciler/observe.go", "SeqEpoch: epoch, Strategy: record.Process}", "SeqEpoch: epoch}", "./fault-remediation/internal/reconciler", "TestNoObservedBoot"},
 	}
 }
 
 func analyzer() []Filter {
-	const room = "health-events-analyzer/"
+	const folder = "health-events-analyzer/"
 	return []Filter{
-		{"health-events-analyzer", "the feed is the named one", room + "healtheventsanalyzer.go", "record.ProcessableNonFatalUnhealthyInserts()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
-		{"health-events-analyzer", "an observed event triggers no rule", room + "internal/matching/matching.go", "	if !r.Acts() {\n		return \"\"\n	}\n", "", "./health-events-analyzer/internal/matching", "TestPersistOnly"},
-		{"health-events-analyzer", "an observed event is in no window", room + "decision/window.go", "	if !f.Record.Acts() && !f.isDerived() {\n		return time.Time{}, false\n	}\n", "", "./health-events-analyzer/decision", "Test"},
-		{"health-events-analyzer", "an observed recovery ends no fault that acts", room + "decision/fact.go", "f.Record.Acts() && !recovery.Record.Acts() || ", "", "./health-events-analyzer/decision", "TestPersistOnlyRecoveryEndsNoProcessFault|TestPersistOnlyFaultTriggersNoEvaluation"},
-		{"health-events-analyzer", "an observed event asks no rule", room + "decision/fact.go", "f.triggers() && f.Record.Acts()", "f.triggers()", "./health-events-analyzer/decision", "TestPersistOnlyRecoveryEndsNoProcessFault|TestPersistOnlyFaultTriggersNoEvaluation"},
-		{"health-events-analyzer", "an observed source is none", room + "internal/matching/publish.go", "	case !r.Acts():\n		w.Expire(id)\n", "", "./health-events-analyzer/internal/matching", "TestPersistOnly"},
+		{"health-events-analyzer", "the feed is the named one", folder + "healtheventsanalyzer.go", "record.ProcessableNonFatalUnhealthyInserts()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
+		{"health-events-analyzer", "an observed event triggers no rule", folder + "internal/matching/matching.go", "	if !r.Acts() {\n		return \"\"\n	}\n", "", "./health-events-analyzer/internal/matching", "TestPersistOnly"},
+		{"health-events-analyzer", "an observed event is in no window", folder + "decision/window.go", "	if !f.Record.Acts() && !f.isDerived() {\n		return time.Time{}, false\n	}\n", "", "./health-events-analyzer/decision", "Test"},
+		{"health-events-analyzer", "an observed recovery ends no fault that acts", folder + "decision/fact.go", "f.Record.Acts() && !recovery.Record.Acts() || ", "", "./health-events-analyzer/decision", "TestPersistOnlyRecoveryEndsNoProcessFault|TestPersistOnlyFaultTriggersNoEvaluation"},
+		{"health-events-analyzer", "an observed event asks no rule", folder + "decision/fact.go", "f.triggers() && f.Record.Acts()", "f.triggers()", "./health-events-analyzer/decision", "TestPersistOnlyRecoveryEndsNoProcessFault|TestPersistOnlyFaultTriggersNoEvaluation"},
+		{"health-events-analyzer", "an observed source is none", folder + "internal/matching/publish.go", "	case !r.Acts():\n		w.Expire(id)\n", "", "./health-events-analyzer/internal/matching", "TestPersistOnly"},
 		{"health-events-analyzer", "an observed recovery is no cause", "data-models/record/selector.go", "{Strategy: Process, Healthy: Yes()}", "{Healthy: Yes()}", "./data-models/record", "TestEveryNamedSelectorFiltersPersistOnly"},
 		{"health-events-analyzer", "a verdict on an observed fault is no cause", "data-models/record/selector.go", "{Strategy: Process, Verdicts:", "{Verdicts:", "./data-models/record", "TestEveryNamedSelectorFiltersPersistOnly"},
 	}

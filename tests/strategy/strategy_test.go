@@ -238,9 +238,9 @@ func noDrain(t *testing.T, acting, observing *world) {
 		if got != moved {
 			t.Errorf("%s cluster: pods went away: %v, want %v", w.strategy, got, moved)
 		}
-		stamped := slices.ContainsFunc(w.records, func(r record.Record) bool { return r.Status.UserPodsEvictionStatus.Status != "" })
-		if stamped != moved {
-			t.Errorf("%s cluster: a record bears a drain: %v, want %v", w.strategy, stamped, moved)
+		updated := slices.ContainsFunc(w.records, func(r record.Record) bool { return r.Status.UserPodsEvictionStatus.Status != "" })
+		if updated != moved {
+			t.Errorf("%s cluster: a record bears a drain: %v, want %v", w.strategy, updated, moved)
 		}
 	}
 }

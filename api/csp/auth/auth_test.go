@@ -59,10 +59,10 @@ func TestAdmit(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
-		name string
-		ctx  context.Context
-		code codes.Code
-		says string
+		name    string
+		ctx     context.Context
+		code    codes.Code
+		message string
 	}{
 		{"good", calling("Bearer good"), codes.OK, ""},
 		{"good, in small letters", calling("bearer good"), codes.OK, ""},
@@ -79,8 +79,8 @@ func TestAdmit(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := check.Admit(tt.ctx)
-			if status.Code(err) != tt.code || err != nil && !strings.Contains(err.Error(), tt.says) {
-				t.Errorf("admitting: %v, want %s with %q", err, tt.code, tt.says)
+			if status.Code(err) != tt.code || err != nil && !strings.Contains(err.Error(), tt.message) {
+				t.Errorf("admitting: %v, want %s with %q", err, tt.code, tt.message)
 			}
 		})
 	}

@@ -99,12 +99,12 @@ rules: [{apiGroups: [""], resources: [nodes], verbs: [get, list, patch]}]
 	if err != nil || len(nodemark.Clearings(node.Annotations)) != 0 {
 		t.Errorf("annotations %v are left, %v", node.Annotations, err)
 	}
-	for _, tt := range []struct{ record, kubeconfig, says string }{
+	for _, tt := range []struct{ record, kubeconfig, message string }{
 		{"01a2012f-5f2b-747d-a191-050c9f567ad1", operator, "has no record"},
 		{fault.ClearingID(w.fault.ID), operator, "is a recovery"},
 		{w.fault.ID, w.viewer, "forbidden"},
 	} {
-		run(t, p, "clear", w.node.Name, tt.record, "--kubeconfig", tt.kubeconfig).expect(t, command.ExitFailed, "", tt.says)
+		run(t, p, "clear", w.node.Name, tt.record, "--kubeconfig", tt.kubeconfig).expect(t, command.ExitFailed, "", tt.message)
 	}
 }
 

@@ -53,10 +53,10 @@ func TestOneSource(t *testing.T) {
 	w := newWorld(t)
 	closed := unreachable(t, w.viewer)
 	for _, tt := range []struct {
-		name       string
-		p          command.Program
-		kubeconfig string
-		why, says  string
+		name         string
+		p            command.Program
+		kubeconfig   string
+		why, message string
 	}{
 		{"no store", command.Program{}, w.viewer, line, "namespace nvsentinel has none"},
 		{"store is not there", command.Program{Store: storetest.SQLiteDSN(t)}, w.viewer, "RebootNode/" + w.object, "no such file or directory"},
@@ -68,10 +68,10 @@ func TestOneSource(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			why := run(t, tt.p, "why", w.node.Name, "--kubeconfig", tt.kubeconfig)
 			why.expect(t, command.ExitPartial, tt.why, "")
-			why.expect(t, command.ExitPartial, tt.says, "")
+			why.expect(t, command.ExitPartial, tt.message, "")
 			why.expect(t, command.ExitPartial, w.node.Name+": remediating", "")
 			status := run(t, tt.p, "status", "--kubeconfig", tt.kubeconfig)
-			status.expect(t, command.ExitPartial, tt.says, "")
+			status.expect(t, command.ExitPartial, tt.message, "")
 			status.expect(t, command.ExitPartial, w.node.Name+"  remediating", "")
 		})
 	}

@@ -134,11 +134,11 @@ func whyCommand(o *options, code *int) *cobra.Command {
 		Example: "  nvsentinel why gpu-1\n  nvsentinel why gpu-1 --all -o json",
 		Args:    exactly(1),
 		RunE: func(c *cobra.Command, args []string) (err error) {
-			tell := o.why
+			show := o.why
 			if o.following {
-				tell = o.follow
+				show = o.follow
 			}
-			*code, err = tell(c.Context(), args[0])
+			*code, err = show(c.Context(), args[0])
 			return err
 		},
 	}
@@ -154,11 +154,11 @@ func statusCommand(o *options, code *int) *cobra.Command {
 		Long:  "Show the state of the fleet, what each affected node requires, and the lag of every consumer of the store.\n" + exitCodes,
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
-			tell := o.status
+			show := o.status
 			if o.following {
-				tell = o.watch
+				show = o.watch
 			}
-			*code, err = tell(c.Context())
+			*code, err = show(c.Context())
 			return err
 		},
 	}

@@ -48,8 +48,8 @@ func (a answer) expect(t *testing.T, code int, out, errs string) {
 
 func TestUsage(t *testing.T) {
 	for _, tt := range []struct {
-		args []string
-		says string
+		args    []string
+		message string
 	}{
 		{[]string{"wy", "gpu-1"}, `unknown command "wy"`},
 		{[]string{"why"}, "usage: nvsentinel why <node> [flags], arguments given: 0"},
@@ -64,7 +64,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"status", "--limit", "0"}, "--limit is 0: must be at least 1"},
 	} {
 		a := run(t, command.Program{}, tt.args...)
-		a.expect(t, command.ExitUsage, "", tt.says)
+		a.expect(t, command.ExitUsage, "", tt.message)
 		if a.out != "" {
 			t.Errorf("%v wrote to the output: %s", tt.args, a.out)
 		}

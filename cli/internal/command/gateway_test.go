@@ -155,10 +155,10 @@ func TestNothingButAKubeconfig(t *testing.T) {
 // sources are still shown.
 func TestStoreAccessThroughGateway(t *testing.T) {
 	w := newWorld(t)
-	status := func(kubeconfig string, says ...string) {
+	status := func(kubeconfig string, message ...string) {
 		t.Helper()
 		a := run(t, command.Program{}, "status", "--kubeconfig", kubeconfig)
-		for _, want := range says {
+		for _, want := range message {
 			a.expect(t, command.ExitPartial, want, "")
 		}
 		a.expect(t, command.ExitPartial, w.node.Name+"  remediating", "")

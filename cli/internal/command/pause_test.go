@@ -60,11 +60,11 @@ func TestPause(t *testing.T) {
 	run(t, command.Program{}, "resume", "-n", namespace, "--kubeconfig", operator).expect(t, command.ExitComplete, "no change: emergency stop OFF\n", "")
 	on := run(t, command.Program{}, "pause", "-n", namespace, "--kubeconfig", operator, "--reason", "wrong catalog")
 	on.expect(t, command.ExitComplete, "emergency stop ON, set by system:serviceaccount:operators:brake-operator: wrong catalog, and every service", "")
-	const says = ", set by system:serviceaccount:operators:brake-operator: wrong catalog"
-	ask("pause", operator, "--reason", "another").expect(t, command.ExitComplete, says, "")
-	ask("status", w.viewer).expect(t, command.ExitComplete, says, "")
+	const message = ", set by system:serviceaccount:operators:brake-operator: wrong catalog"
+	ask("pause", operator, "--reason", "another").expect(t, command.ExitComplete, message, "")
+	ask("status", w.viewer).expect(t, command.ExitComplete, message, "")
 	ask("status", w.viewer).expect(t, command.ExitComplete, "! emergency stop ON since ", "")
-	ask("why", w.viewer, w.node.Name).expect(t, command.ExitComplete, says, "")
+	ask("why", w.viewer, w.node.Name).expect(t, command.ExitComplete, message, "")
 	fleet := decode[timeline.Fleet](t, ask("status", w.viewer, "-o", "json"))
 	if b := fleet.Pause; !b.Read || !b.On || b.Reason != "wrong catalog" || b.Since.IsZero() {
 		t.Errorf("brake %+v", b)

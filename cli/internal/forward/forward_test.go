@@ -101,9 +101,9 @@ func TestAGatewayGoes(t *testing.T) {
 // TestMissingPermissions: the error names the missing permission and what to do.
 func TestMissingPermissions(t *testing.T) {
 	for name, tt := range map[string]struct {
-		s    *standIn
-		add  func(*standIn)
-		says []string
+		s       *standIn
+		add     func(*standIn)
+		message []string
 	}{
 		"no gateway":        {&standIn{}, func(*standIn) {}, []string{"namespace suite has none", "-n", "--store"}},
 		"none is ready":     {&standIn{}, func(s *standIn) { s.add("a", refused, func(p *corev1.Pod) { p.Status.Conditions = nil }) }, []string{"none in namespace suite is Ready", "kubectl"}},
@@ -126,7 +126,7 @@ func TestMissingPermissions(t *testing.T) {
 			if err == nil {
 				t.Fatal("the store was read")
 			}
-			for _, want := range tt.says {
+			for _, want := range tt.message {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("%v\ndoes not say %q", err, want)
 				}

@@ -196,7 +196,7 @@ func TestOneMaintenanceIsOneAnnouncement(t *testing.T) {
 	step := func(instances []instance, events []event, hour float64) (func(*server), time.Time) {
 		return func(s *server) { s.instances, s.events = instances, events }, in(hour)
 	}
-	type life struct {
+	type lifecycle struct {
 		name  string
 		steps []func() (func(*server), time.Time)
 		want  []string // the announcement after each step: state, Health's or EC2's id
@@ -204,7 +204,7 @@ func TestOneMaintenanceIsOneAnnouncement(t *testing.T) {
 	do := func(instances []instance, events []event, hour float64) func() (func(*server), time.Time) {
 		return func() (func(*server), time.Time) { return step(instances, events, hour) }
 	}
-	for _, l := range []life{
+	for _, l := range []lifecycle{
 		{"EC2 first", []func() (func(*server), time.Time){
 			do(shown("", 24), nil, 0), do(shown("", 24), reported("upcoming", 1), 1), do(shown("", 24), reported("open", 24), 24.5),
 			do(shown("[Completed] ", 24), reported("open", 24), 25), do(shown("[Completed] ", 24), reported("closed", 26), 26), do(nil, reported("closed", 26), 200),
@@ -286,10 +286,10 @@ func TestHealthWithoutBegin(t *testing.T) {
 
 // A program's end of life concerns no machine, an event that names no entity yet is kept.
 func TestOddEvents(t *testing.T) {
-	const life, host = "AWS_EC2_PLANNED_LIFECYCLE_EVENT", "AWS_EC2_DEDICATED_HOST_MAINTENANCE_SCHEDULED"
+	const lifecycleEvent, host = "AWS_EC2_PLANNED_LIFECYCLE_EVENT", "AWS_EC2_DEDICATED_HOST_MAINTENANCE_SCHEDULED"
 	s := serve(t)
 	s.events = []event{
-		{arn: arn(life, "1"), code: life, category: "scheduledChange", status: "upcoming", start: in(999), entities: []entity{{id, "PENDING"}}, text: "x"},
+		{arn: arn(lifecycleEvent, "1"), code: lifecycleEvent, category: "scheduledChange", status: "upcoming", start: in(999), entities: []entity{{id, "PENDING"}}, text: "x"},
 		{arn: arn(host, "2"), code: host, category: "scheduledChange", status: "upcoming", start: in(9), text: "x"},
 	}
 	a := only(t, read(t, connect(t, s), announcement.Question{}))

@@ -67,9 +67,9 @@ func TestHandwrittenRequests(t *testing.T) {
 			if tt.status == 200 {
 				done = 1
 			}
-			books := c.Requests("")
-			if len(books) != 1 || books[0].Done != (done == 1) || c.Instance("i-1234567890abcdef0").Reboots != done {
-				t.Errorf("books are %+v after %d reboots", books, c.Instance("i-1234567890abcdef0").Reboots)
+			recorded := c.Requests("")
+			if len(recorded) != 1 || recorded[0].Done != (done == 1) || c.Instance("i-1234567890abcdef0").Reboots != done {
+				t.Errorf("books are %+v after %d reboots", recorded, c.Instance("i-1234567890abcdef0").Reboots)
 			}
 		})
 	}

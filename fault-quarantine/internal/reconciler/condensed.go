@@ -12,19 +12,19 @@ import (
 
 // open reads the open records page by page, the first of them whole, and the others
 // condensed.
-func (rc *Reconciler) open(ctx context.Context, s record.Selector, recoveries []record.Record) (out []record.Record, brief map[string]bool, err error) {
+func (rc *Reconciler) open(ctx context.Context, s record.Selector, recoveries []record.Record) (out []record.Record, condensed map[string]bool, err error) {
 	held, most := 0, cmp.Or(rc.maxFullBytes, maxFullBytes)
-	brief = map[string]bool{}
+	condensed = map[string]bool{}
 	err = rc.pages(ctx, s, func(page []record.Record) error {
 		for _, r := range page {
 			if held += weight(r); held > most {
-				r, brief[r.ID] = decision.Condense(r, recoveries), true
+				r, condensed[r.ID] = decision.Condense(r, recoveries), true
 			}
 			out = append(out, r)
 		}
 		return nil
 	})
-	return out, brief, err
+	return out, condensed, err
 }
 
 // weight is about what a record takes in memory, in bytes.
@@ -46,12 +46,12 @@ func weight(r record.Record) int {
 }
 
 // readFull reads the whole record of a condensed one, as it was then.
-func (rc *Reconciler) readFull(ctx context.Context, brief record.Record) (record.Record, error) {
-	full, err := rc.Store.Get(ctx, brief.ID)
+func (rc *Reconciler) readFull(ctx context.Context, condensed record.Record) (record.Record, error) {
+	full, err := rc.Store.Get(ctx, condensed.ID)
 	if err != nil {
-		return full, fmt.Errorf("reading the complete record of open fault %s of node %s: %w", brief.ID, brief.Event.NodeName, err)
+		return full, fmt.Errorf("reading the complete record of open fault %s of node %s: %w", condensed.ID, condensed.Event.NodeName, err)
 	}
-	if full.Revision != brief.Revision {
+	if full.Revision != condensed.Revision {
 		return full, retry.Wait(0, "another writer changed a record of the node")
 	}
 	return full, nil

@@ -63,14 +63,14 @@ func stay(t *testing.T, whole int) (reported []string) {
 		storetest.MustAppend(t, s, part...)
 	}
 	settleNode(t, d)
-	held, brief, err := d.Memory(t.Context(), "n1")
+	held, condensed, err := d.Memory(t.Context(), "n1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if whole < 1<<30 && (held > 2*whole+faults*1500 || brief < faults/2) {
-		t.Errorf("a look holds %d bytes of open faults, %d of %d in brief; want %d whole, and 1,500 bytes of each other", held, brief, faults, whole)
+	if whole < 1<<30 && (held > 2*whole+faults*1500 || condensed < faults/2) {
+		t.Errorf("a look holds %d bytes of open faults, %d of %d in brief; want %d whole, and 1,500 bytes of each other", held, condensed, faults, whole)
 	}
-	tell := func(step string) {
+	report := func(step string) {
 		t.Helper()
 		settleNode(t, d)
 		list, err := s.List(t.Context(), store.Query{Selector: record.Selector{Name: "all"}})
@@ -96,7 +96,7 @@ func stay(t *testing.T, whole int) (reported []string) {
 	for i := range all {
 		all[i] = storetest.MustGet(t, s, all[i].ID)
 	}
-	tell("open")
+	report("open")
 	names := func(gpus ...int) (out []string) {
 		for _, g := range gpus {
 			out = append(out, all[0].Event.EntitiesImpacted[g].EntityValue)
@@ -104,14 +104,14 @@ func stay(t *testing.T, whole int) (reported []string) {
 		return out
 	}
 	storetest.MustAppend(t, s, event(faults+1, true, "", names(1, 2)...), event(faults+2, true, "", names(2, 3)...))
-	tell("some of each")
+	report("some of each")
 	late := large(faults+3, 2)
 	storetest.MustAppend(t, s, late)
 	settleNode(t, d)
 	all = append(all, record.Record{}, record.Record{}, storetest.MustGet(t, s, late.ID))
-	tell("one more")
+	report("one more")
 	uncordon(nodes.node, "alice")
-	tell("by hand")
+	report("by hand")
 	return reported
 }
 

@@ -13,7 +13,7 @@ func (rc *Reconciler) SetMaxFullBytes(bytes int) { rc.maxFullBytes = bytes }
 
 // Memory is what a look at a node holds of its open faults, as JSON, and how many of
 // them are condensed.
-func (rc *Reconciler) Memory(ctx context.Context, name string) (bytes, brief int, err error) {
+func (rc *Reconciler) Memory(ctx context.Context, name string) (bytes, condensed int, err error) {
 	seen, err := rc.observe(ctx, name)
 	if err != nil {
 		return 0, 0, err

@@ -133,27 +133,27 @@ func (rc *Reconciler) handle(ctx context.Context, name string) error {
 		return nil
 	}
 	crashpoint.Here("fault-quarantine/observed")
-	judgement, err := rc.evaluate(seen)
+	evaluation, err := rc.evaluate(seen)
 	if err != nil {
 		return err
 	}
 	crashpoint.Here("fault-quarantine/decided")
-	written, err := rc.writeVerdicts(ctx, judgement, decision.Recoveries(seen.view.Pending))
+	written, err := rc.writeVerdicts(ctx, evaluation, decision.Recoveries(seen.view.Pending))
 	if err != nil {
 		return err
 	}
 	crashpoint.Here("fault-quarantine/stamped")
 	if seen.node != nil {
-		if seen.node, err = rc.mark(ctx, seen.node, judgement, written); err != nil {
+		if seen.node, err = rc.mark(ctx, seen.node, evaluation, written); err != nil {
 			return err
 		}
 		crashpoint.Here("fault-quarantine/done")
 	}
-	rc.settle(name, judgement)
+	rc.settle(name, evaluation)
 	if seen.pass() {
-		return rc.requeueSoon(name, seen, judgement)
+		return rc.requeueSoon(name, seen, evaluation)
 	}
-	return rc.requeue(ctx, name, seen.node, judgement)
+	return rc.requeue(ctx, name, seen.node, evaluation)
 }
 
 // requeueSoon has the node looked at again soon: at the records behind what could not
@@ -174,24 +174,24 @@ func (rc *Reconciler) requeueSoon(name string, seen facts, j decision.Evaluation
 // would be opened, or without.
 func (rc *Reconciler) evaluate(seen facts) (decision.Evaluation, error) {
 	now, node, policy := rc.Clock.Now(), seen.node, seen.policy
-	judgement := decision.Evaluate(seen.view, policy, now)
-	if judgement.Opens == nil {
-		return judgement, nil
+	evaluation := decision.Evaluate(seen.view, policy, now)
+	if evaluation.Opens == nil {
+		return evaluation, nil
 	}
 	if rc.Pause.Unread() {
-		return judgement, retry.Wait(waitForBudget, "the emergency stop is not read yet")
+		return evaluation, retry.Wait(waitForBudget, "the emergency stop is not read yet")
 	}
 	if why, on := rc.Pause.On(); on {
 		policy.HoldReason = why
 		return decision.Evaluate(seen.view, policy, now), nil
 	}
-	c := budget.Candidate{Name: node.Name, Labels: node.Labels, InSession: nodemark.Session(node) != "", Order: judgement.Opens.Append}
-	granted, why, err := rc.Quota.Take(c, judgement.Opens.ID)
+	c := budget.Candidate{Name: node.Name, Labels: node.Labels, InSession: nodemark.Session(node) != "", Order: evaluation.Opens.Append}
+	granted, why, err := rc.Quota.Take(c, evaluation.Opens.ID)
 	if errors.Is(err, quota.ErrNotOpen) {
-		return judgement, retry.Wait(waitForBudget, err.Error())
+		return evaluation, retry.Wait(waitForBudget, err.Error())
 	}
 	if err != nil || granted {
-		return judgement, err
+		return evaluation, err
 	}
 	policy.HoldReason = why
 	return decision.Evaluate(seen.view, policy, now), nil
@@ -212,10 +212,10 @@ func (rc *Reconciler) requeue(ctx context.Context, name string, node *corev1.Nod
 			rc.Nodes.Note(ctx, node, Event{Warning: j.Waiting != decision.WaitRepair && j.Waiting != decision.WaitRepeatOffender, Reason: j.Waiting, Message: waitingText(j)})
 		}
 	}
-	mend := rc.restoreWait(node)
+	restoration := rc.restoreWait(node)
 	switch {
-	case mend > 0:
-		return retry.Park(mend, "a cordon or taint was removed shortly after its restoration, it is restored again later")
+	case restoration > 0:
+		return retry.Park(restoration, "a cordon or taint was removed shortly after its restoration, it is restored again later")
 	case j.Waiting != "":
 		return retry.Park(waitForNode, j.Waiting)
 	case j.Held != nil:

@@ -174,7 +174,7 @@ func TestARecoveryWaitsForAChain(t *testing.T) {
 	f := event(1, false, "79", "GPU-1")
 	storetest.MustAppend(t, s, f)
 	handle(t, d)
-	stamp := func(change func(*record.Attempt)) {
+	setAttempt := func(change func(*record.Attempt)) {
 		t.Helper()
 		r := storetest.MustGet(t, s, f.ID)
 		a := record.Attempt{Kind: "RepairRun", Name: "n1-x", UID: "u", Chain: "c", Session: f.ID, State: "Unknown", Reason: "Created", SubmittedAt: d.Clock.Now(), SignalSent: true}
@@ -184,7 +184,7 @@ func TestARecoveryWaitsForAChain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	stamp(func(*record.Attempt) {})
+	setAttempt(func(*record.Attempt) {})
 	storetest.MustAppend(t, s, event(2, true, ""))
 	if _, why, parked := retry.AsPark(d.Handle(t.Context(), "n1")); !parked || why != decision.WaitRepair || !nodes.node.Spec.Unschedulable {
 		t.Errorf("parked %v, %q, %+v", parked, why, nodes.node.Spec)
@@ -197,7 +197,7 @@ func TestARecoveryWaitsForAChain(t *testing.T) {
 	if !d.Concerns(nodes.node, labelled()) {
 		t.Error("the chain's end enqueues nobody")
 	}
-	stamp(func(a *record.Attempt) { a.State, a.FinishedAt = "Healthy", new(d.Clock.Now()) })
+	setAttempt(func(a *record.Attempt) { a.State, a.FinishedAt = "Healthy", new(d.Clock.Now()) })
 	handle(t, d)
 	if nodes.node.Spec.Unschedulable || d.Concerns(nodes.node, labelled()) {
 		t.Errorf("not released: %+v", nodes.node.Spec)

@@ -81,8 +81,8 @@ func restoredText(name string, was nodemark.Marks, r nodemark.Restored) string {
 
 // restoreWait is how long a lifted mark of a Node stays so; 0 if none does.
 func (rc *Reconciler) restoreWait(node *corev1.Node) time.Duration {
-	mend, wait := marks.EvaluateRestoration(nodemark.Read(node), rc.Clock.Now())
-	if mend != marks.Later {
+	restoration, wait := marks.EvaluateRestoration(nodemark.Read(node), rc.Clock.Now())
+	if restoration != marks.Later {
 		return 0
 	}
 	return wait

@@ -28,11 +28,11 @@ func (r *Reconciler) claim(ctx context.Context, node *corev1.Node, by record.Act
 	if r.Leases == nil {
 		return nil
 	}
-	life := leaseDuration
+	duration := leaseDuration
 	if repair, _ := r.Repairs.Of(by); repair.UnknownTimeout > 0 {
-		life = min(life, repair.UnknownTimeout)
+		duration = min(duration, repair.UnknownTimeout)
 	}
-	err := r.Leases.Take(ctx, node, holder, life+leaseMargin, nil)
+	err := r.Leases.Take(ctx, node, holder, duration+leaseMargin, nil)
 	if err == nil {
 		r.taken.Store(node.Name, r.Clock.Now())
 	}

@@ -131,8 +131,8 @@ func TestAMarkUnderFormerNamesIsWrittenAgain(t *testing.T) {
 	if n.Labels[nodemark.FormerRepeatOffenderLabel] != "" || n.Annotations[nodemark.FormerRepeatOffenderAnnotation] != "" {
 		t.Errorf("the former mark is left: %v %v", n.Labels, n.Annotations)
 	}
-	if told := strings.Join(b.events(), "\n"); strings.Count(told, reconciler.EventRepeatOffender+" x1") != 1 || strings.Contains(told, "x2") {
-		t.Errorf("events %s", told)
+	if reported := strings.Join(b.events(), "\n"); strings.Count(reported, reconciler.EventRepeatOffender+" x1") != 1 || strings.Contains(reported, "x2") {
+		t.Errorf("events %s", reported)
 	}
 }
 

@@ -139,7 +139,7 @@ func TestRelevant(t *testing.T) {
 		return n
 	}
 	same := func(*corev1.Node) {}
-	lemon := func(label string) *corev1.Node {
+	repeatOffender := func(label string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 			Labels: map[string]string{nodemark.RepeatOffenderLabel: label}, Annotations: map[string]string{nodemark.RepeatOffenderAnnotation: "{}"},
 		}}
@@ -162,11 +162,11 @@ func TestRelevant(t *testing.T) {
 			n.Annotations[nodemark.RepairAnnotation] = "u"
 			n.Spec.Unschedulable = true
 		}), true},
-		"a lemon":                 {nil, lemon("true"), true},
-		"a lemon, deleted":        {lemon("true"), nil, true},
-		"a lemon, unlabelled":     {lemon("true"), lemon(""), true},
-		"a lemon, as it was":      {lemon("true"), lemon("true"), false},
-		"lemon mark of ours gone": {lemon(""), &corev1.Node{}, true},
+		"a lemon":                 {nil, repeatOffender("true"), true},
+		"a lemon, deleted":        {repeatOffender("true"), nil, true},
+		"a lemon, unlabelled":     {repeatOffender("true"), repeatOffender(""), true},
+		"a lemon, as it was":      {repeatOffender("true"), repeatOffender("true"), false},
+		"lemon mark of ours gone": {repeatOffender(""), &corev1.Node{}, true},
 
 		"rebooted":        {node(same), node(func(n *corev1.Node) { n.Status.NodeInfo.BootID = "b2" }), true},
 		"another machine": {node(same), node(func(n *corev1.Node) { n.Spec.ProviderID = "p2" }), true},

@@ -224,8 +224,8 @@ func TestLeftOut(t *testing.T) {
 	if err != nil || len(made) != 4 {
 		t.Errorf("made %v, %v; want alpha, beta, epsilon and zeta", made, err)
 	}
-	if code, _, said := build(t, lay(t), "--only=gamma"); code != 2 || !strings.Contains(said, "nothing was made") {
-		t.Errorf("status %d where nothing can be made:\n%s", code, said)
+	if code, _, stderr := build(t, lay(t), "--only=gamma"); code != 2 || !strings.Contains(stderr, "nothing was made") {
+		t.Errorf("status %d where nothing can be made:\n%s", code, stderr)
 	}
 }
 
@@ -255,8 +255,8 @@ func TestBadArguments(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "alpha", "main.go"), []byte("package main\n\nfunc main() { nonsense }\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, said := build(t, dir, "--only=alpha"); code != 1 || !strings.Contains(said, "undefined: nonsense") {
-		t.Errorf("status %d of a program that does not compile:\n%s", code, said)
+	if code, _, stderr := build(t, dir, "--only=alpha"); code != 1 || !strings.Contains(stderr, "undefined: nonsense") {
+		t.Errorf("status %d of a program that does not compile:\n%s", code, stderr)
 	}
 }
 

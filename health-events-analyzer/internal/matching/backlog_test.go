@@ -32,7 +32,7 @@ func TestBacklogIsEvaluatedOnce(t *testing.T) {
 		b.Trigger(storetest.MustGet(t, b.store, id))
 		b.handle("n1")
 	}
-	judged := func() (n float64) {
+	evaluated := func() (n float64) {
 		for _, reason := range decision.Reasons() {
 			n += testutil.ToFloat64(b.metrics.Evaluations.WithLabelValues(rules()[0].Name, string(reason)))
 		}
@@ -44,14 +44,14 @@ func TestBacklogIsEvaluatedOnce(t *testing.T) {
 	for _, id := range ids {
 		deliver(id)
 	}
-	if n := judged(); n != waiting {
+	if n := evaluated(); n != waiting {
 		t.Errorf("%g judgements of %d events", n, waiting)
 	}
 	// One that is earlier than the last three changes their answers, too.
 	add(waiting*time.Minute - 3*time.Minute - time.Second)
 	deliver(ids[waiting])
 	deliver(ids[0])
-	if n := judged(); n != waiting+4 {
+	if n := evaluated(); n != waiting+4 {
 		t.Errorf("%g judgements after a late event, want %d", n, waiting+4)
 	}
 }

@@ -163,10 +163,10 @@ func TestARackIsOneFault(t *testing.T) {
 	}
 	more(rackNodes - 9)
 	replica.deliver(ids...)
-	anew := newRack(t, s, 0, parsed(t, sameXID))
-	anew.deliver(ids[5:]...)
-	anew.deliver(found[0].ID)
-	anew.want("the rack, from the middle on", onThird)
+	recreated := newRack(t, s, 0, parsed(t, sameXID))
+	recreated.deliver(ids[5:]...)
+	recreated.deliver(found[0].ID)
+	recreated.want("the rack, from the middle on", onThird)
 
 	first.deliver(first.event(2, time.Minute, healthy))
 	first.deliver(first.event(1, 2*time.Minute, healthy))

@@ -46,8 +46,8 @@ func Apply(e maintenance.Event, v Verdict, p Policy, now time.Time) maintenance.
 // report puts an event into the document. Each report has an id of its own, which is the
 // same for every try of it.
 func report(e maintenance.Event, stage maintenance.Stage, why Reason, s record.Strategy, now time.Time) maintenance.Event {
-	e.Tellings++
-	id := record.DerivedID(fmt.Sprintf("csp maintenance %q of %q received %d: telling %d", e.EventID, e.CSP, e.Received.UnixMicro(), e.Tellings))
+	e.Reports++
+	id := record.DerivedID(fmt.Sprintf("csp maintenance %q of %q received %d: telling %d", e.EventID, e.CSP, e.Received.UnixMicro(), e.Reports))
 	event := record.Event{
 		Version: 1, ID: id, Agent: Agent, CheckName: Check, ComponentClass: e.ResourceType, NodeName: e.NodeName,
 		EntitiesImpacted: []record.Entity{

@@ -78,8 +78,8 @@ func kubelets(client *kube.Client, nodes *kube.Nodes, d *daemon.Daemon, gap time
 		if err != nil {
 			return kubelet.Unknown, fmt.Errorf("looking up node %s: %w", name, err)
 		}
-		life, err := watches.Poll(ctx, client.Clientset, node, d.Clock.Now())
-		return life.State, err
+		liveness, err := watches.Poll(ctx, client.Clientset, node, d.Clock.Now())
+		return liveness.State, err
 	}
 }
 

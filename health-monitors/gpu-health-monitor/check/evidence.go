@@ -59,12 +59,12 @@ func unreadable(r reading.Reading) bool {
 // freshen remembers since when each look had a recent sample of a value. A connection
 // begins with new samples of all of them.
 func (d *deciding) freshen(r reading.Reading) {
-	anew := !d.Memory.connected.Equal(d.v.Connected)
+	reconnected := !d.Memory.connected.Equal(d.v.Connected)
 	fresh := map[sample]time.Time{}
 	take := func(key sample) {
 		since, before := d.Memory.fresh[key]
 		switch {
-		case anew:
+		case reconnected:
 			since = d.v.Connected
 		case !before:
 			since = d.v.Now

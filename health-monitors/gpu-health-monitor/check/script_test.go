@@ -161,7 +161,7 @@ func (n *node) outcomeText(out Outcome) string {
 			kind = "fatal"
 		}
 		more := ""
-		if chassis, told := e.Metadata[metadataChassis]; told {
+		if chassis, reported := e.Metadata[metadataChassis]; reported {
 			more = fmt.Sprintf(" chassis=%q", chassis)
 		}
 		if e.IsHealthy && e.Message != record.HealthyMessage {

@@ -229,7 +229,7 @@ func (e *Engine) change(do func()) {
 
 // write writes what the library reads.
 func (e *Engine) write() {
-	var gpus, incidents, fields, stamps strings.Builder
+	var gpus, incidents, fields, timestamps strings.Builder
 	for id := range uint(len(e.gpus)) {
 		d := e.gpus[id]
 		fmt.Fprintf(&gpus, "%d %d %s %s\n", d.ID, d.Status, d.UUID, d.PCI)
@@ -242,13 +242,13 @@ func (e *Engine) write() {
 	for at, value := range e.fields {
 		fmt.Fprintf(&fields, "%s %d\n", at, value)
 	}
-	for at, stamp := range e.timestamps {
-		fmt.Fprintf(&stamps, "%s %d\n", at, stamp)
+	for at, timestamp := range e.timestamps {
+		fmt.Fprintf(&timestamps, "%s %d\n", at, timestamp)
 	}
 	e.writeFile("gpus", gpus.String())
 	e.writeFile("incidents", incidents.String())
 	e.writeFile("fields", fields.String())
-	e.writeFile("stamps", stamps.String())
+	e.writeFile("stamps", timestamps.String())
 	e.writeFile("samples", strings.Join(e.samples, ""))
 	e.writeFile("xids", strings.Join(e.xids, ""))
 }

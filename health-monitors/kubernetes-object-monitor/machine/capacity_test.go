@@ -40,34 +40,34 @@ var stateBounds = map[string]struct {
 func TestFaultFillsItsCapacity(t *testing.T) {
 	const node, longest = "n", 200
 	weighs := func(length int) int { return openBytes + eventBytes + 2*(length+len(node)) }
-	for name, room := range stateBounds {
+	for name, capacity := range stateBounds {
 		t.Run(name, func(t *testing.T) {
 			b, i := New("epoch"), 0
 			see := func(length int, codes ...string) error {
 				i++
-				s := resultOf(Matched, "P", room.object(length, i), node)
+				s := resultOf(Matched, "P", capacity.object(length, i), node)
 				s.Fault.Codes = codes
 				_, err := b.Observe(s, v7)
 				return err
 			}
-			for room.left(b.weights) > weighs(longest)+weighs(longest/2) {
+			for capacity.left(b.weights) > weighs(longest)+weighs(longest/2) {
 				if err := see(longest, "A"); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if left := room.left(b.weights); left > weighs(longest) {
+			if left := capacity.left(b.weights); left > weighs(longest) {
 				if err := see((left-weighs(longest/2))/2, "A"); err != nil {
 					t.Fatal(err)
 				}
 			}
-			fits := (room.left(b.weights) - weighs(0)) / 2
+			fits := (capacity.left(b.weights) - weighs(0)) / 2
 			for what, err := range map[string]error{"a byte more": see(fits+1, "A"), "a code more": see(fits, "A", "B")} {
-				if !errors.Is(err, room.want) || !strings.Contains(err.Error(), room.message) {
-					t.Errorf("%s gives %v, want %q", what, err, room.message)
+				if !errors.Is(err, capacity.want) || !strings.Contains(err.Error(), capacity.message) {
+					t.Errorf("%s gives %v, want %q", what, err, capacity.message)
 				}
 			}
-			if err := see(fits, "A"); err != nil || room.left(b.weights) != 0 {
-				t.Errorf("a fault that fits is not begun: %v; %d bytes are left", err, room.left(b.weights))
+			if err := see(fits, "A"); err != nil || capacity.left(b.weights) != 0 {
+				t.Errorf("a fault that fits is not begun: %v; %d bytes are left", err, capacity.left(b.weights))
 			}
 		})
 	}

@@ -25,8 +25,8 @@ func TestAnEventIsSeenWhenItWasSeenLast(t *testing.T) {
 	old, late := now.Add(-time.Hour), now.Add(-time.Minute)
 	still := Match{Matched: true, Flip: late.Add(10*time.Minute + 1)}
 	for name, c := range map[string]struct {
-		says map[string]any // in addition to the fields of every such Event; nil removes a field
-		want Match
+		fields map[string]any // in addition to the fields of every such Event; nil removes a field
+		want   Match
 	}{
 		"the old recorder":               {map[string]any{"eventTime": nil, "deprecatedLastTimestamp": eventObject(late)}, still},
 		"the old recorder, repeated":     {map[string]any{"eventTime": nil, "deprecatedFirstTimestamp": eventObject(old), "deprecatedLastTimestamp": eventObject(late), "deprecatedCount": int64(7)}, still},
@@ -42,7 +42,7 @@ func TestAnEventIsSeenWhenItWasSeenLast(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := nvmlEvent(now)
-			maps.Copy(e, c.says)
+			maps.Copy(e, c.fields)
 			before := maps.Clone(e)
 			got, err := p.Match(Normal(newEvent, e), now, nil)
 			if err != nil || got != c.want {

@@ -72,7 +72,7 @@ func TestLabelValues(t *testing.T) {
 	group := gpu.Group(map[string]string{"pool": "a"})
 	for name, c := range map[string]struct {
 		pool, group, current, expected string
-		says                           int // -1: nothing
+		labelled                       int // -1: nothing
 		below                          bool
 	}{
 		"as many as it should have":       {"a", group, "8", "8", 8, false},
@@ -96,9 +96,9 @@ func TestLabelValues(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			labels := map[string]string{"pool": c.pool, keys.Group: c.group, keys.Current: c.current, keys.Expected: c.expected}
-			says, ok := gpu.LabeledAs(labels)
-			if ok != (c.says >= 0) || ok && says != (labeling.Labelled{Class: "gpu", Group: group, Count: c.says}) {
-				t.Errorf("it says %+v, %t; want %d", says, ok, c.says)
+			labelled, ok := gpu.LabeledAs(labels)
+			if ok != (c.labelled >= 0) || ok && labelled != (labeling.Labelled{Class: "gpu", Group: group, Count: c.labelled}) {
+				t.Errorf("it says %+v, %t; want %d", labelled, ok, c.labelled)
 			}
 			if below := gpu.Below(labels); below != c.below {
 				t.Errorf("below what is expected: %t, want %t", below, c.below)

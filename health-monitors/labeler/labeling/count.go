@@ -140,7 +140,7 @@ func number(text string) (int, bool) {
 
 // LabeledAs returns what a Node's labels show about the class to the others of its group;
 // ok is false if they have no count, or that of another group.
-func (c Class) LabeledAs(labels map[string]string) (says Labelled, ok bool) {
+func (c Class) LabeledAs(labels map[string]string) (labelled Labelled, ok bool) {
 	group := c.Group(labels)
 	count, known := number(labels[c.Labels.Current])
 	return Labelled{Class: c.Name, Group: group, Count: count}, known && group != "" && labels[c.Labels.Group] == group
@@ -187,9 +187,9 @@ func NewGroups() *Groups {
 
 // Set records what the labels of a Node show, and returns the nodes of groups whose maximum
 // has changed. For a Node that is gone, or opted out, says is empty.
-func (g *Groups) Set(node string, says []Labelled) (moved []string) {
+func (g *Groups) Set(node string, labelled []Labelled) (moved []string) {
 	before, after, most := g.memberships[node], map[string]membership{}, map[groupKey]int{}
-	for _, s := range says {
+	for _, s := range labelled {
 		if s.Group == "" {
 			continue
 		}

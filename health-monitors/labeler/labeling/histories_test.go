@@ -127,11 +127,11 @@ func (n *node) set(t *testing.T, d *datadriven.TestData, words []string) {
 	case "node":
 		n.ready = rest[0] == "ready"
 	case "peer": // NAME COUNT, in the node's group
-		var says []labeling.Labelled
+		var labelled []labeling.Labelled
 		if count, err := strconv.Atoi(rest[1]); err == nil {
-			says = append(says, labeling.Labelled{Class: "gpu", Group: n.policy.Classes[0].Group(n.labels), Count: count})
+			labelled = append(labelled, labeling.Labelled{Class: "gpu", Group: n.policy.Classes[0].Group(n.labels), Count: count})
 		}
-		n.groups.Set(rest[0], says)
+		n.groups.Set(rest[0], labelled)
 	case "override":
 		count, err := strconv.Atoi(rest[0])
 		if err != nil {
@@ -169,13 +169,13 @@ func (n *node) view(t *testing.T) labeling.View {
 	}
 	v := labeling.View{Labels: n.labels, Ready: n.ready, DCGM: pods("dcgm"), Driver: pods("driver"), Counts: map[string]labeling.Count{}}
 	v.DCGMAnywhere, v.DriverAnywhere = len(v.DCGM) > 0 || n.elsewhere["dcgm"], len(v.Driver) > 0 || n.elsewhere["driver"]
-	var says []labeling.Labelled
+	var labelled []labeling.Labelled
 	for _, c := range n.policy.Classes {
 		if one, ok := c.LabeledAs(n.labels); ok {
-			says = append(says, one)
+			labelled = append(labelled, one)
 		}
 	}
-	n.groups.Set("n1", says)
+	n.groups.Set("n1", labelled)
 	for _, c := range n.policy.Classes {
 		seen := labeling.Count{Group: c.Group(n.labels)}
 		count, err := c.Count(n.object(), nil)

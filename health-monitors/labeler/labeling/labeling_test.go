@@ -197,42 +197,42 @@ func TestFilesAreStrict(t *testing.T) {
 func TestGroupUpdatesNodesOnMajorityChange(t *testing.T) {
 	const nodes = 5000
 	g := labeling.NewGroups()
-	says := func(group string, count int) []labeling.Labelled {
+	labelled := func(group string, count int) []labeling.Labelled {
 		return []labeling.Labelled{{Class: "gpu", Group: group, Count: count}, {Class: "nic", Count: 4}}
 	}
 	reported := 0
 	for i := range nodes {
-		reported += len(g.Set(fmt.Sprint(i), says(fmt.Sprint("g", i%2), 8)))
+		reported += len(g.Set(fmt.Sprint(i), labelled(fmt.Sprint("g", i%2), 8)))
 	}
 	if reported != 2 { // the first of each group
 		t.Errorf("%d nodes were told", reported)
 	}
 	for _, step := range []struct {
-		what  string
-		node  string
-		says  []labeling.Labelled
-		told  int
-		most0 int
+		what     string
+		node     string
+		labelled []labeling.Labelled
+		notified int
+		most0    int
 	}{
-		{"the same", "0", says("g0", 8), 0, 8},
-		{"fewer than others", "0", says("g0", 7), 0, 8},
-		{"more than others, which one alone does not prove", "2", says("g0", 9), 0, 8},
-		{"more than others, twice", "4", says("g0", 12), nodes / 2, 9},
-		{"alone again", "2", says("g0", 8), nodes / 2, 8},
-		{"as the others", "4", says("g0", 8), 0, 8},
-		{"more, by another group's", "1", says("g0", 16), 0, 8},
+		{"the same", "0", labelled("g0", 8), 0, 8},
+		{"fewer than others", "0", labelled("g0", 7), 0, 8},
+		{"more than others, which one alone does not prove", "2", labelled("g0", 9), 0, 8},
+		{"more than others, twice", "4", labelled("g0", 12), nodes / 2, 9},
+		{"alone again", "2", labelled("g0", 8), nodes / 2, 8},
+		{"as the others", "4", labelled("g0", 8), 0, 8},
+		{"more, by another group's", "1", labelled("g0", 16), 0, 8},
 		{"gone", "1", nil, 0, 8},
 		{"gone twice", "1", nil, 0, 8},
 	} {
-		if got := len(g.Set(step.node, step.says)); got != step.told {
-			t.Errorf("%s: %d nodes were told, want %d", step.what, got, step.told)
+		if got := len(g.Set(step.node, step.labelled)); got != step.notified {
+			t.Errorf("%s: %d nodes were told, want %d", step.what, got, step.notified)
 		}
 		if most := g.Most("gpu", "g0"); most != step.most0 {
 			t.Errorf("%s: the most is %d, want %d", step.what, most, step.most0)
 		}
 	}
 	for i, want := range []int{4, 8, 6} { // one, two and three nodes
-		g.Set(fmt.Sprint("small-", i), says("small", []int{4, 8, 6}[i]))
+		g.Set(fmt.Sprint("small-", i), labelled("small", []int{4, 8, 6}[i]))
 		if most := g.Most("gpu", "small"); most != want {
 			t.Errorf("the most of %d nodes is %d, want %d", i+1, most, want)
 		}

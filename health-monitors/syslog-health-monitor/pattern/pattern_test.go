@@ -255,14 +255,14 @@ func TestTheOldestIsForgotten(t *testing.T) {
 		"all are as old":                  {func(int) int64 { return 0 }, 0},
 	} {
 		var m Memory
-		tell := func(i int, second int64) {
+		report := func(i int, second int64) {
 			m.Counts(set.Find(fmt.Sprintf("fault %04d", i), 0, &m)[0], "", time.Unix(1_800_000_000+second, 0))
 		}
 		for i := range maxSeen {
-			tell(i, at.when(i))
+			report(i, at.when(i))
 		}
 		before := m.Clone()
-		tell(9999, maxSeen)
+		report(9999, maxSeen)
 		for i := range maxSeen {
 			f := set.Find(fmt.Sprintf("fault %04d", i), 0, &before)[0]
 			key := about(f.Rule, "", f.Entities)

@@ -239,8 +239,8 @@ func TestLargeEventsAreNotCounted(t *testing.T) {
 	}
 	e := fault(start, "3b", "31", "")
 	e.GeneratedTimestamp = nil
-	room := storm.MaxEvent - proto.Size(e)
-	if at, over := passed(room), passed(room+1); at != storm.Burst || over != storm.Burst+1 {
+	capacity := storm.MaxEvent - proto.Size(e)
+	if at, over := passed(capacity), passed(capacity+1); at != storm.Burst || over != storm.Burst+1 {
 		t.Errorf("%d of %d events at the bound pass, and %d beyond it", at, storm.Burst+1, over)
 	}
 }

@@ -101,10 +101,10 @@ func (c *Connector) Cut() {
 
 // Refuse calls the function for every batch from now on; its error is the answer and the
 // batch is not recorded. nil accepts again.
-func (c *Connector) Refuse(judge func(*protos.HealthEvents) error) {
+func (c *Connector) Refuse(answer func(*protos.HealthEvents) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.refuse = judge
+	c.refuse = answer
 }
 
 // Older makes it a connector of an older version, which answers for whole batches.
@@ -116,10 +116,10 @@ func (c *Connector) Older() {
 
 // Answer calls the function for every event from now on; those that are not accepted are not
 // recorded. nil accepts again. A connector of an older version does not call it.
-func (c *Connector) Answer(judge func(*protos.HealthEvent) *protos.HealthEventResult) {
+func (c *Connector) Answer(answer func(*protos.HealthEvent) *protos.HealthEventResult) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.answer = judge
+	c.answer = answer
 }
 
 // HealthEventOccurredV2 records what is accepted of a batch.

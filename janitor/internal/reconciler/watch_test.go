@@ -85,20 +85,20 @@ func TestTheWatchIsNotReadyBeforeItHasTheNodes(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- watch.Run(ctx) }()
-	says := func(want bool, within time.Duration) error {
+	expectReady := func(want bool, within time.Duration) error {
 		return wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, within, true, func(context.Context) (bool, error) {
 			ok, _ := watch.Synced()
 			return ok == want, nil
 		})
 	}
-	if err := says(false, 2*time.Minute); err != nil {
+	if err := expectReady(false, 2*time.Minute); err != nil {
 		t.Fatalf("it did not begin: %v", err)
 	}
-	if says(true, 2*time.Second) == nil {
+	if expectReady(true, 2*time.Second) == nil {
 		t.Error("it is synced, and has no Node")
 	}
 	close(let)
-	if err := says(true, 2*time.Minute); err != nil {
+	if err := expectReady(true, 2*time.Minute); err != nil {
 		t.Errorf("it is not synced though it has the Nodes: %v", err)
 	}
 	stop()

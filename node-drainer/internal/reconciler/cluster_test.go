@@ -34,7 +34,7 @@ func TestOwnNodeWriteIsVisibleBeforeTheWatchEvent(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			tell := func(version int) {
+			report := func(version int) {
 				if version == 0 {
 					return
 				}
@@ -42,11 +42,11 @@ func TestOwnNodeWriteIsVisibleBeforeTheWatchEvent(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			tell(tt.watched)
+			report(tt.watched)
 			if tt.wrote > 0 {
 				w.wrote(versioned("n", tt.wrote))
 			}
-			tell(tt.watchedLater)
+			report(tt.watchedLater)
 			n, err := w.Node("n")
 			if err != nil {
 				t.Fatal(err)

@@ -52,7 +52,7 @@ func TestAPauseTouchesNoRemediation(t *testing.T) {
 	w.pause(name, `null`)
 	w.settle(name, "the next step of both follows", remediations(4))
 	for _, o := range w.objects(rebootKind) {
-		if _, told := o.GetAnnotations()[v1alpha1.TimedOutAnnotation]; !told {
+		if _, reported := o.GetAnnotations()[v1alpha1.TimedOutAnnotation]; !reported {
 			t.Errorf("%s was not told to stop after the pause", o.GetName())
 		}
 	}

@@ -144,7 +144,7 @@ func (w *world) manyFall(nodes, checks []string, requests *atomic.Int64) {
 			w.t.Error(err)
 		}
 	})
-	floor, before := time.Since(began), requests.Load()
+	baseline, before := time.Since(began), requests.Load()
 	began = time.Now()
 	lanes(checks, pause("null"))
 	for _, name := range checks {
@@ -152,7 +152,7 @@ func (w *world) manyFall(nodes, checks []string, requests *atomic.Int64) {
 	}
 	took := time.Since(began)
 	w.t.Logf("%d remediations by %d checks in %s, %d requests; %d creations alone in %s (%.1f times)",
-		len(nodes), len(checks), took, requests.Load()-before, len(nodes), floor, took.Seconds()/floor.Seconds())
+		len(nodes), len(checks), took, requests.Load()-before, len(nodes), baseline, took.Seconds()/baseline.Seconds())
 	if made := len(w.objects(rebootKind)); made != len(nodes) {
 		w.t.Errorf("%d remediations of %d nodes", made, len(nodes))
 	}

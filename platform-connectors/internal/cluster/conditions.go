@@ -83,11 +83,11 @@ func (r *Conditions) Handle(ctx context.Context, name string) error {
 		return err
 	}
 	var set conditions.Set
-	machine, unsaid := kube.NodeIdentity(node), r.pendingEvents(name)
+	machine, pending := kube.NodeIdentity(node), r.pendingEvents(name)
 	err = r.each(ctx, name, func(rec record.Record) {
 		crashpoint.DieOf(rec.Event.Message)
 		set.FoldStored(rec, machine)
-		unsaid.take(rec, machine)
+		pending.take(rec, machine)
 	})
 	if err != nil {
 		return err
@@ -103,7 +103,7 @@ func (r *Conditions) Handle(ctx context.Context, name string) error {
 		r.Metrics.Updated(nil)
 		r.Log.Info("node conditions updated from cluster-wide faults", "node", name, "changed", len(changes))
 	}
-	return r.writeEvents(ctx, node, unsaid)
+	return r.writeEvents(ctx, node, pending)
 }
 
 // Relevant reports whether a change of a Node enqueues it: there are records of it, and

@@ -91,10 +91,10 @@ func (r *registrar) pod(ctx context.Context, node string) (*corev1.Pod, error) {
 
 // token is one of the pod's account, bound to the pod.
 func (r *registrar) token(ctx context.Context, pod *corev1.Pod, audiences ...string) (string, error) {
-	life := int64(tokenLifetimeSeconds)
+	lifetime := int64(tokenLifetimeSeconds)
 	got, err := r.client.CoreV1().ServiceAccounts(r.namespace).CreateToken(ctx, r.account, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{
-			Audiences: audiences, ExpirationSeconds: &life,
+			Audiences: audiences, ExpirationSeconds: &lifetime,
 			BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
 		},
 	}, metav1.CreateOptions{})

@@ -216,8 +216,8 @@ func (r *Forwarder) step(ctx context.Context, after uint64) (uint64, error) {
 			return after, err
 		}
 		r.readAhead(upTo)
-		records, anew := r.Tally.take(ctx, entries, r.complete(entries))
-		r.ready = &outgoing{records, upTo, anew || r.afterReset}
+		records, reset := r.Tally.take(ctx, entries, r.complete(entries))
+		r.ready = &outgoing{records, upTo, reset || r.afterReset}
 		r.afterReset = r.ready.afterReset && len(records) == 0
 		if len(r.ready.records) > 0 {
 			r.begin(r.ready.records)

@@ -118,10 +118,10 @@ func (x *Notices) Run(ctx context.Context) error {
 
 func (x *Notices) writeEvents(ctx context.Context) {
 	x.mu.Lock()
-	untold := maps.Clone(x.unreported)
+	pending := maps.Clone(x.unreported)
 	clear(x.unreported)
 	x.mu.Unlock()
-	for one, n := range untold {
+	for one, n := range pending {
 		x.Log.Warn(one.text(), "reason", one.reason, "times", n)
 		if err := x.event(ctx, one, n); err != nil {
 			x.Log.Warn("Event write failed, retrying", "reason", one.reason, "error", err)

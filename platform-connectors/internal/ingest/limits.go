@@ -202,7 +202,7 @@ func occurred(srv any, stream grpc.ServerStream, take func(d *Server, from sende
 // decode reads a request, and corrects it if necessary.
 func (d *Server) decode(r request) (*protos.HealthEvents, error) {
 	var batch protos.HealthEvents
-	mended, err := admission.Decode(r.wire, &batch)
+	repaired, err := admission.Decode(r.wire, &batch)
 	if refusal, ok := errors.AsType[*admission.Refusal](err); ok {
 		return nil, d.refuse(refusal)
 	}
@@ -210,7 +210,7 @@ func (d *Server) decode(r request) (*protos.HealthEvents, error) {
 		d.Metrics.refused.WithLabelValues(string(admission.Malformed)).Inc()
 		return nil, status.Errorf(codes.InvalidArgument, "the request is not a HealthEvents message: %v", err)
 	}
-	if mended {
+	if repaired {
 		d.Metrics.cuts.WithLabelValues(string(admission.CutUTF8)).Inc()
 	}
 	return &batch, nil

@@ -38,7 +38,7 @@ func TestNodeReportsPendingEvents(t *testing.T) {
 		Clock: clk, Log: slog.New(slog.DiscardHandler),
 	}
 	w.Register(prometheus.NewRegistry())
-	look := func(after time.Duration, want string, seconds float64, tells int) {
+	look := func(after time.Duration, want string, seconds float64, reports int) {
 		t.Helper()
 		clk.Step(after)
 		if err := w.poll(t.Context()); err != nil {
@@ -57,8 +57,8 @@ func TestNodeReportsPendingEvents(t *testing.T) {
 		if n := testutil.ToFloat64(w.seconds.WithLabelValues("true")); n != seconds {
 			t.Errorf("a fatal fault waits for %v seconds, want %v", n, seconds)
 		}
-		if reported != tells {
-			t.Errorf("told %d times, want %d", reported, tells)
+		if reported != reports {
+			t.Errorf("told %d times, want %d", reported, reports)
 		}
 	}
 	look(0, "", 0, 0)

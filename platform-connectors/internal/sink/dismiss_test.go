@@ -27,23 +27,23 @@ func TestMonitorsReceiveManualClearances(t *testing.T) {
 			t.Errorf("told %v, want %v; mode %v, errors %v, %v", got.Records, want, info.Mode(), err, statErr)
 		}
 	}
-	tell := func(ids ...string) {
+	report := func(ids ...string) {
 		t.Helper()
 		if err := d.append(ids); err != nil {
 			t.Fatal(err)
 		}
 	}
-	tell()
+	report()
 	if _, err := os.Stat(path); err == nil {
 		t.Error("nothing to tell makes a file")
 	}
-	tell("b")
-	tell("a", "b")
+	report("b")
+	report("a", "b")
 	expect("b", "a")
 	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	tell("c")
+	report("c")
 	expect("c")
 	if err := (&Dismissals{Fold: d.Fold}).append([]string{"x"}); err != nil {
 		t.Errorf("without a file: %v", err)

@@ -99,16 +99,16 @@ func (d *remains) letters() (out []deadLetter) {
 func TestAnEntryThatKillsIsPassedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &remains{t: t, dir: t.TempDir(), kills: func(r record.Record) bool { return r.Event.Message == "poison" }}
-		lives := 1
+		runs := 1
 		first := func(s *Spool) { add(t, s, rec(1, "a"), rec(2, "poison"), rec(3, "c")) }
 		for d.run(true, first) {
 			first = nil
-			if lives++; lives > 10 {
+			if runs++; runs > 10 {
 				t.Fatal("the process dies for ever")
 			}
 		}
-		if diff := cmp.Diff([]string{"a", "c"}, d.got); diff != "" || lives != 6 {
-			t.Errorf("life %d got (-want +got):\n%s", lives, diff)
+		if diff := cmp.Diff([]string{"a", "c"}, d.got); diff != "" || runs != 6 {
+			t.Errorf("life %d got (-want +got):\n%s", runs, diff)
 		}
 		if n := testutil.ToFloat64(d.o.Metrics.DeadLetters.WithLabelValues(DeadFatal)); n != 1 {
 			t.Errorf("%v dead letters are counted, want 1", n)

@@ -315,6 +315,6 @@ func WithReset(ctx context.Context) context.Context { return context.WithValue(c
 
 // IsReset reports whether a context is one of WithReset.
 func IsReset(ctx context.Context) bool {
-	anew, _ := ctx.Value(resetKey{}).(bool)
-	return anew
+	reset, _ := ctx.Value(resetKey{}).(bool)
+	return reset
 }

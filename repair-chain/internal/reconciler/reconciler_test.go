@@ -144,7 +144,7 @@ func TestAccepted(t *testing.T) {
 	o.waitForCondition(bad, func() []metav1.Condition { return bad.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionFalse, ".data.node: ")
 	o.waitForCondition(steps, func() []metav1.Condition { return steps.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionFalse, "spec.steps[1].template: RepairTemplate accepted-bad: ")
 	o.waitForCondition(expression, func() []metav1.Condition { return expression.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionFalse, "spec.steps[0].when: ")
-	for name, x := range map[string]struct{ chain, says string }{
+	for name, x := range map[string]struct{ chain, message string }{
 		"accepted-run-1": {"accepted-nothing", "RepairChain accepted-nothing does not exist"},
 		"accepted-run-2": {steps.Name, "RepairTemplate accepted-bad"},
 		"accepted-run-3": {expression.Name, "spec.steps[0].when"},
@@ -152,7 +152,7 @@ func TestAccepted(t *testing.T) {
 	} {
 		run := runOfChain(name, x.chain)
 		o.make(run)
-		o.waitForCondition(run, func() []metav1.Condition { return run.Status.Conditions }, v1alpha1.ConditionSucceeded, metav1.ConditionFalse, x.says)
+		o.waitForCondition(run, func() []metav1.Condition { return run.Status.Conditions }, v1alpha1.ConditionSucceeded, metav1.ConditionFalse, x.message)
 	}
 	testkit.Until(t, waitTimeout, func() bool {
 		if err := o.live.Get(t.Context(), client.ObjectKeyFromObject(bad), bad); err != nil {
@@ -181,10 +181,10 @@ func TestATemplateOfAnotherScope(t *testing.T) {
 	missing := template("scope-missing", `{"apiVersion":"example.com/v1","kind":"Nothing"}`)
 	one, two := chainOf("scope", v1alpha1.Step{Name: "one", Template: scope.Name}), chainOf("scope-missing", v1alpha1.Step{Name: "one", Template: missing.Name})
 	o.make(scope, missing, one, two)
-	for chain, says := range map[string]string{one.Name: "objects of /v1, Kind=ConfigMap are namespaced: true", two.Name: "discovering the resource of example.com/v1, Kind=Nothing"} {
+	for chain, message := range map[string]string{one.Name: "objects of /v1, Kind=ConfigMap are namespaced: true", two.Name: "discovering the resource of example.com/v1, Kind=Nothing"} {
 		run := runOfChain("run-of-"+chain, chain)
 		o.make(run)
-		o.waitForCondition(run, func() []metav1.Condition { return run.Status.Conditions }, v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, says)
+		o.waitForCondition(run, func() []metav1.Condition { return run.Status.Conditions }, v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, message)
 	}
 }
 

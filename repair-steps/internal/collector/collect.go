@@ -68,10 +68,10 @@ func (c *Collector) Collect(ctx context.Context) (string, Manifest, error) {
 }
 
 // collect makes one part, of at most room bytes. An error is one of the archive.
-func (c *Collector) collect(ctx context.Context, p part, room int64) (e Entry, err error) {
+func (c *Collector) collect(ctx context.Context, p part, capacity int64) (e Entry, err error) {
 	e = Entry{Name: p.name, File: p.file, State: LeftOut}
 	switch {
-	case room <= 0:
+	case capacity <= 0:
 		e.Error = fmt.Sprintf("the archive has reached its limit of %d bytes (--max-total-bytes)", c.MaxTotal)
 		return e, nil
 	case ctx.Err() != nil:
@@ -80,7 +80,7 @@ func (c *Collector) collect(ctx context.Context, p part, room int64) (e Entry, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.limit)
 	defer cancel()
-	end := &tail{dir: c.WorkDir, limit: min(c.MaxPart, room)}
+	end := &tail{dir: c.WorkDir, limit: min(c.MaxPart, capacity)}
 	defer func() { err = errors.Join(err, end.close()) }()
 	clean := redact.NewWriter(end)
 	what := c.stream(ctx, p, clean, &e)

@@ -83,7 +83,7 @@ func TestSend(t *testing.T) {
 		conflict Outcome
 		tries    int
 		least    time.Duration // at which the last try is, at the earliest
-		says     string        // the error; empty is none
+		message  string        // the error; empty is none
 	}{
 		"at once":                        {[]string{"201"}, Refused, 1, 0, ""},
 		"after failures":                 {[]string{"503", "cut", "500", "204"}, Refused, 4, 0, ""},
@@ -111,8 +111,8 @@ func TestSend(t *testing.T) {
 				c.client.Transport = r
 				header := http.Header{"Idempotency-Key": {"run/step"}}
 				a, err := c.Send(t.Context(), Request{Method: http.MethodPut, URL: config.NewSecret("https://example.com/x?sig=hunter2"), Open: text("the bytes"), Length: 9, Conflict: x.conflict, Header: header})
-				if (err == nil) != (x.says == "") || err != nil && !strings.Contains(err.Error(), x.says) {
-					t.Fatalf("%v, %v, want %q", a, err, x.says)
+				if (err == nil) != (x.message == "") || err != nil && !strings.Contains(err.Error(), x.message) {
+					t.Fatalf("%v, %v, want %q", a, err, x.message)
 				}
 				if err != nil && strings.Contains(err.Error(), "hunter2") {
 					t.Errorf("tells a secret: %v", err)
@@ -177,10 +177,10 @@ func TestAnswersAreBounded(t *testing.T) {
 func TestValidate(t *testing.T) {
 	good := Config{TryTimeout: time.Second, SendTimeout: time.Second}
 	for name, x := range map[string]struct {
-		url   string
-		token config.SecretFile
-		says  string
-		times time.Duration
+		url     string
+		token   config.SecretFile
+		message string
+		times   time.Duration
 	}{
 		"https":                {"https://example.com/a", "token", "", 1},
 		"http":                 {"http://example.com/a", "", "", 1},
@@ -200,13 +200,13 @@ func TestValidate(t *testing.T) {
 		c.TokenFile = x.token
 		c.TryTimeout *= x.times
 		err := c.Validate(config.NewSecret(x.url), "url (--url)")
-		if (err == nil) != (x.says == "") || err != nil && (!strings.Contains(err.Error(), x.says) || strings.Contains(err.Error(), "hunter2")) {
-			t.Errorf("%s: %v, want %q", name, err, x.says)
+		if (err == nil) != (x.message == "") || err != nil && (!strings.Contains(err.Error(), x.message) || strings.Contains(err.Error(), "hunter2")) {
+			t.Errorf("%s: %v, want %q", name, err, x.message)
 		}
 	}
-	for url, says := range map[string]string{"https://example.com/hunter2": "", "http://example.com/hunter2": "is a reference", "http://localhost/hunter2": ""} {
-		if err := good.Validate(referenced(t, url), "url (--url)"); (err == nil) != (says == "") || err != nil && (!strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "hunter2")) {
-			t.Errorf("a reference to %s: %v, want %q", url, err, says)
+	for url, message := range map[string]string{"https://example.com/hunter2": "", "http://example.com/hunter2": "is a reference", "http://localhost/hunter2": ""} {
+		if err := good.Validate(referenced(t, url), "url (--url)"); (err == nil) != (message == "") || err != nil && (!strings.Contains(err.Error(), message) || strings.Contains(err.Error(), "hunter2")) {
+			t.Errorf("a reference to %s: %v, want %q", url, err, message)
 		}
 	}
 	for _, file := range []string{"/nowhere", os.Args[0]} {

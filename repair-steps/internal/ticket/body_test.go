@@ -18,10 +18,10 @@ const nasty = "a \"quoted\" \\ text\n{{ .node }} </script> \u2028 \x01 }"
 func TestRender(t *testing.T) {
 	facts := map[string]any{"node": "gpu-1", "action": "RESTART_VM", "fault": map[string]any{"message": nasty}, "steps": map[string]any{"validate": "Failed"}}
 	for name, x := range map[string]struct {
-		how   string
-		limit int
-		want  string // JSON
-		says  string
+		how     string
+		limit   int
+		want    string // JSON
+		message string
 	}{
 		"built in": {builtIn, 4096, `{"summary": "GPU node gpu-1: repair for RESTART_VM failed", "node": "gpu-1", "action": "RESTART_VM", "run": null,
 			"fault": {"message": "a \"quoted\" \\ text\n{{ .node }} </script> \u2028 \u0001 }"}, "steps": {"validate": "Failed"}, "messages": null, "validation": null, "logs": null}`, ""},
@@ -37,9 +37,9 @@ func TestRender(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			body, err := render(x.how, facts, x.limit)
-			if x.says != "" {
-				if err == nil || !strings.Contains(err.Error(), x.says) {
-					t.Errorf("%s, %v; want %q", body, err, x.says)
+			if x.message != "" {
+				if err == nil || !strings.Contains(err.Error(), x.message) {
+					t.Errorf("%s, %v; want %q", body, err, x.message)
 				}
 				return
 			}
@@ -76,14 +76,14 @@ func TestWrite(t *testing.T) {
 	if got, err := Write(Config{Facts: file("references", `{"b": "${env:PATH}"}`), Template: plain, MaxBody: 1000}); string(got) != `{"a":"${file:/etc/hostname}","b":"${env:PATH}"}` || err != nil {
 		t.Errorf("references in facts and template are resolved: %s, %v", got, err)
 	}
-	for name, x := range map[string]struct{ facts, how, says string }{
+	for name, x := range map[string]struct{ facts, how, message string }{
 		"no facts":        {"/nowhere", how, "--facts"},
 		"facts in a list": {file("list", "[]"), how, "not a JSON object"},
 		"facts twice":     {file("twice", "{} {}"), how, "unexpected data after the object"},
 		"facts too large": {file("large", "{}"+strings.Repeat(" ", most)), how, "exceeds"},
 		"no template":     {facts, "/nowhere", "--template"},
 	} {
-		if _, err := Write(Config{Facts: x.facts, Template: x.how, MaxBody: 1000}); err == nil || !strings.Contains(err.Error(), x.says) {
+		if _, err := Write(Config{Facts: x.facts, Template: x.how, MaxBody: 1000}); err == nil || !strings.Contains(err.Error(), x.message) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -62,8 +62,8 @@ var (
 
 // New wraps an opened database whose schema is in place; Close closes it.
 func New(db *sql.DB, cfg Config) *Store {
-	life, cancel := context.WithCancel(context.Background())
-	s := &Store{Config: cfg, db: db, ctx: life, cancel: cancel}
+	closing, cancel := context.WithCancel(context.Background())
+	s := &Store{Config: cfg, db: db, ctx: closing, cancel: cancel}
 	s.undecodable = provider.Undecodable{Clock: cfg.Clock, Log: cfg.Log, Metrics: cfg.Metrics}
 	if !cfg.ReadOnly {
 		s.undecodable.Keep = s.Dead

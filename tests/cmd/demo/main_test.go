@@ -17,9 +17,9 @@ func TestNothingIsLeftOutSilently(t *testing.T) {
 	for name, c := range map[string]struct {
 		programs map[string]string
 		fail     bool
-		says     string
+		message  string
 	}{
-		"no compiler":   {says: "Skipping the fault that only DCGM detects: no working C compiler"},
+		"no compiler":   {message: "Skipping the fault that only DCGM detects: no working C compiler"},
 		"go that fails": {programs: map[string]string{"gcc": "exit 0", "go": "echo 'no network' >&2; exit 1"}, fail: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestNothingIsLeftOutSilently(t *testing.T) {
 			var out bytes.Buffer
 			o := demo.Options{Out: &out, Fleet: fleet.Options{Root: t.TempDir(), Bin: t.TempDir()}}
 			dir, err := dcgm(t.Context(), o)
-			if (err != nil) != c.fail || dir != "" || !strings.HasPrefix(out.String(), c.says) || c.fail && out.Len() > 0 {
+			if (err != nil) != c.fail || dir != "" || !strings.HasPrefix(out.String(), c.message) || c.fail && out.Len() > 0 {
 				t.Errorf("dcgm = %q, %v; said %q; want an error: %t", dir, err, out.String(), c.fail)
 			}
 		})

@@ -83,7 +83,7 @@ func TestRejected(t *testing.T) {
 	}
 	rule := func(rest string) string { return template("artifactTracing: {healthRule: {" + rest + "}}") }
 	step := func(rest string) string { return "{steps: [{name: a, template: t, " + rest + "}]}" }
-	for _, x := range []struct{ kind, spec, says string }{
+	for _, x := range []struct{ kind, spec, message string }{
 		{v1alpha1.TemplateKind, "{}", "spec.template"},
 		{v1alpha1.TemplateKind, "{template: {kind: ConfigMap}}", "spec.template.apiVersion"},
 		{v1alpha1.TemplateKind, "{template: {apiVersion: v1}}", "spec.template.kind"},
@@ -126,8 +126,8 @@ func TestRejected(t *testing.T) {
 		{v1alpha1.RunTemplateKind, "{template: {spec: {chain: c, nodeName: node-1}}}", "a template names no node"},
 	} {
 		_, err := client(x.kind).Create(t.Context(), object(t, x.kind, x.spec), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
-		if err == nil || !strings.Contains(err.Error(), x.says) {
-			t.Errorf("%s %s: %v; want %q", x.kind, x.spec, err, x.says)
+		if err == nil || !strings.Contains(err.Error(), x.message) {
+			t.Errorf("%s %s: %v; want %q", x.kind, x.spec, err, x.message)
 		}
 	}
 }

@@ -227,12 +227,12 @@ func (l *Labeler) nodeChanged(x any, enqueue func(string)) {
 // take records the labels of a Node (nil: gone), and returns the Nodes to which they
 // matter.
 func (l *Labeler) take(name string, node *corev1.Node) []string {
-	var says []labeling.Labelled
+	var labelled []labeling.Labelled
 	below := map[string]bool{}
 	if node != nil && !nodemark.OptedOut(node.Labels) {
 		for _, c := range l.Policy.Classes {
 			if one, ok := c.LabeledAs(node.Labels); ok {
-				says = append(says, one)
+				labelled = append(labelled, one)
 			}
 			below[c.Name] = c.Below(node.Labels)
 		}
@@ -242,5 +242,5 @@ func (l *Labeler) take(name string, node *corev1.Node) []string {
 	for _, c := range l.Policy.Classes {
 		l.Metrics.below(c.Name, name, below[c.Name])
 	}
-	return l.groups.Set(name, says)
+	return l.groups.Set(name, labelled)
 }

@@ -114,8 +114,8 @@ type bounded struct {
 
 // Write keeps what fits and takes the rest too.
 func (b *bounded) Write(p []byte) (int, error) {
-	if room := b.most - b.buffer.Len(); room > 0 {
-		b.buffer.Write(p[:min(room, len(p))])
+	if capacity := b.most - b.buffer.Len(); capacity > 0 {
+		b.buffer.Write(p[:min(capacity, len(p))])
 	}
 	return len(p), nil
 }

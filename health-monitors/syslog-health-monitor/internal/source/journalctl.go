@@ -123,8 +123,8 @@ func (r *follower) Write(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.last = kernellog.Clean(p[:min(complaintSize, len(p))])
-	if room := complaintSize - len(r.complaint); room > 0 {
-		r.complaint += kernellog.Cut(r.last, room)
+	if capacity := complaintSize - len(r.complaint); capacity > 0 {
+		r.complaint += kernellog.Cut(r.last, capacity)
 	}
 	return len(p), nil
 }

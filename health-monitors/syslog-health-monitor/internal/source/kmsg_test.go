@@ -233,8 +233,8 @@ func TestRealKmsg(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer beyond.Close()
-	if anew := readAll(t, beyond); len(anew) == 0 || anew[0].Gap == nil || beyond.Counts().Gaps == 0 {
-		t.Errorf("%d lines of a ring that ends before the place, counts %+v", len(anew), beyond.Counts())
+	if reread := readAll(t, beyond); len(reread) == 0 || reread[0].Gap == nil || beyond.Counts().Gaps == 0 {
+		t.Errorf("%d lines of a ring that ends before the place, counts %+v", len(reread), beyond.Counts())
 	}
 	// Writing is a matter of rights and of the kernel's pace; what a program wrote
 	// is not the kernel's, and is read without being asked for.

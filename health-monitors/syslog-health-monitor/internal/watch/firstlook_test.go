@@ -96,17 +96,17 @@ func TestOldFaultsSuppressNothing(t *testing.T) {
 	n := newNode(t)
 	n.policy.LookBack, n.policy.UserLines = time.Hour, true
 	now := n.clock.Now()
-	says := func(ago time.Duration, text string) string {
+	line := func(ago time.Duration, text string) string {
 		return now.Add(-ago).UTC().Format(time.RFC3339) + " n1 kernel: " + text
 	}
 	failed := "NVRM: GPU 0000:3b:00.0: RmInitAdapter failed! (0x62:0xffff:2477)"
 	n.log(n.timestampedLine(now.Add(-70*time.Minute), "79"))
 	for _, ago := range []time.Duration{61 * time.Minute, 30 * time.Minute} {
 		for range 10 { // reported once an hour
-			n.log(says(ago, "EDAC MC0: 1 CE memory read error on CPU_SrcID#0_MC#0_Chan#0_DIMM#0"))
+			n.log(line(ago, "EDAC MC0: 1 CE memory read error on CPU_SrcID#0_MC#0_Chan#0_DIMM#0"))
 		}
 	}
-	n.log(says(20*time.Minute, failed))
+	n.log(line(20*time.Minute, failed))
 	n.start()
 	n.passes()
 	var got []string

@@ -84,8 +84,8 @@ func TestJournalOfThreeBoots(t *testing.T) {
 	}
 }
 
-// TestJournalRebootWhileTheMonitorLives turns to the new boot without a restart.
-func TestJournalRebootWhileTheMonitorLives(t *testing.T) {
+// TestJournalRebootWhileTheMonitorRuns turns to the new boot without a restart.
+func TestJournalRebootWhileTheMonitorRuns(t *testing.T) {
 	n, j := newJournalNode(t)
 	j.Kernel(journalBoot1, fallen)
 	n.start()

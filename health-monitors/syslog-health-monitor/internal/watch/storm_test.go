@@ -217,18 +217,18 @@ func TestALostStretchOfTheLogIsAnEvent(t *testing.T) {
 // TestFullDiskStoresFittingEvents: half as many lines for each time that it is full.
 func TestFullDiskStoresFittingEvents(t *testing.T) {
 	full := fmt.Errorf("writing: %w", syscall.ENOSPC)
-	for room, want := range map[int][]int{
+	for capacity, want := range map[int][]int{
 		512: {512}, 200: {512, 256, 128}, 1: {512, 256, 128, 64, 32, 16, 8, 4, 2, 1}, 0: {512, 256, 128, 64, 32, 16, 8, 4, 2, 1},
 	} {
 		var tried []int
 		taken, err := fitting(make([]source.Line, 512), func(lines []source.Line) (batch, error) {
-			if tried = append(tried, len(lines)); len(lines) > room {
+			if tried = append(tried, len(lines)); len(lines) > capacity {
 				return batch{}, full
 			}
 			return batch{lines: len(lines)}, nil
 		})
-		if diff := cmp.Diff(want, tried); diff != "" || (err != nil) != (room == 0) || room > 0 && taken.lines != want[len(want)-1] {
-			t.Errorf("room for %d: error %v, %d lines, tries (-want +got):\n%s", room, err, taken.lines, diff)
+		if diff := cmp.Diff(want, tried); diff != "" || (err != nil) != (capacity == 0) || capacity > 0 && taken.lines != want[len(want)-1] {
+			t.Errorf("room for %d: error %v, %d lines, tries (-want +got):\n%s", capacity, err, taken.lines, diff)
 		}
 	}
 	var tried []int

@@ -1,6 +1,6 @@
 // Command nvidia-smi stands in for the driver's: it knows the GPUs of the file /gpus
 // of its root, one line each (uuid, bus id, and what becomes of a reset: ok, busy, or
-// lost), and writes what it was asked into /books.
+// lost), and writes what it was asked into /calls.
 package main
 
 import (
@@ -12,9 +12,9 @@ import (
 
 func main() {
 	args := os.Args[1:]
-	books, err := os.OpenFile("/books", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	calls, err := os.OpenFile("/calls", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err == nil {
-		_, err = fmt.Fprintln(books, strings.Join(args, " "))
+		_, err = fmt.Fprintln(calls, strings.Join(args, " "))
 	}
 	text, err2 := os.ReadFile("/gpus")
 	if err != nil || err2 != nil {
