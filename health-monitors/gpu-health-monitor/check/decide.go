@@ -220,14 +220,18 @@ func (d *deciding) standing(key string) {
 	delete(d.Memory.clear, key)
 }
 
-// name remembers the names of GPUs while DCGM reports them.
+// name remembers the names of GPUs while DCGM reports them. A GPU that is lost while a poll
+// reads them has a UUID and no PCI address: the address that is known of this UUID stays.
 func (d *deciding) name(devices []reading.Device) {
 	for _, x := range devices {
-		n := Names{x.UUID, x.PCI}
-		if x.UUID == "" || d.State.Devices[x.ID] == n {
+		n, known := Names{x.UUID, x.PCI}, d.State.Devices[x.ID]
+		if n.PCI == "" && known.UUID == n.UUID {
+			n.PCI = known.PCI
+		}
+		if x.UUID == "" || known == n {
 			continue
 		}
-		if d.State.Devices[x.ID].UUID == "" {
+		if known.UUID == "" {
 			d.State.adopt(x.ID, x.UUID)
 		}
 		d.State.Devices[x.ID], d.Changed = n, true
