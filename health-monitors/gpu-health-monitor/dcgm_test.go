@@ -81,7 +81,7 @@ func TestLatchedXIDIsReportedOnce(t *testing.T) {
 	for range 2 {
 		got := eventLine(n.next("the XID"))
 		if !want[got] {
-			t.Errorf("told %s", got)
+			t.Errorf("event %s", got)
 		}
 		delete(want, got)
 	}
@@ -213,7 +213,7 @@ func TestLostGPUIsReportedAndNeverHealthy(t *testing.T) {
 	for range 2 {
 		got := eventLine(n.next("a recovery"))
 		if !want[got] {
-			t.Errorf("told %s", got)
+			t.Errorf("event %s", got)
 		}
 		delete(want, got)
 	}

@@ -85,9 +85,9 @@ func TestEveryFigureIsMeasured(t *testing.T) {
 
 // TestBaselinesAreShort checks that the baselines do only what makes them baselines.
 func TestBaselinesAreShort(t *testing.T) {
-	files, err := filepath.Glob("floor_*.go")
+	files, err := filepath.Glob("baseline_*.go")
 	if err != nil || len(files) < 6 {
-		t.Fatalf("floors %v, %v", files, err)
+		t.Fatalf("baselines %v, %v", files, err)
 	}
 	for _, f := range files {
 		text, err := os.ReadFile(f)
