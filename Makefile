@@ -25,6 +25,10 @@ OUT ?= bin/images
 BASE ?=
 AUTHORITIES ?=
 SERVE ?=
+BESIDE ?=
+DRY_RUN ?=
+SINCE ?= origin/main
+SHARD ?=
 PUSH ?=
 
 .PHONY: help
@@ -56,6 +60,23 @@ test-all: test ## Run all tests including the long ones, the linter, and the che
 lint: ## Run the linter in every module.
 	@hack/lint.sh $(MODULES)
 
+.PHONY: verify
+verify: ## Regenerate everything that is generated, and fail with the names of the files that differ.
+	@hack/verify.sh
+
+.PHONY: test-changed
+test-changed: ## Run the tests of the packages that a change affects: make test-changed [SINCE=origin/main] [SHARD=1/3].
+	@hack/packages.sh gcc postgresql python3-venv systemd-journal-remote ipmitool openipmi
+	@SINCE=$(SINCE) SHARD=$(SHARD) hack/test-changed.sh
+
+.PHONY: vulnerabilities
+vulnerabilities: ## Search the vulnerability database for functions that the programs call.
+	@hack/vulnerabilities.sh $(MODULES)
+
+.PHONY: workflows
+workflows: ## Check the workflows of .github with actionlint.
+	@hack/workflows.sh
+
 .PHONY: fmt
 fmt: ## Format the Go code.
 	@gofmt -w $$(git ls-files '*.go' | grep -v -e '\.pb\.go$$' -e zz_generated)
@@ -82,7 +103,12 @@ images: ## Build the images without Docker: make images [REGISTRY=registry.examp
 	@$(if $(AUTHORITIES),,[ -e /etc/ssl/certs/ca-certificates.crt ] || hack/packages.sh ca-certificates)
 	@$(if $(BASE),hack/packages.sh gcc)
 	@GOWORK=off CGO_ENABLED=0 go -C hack/tools build -o $(CURDIR)/bin/tools/images ./images
-	@exec bin/tools/images --out $(OUT) --tag $(TAG) $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(PLATFORMS),--platforms $(PLATFORMS)) $(if $(ONLY),--only $(ONLY)) $(if $(BASE),--base $(BASE)) $(if $(AUTHORITIES),--authorities $(AUTHORITIES)) $(if $(PUSH),--push)
+	@exec bin/tools/images --out $(OUT) --tag $(TAG) $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(PLATFORMS),--platforms $(PLATFORMS)) $(if $(ONLY),--only $(ONLY)) $(if $(BASE),--base $(BASE)) $(if $(AUTHORITIES),--authorities $(AUTHORITIES)) $(if $(BESIDE),--beside $(BESIDE)) $(if $(PUSH),--push)
+
+.PHONY: release
+release: ## Publish a release, which the release workflow does, or try it with a local registry: make release DRY_RUN=1 [ONLY=janitor] [PLATFORMS=linux/amd64] [KEEP=1].
+	@$(if $(AUTHORITIES),,[ -e /etc/ssl/certs/ca-certificates.crt ] || hack/packages.sh ca-certificates)
+	@DRY_RUN=$(DRY_RUN) VERSION=$(TAG) REGISTRY=$(REGISTRY) PLATFORMS=$(PLATFORMS) ONLY=$(ONLY) BASE=$(BASE) BESIDE=$(BESIDE) AUTHORITIES=$(AUTHORITIES) KEEP=$(KEEP) hack/release.sh
 
 .PHONY: chaos
 chaos: ## Run the chaos test, which kills services at random points: make chaos SEEDS=20. Repeat one seed with FIRST=7 SEEDS=1.

@@ -70,6 +70,7 @@ func parse(args []string, stderr io.Writer) (r recipe, s arguments, err error) {
 	flags.StringVar(&r.Tag, "tag", "", "Tag and version of the images.")
 	flags.StringVar(&r.Base, "base", "", "Base `image` for programs that need cgo, with glibc, and with DCGM 4 for gpu-health-monitor.")
 	flags.StringVar(&r.Authorities, "authorities", "/"+trusted, "`File` with the CA certificates for TLS.")
+	flags.StringVar(&r.Beside, "beside", "", "`Directory` with tools that machines of other platforms collected, such as linux-arm64/journalctl.")
 	flags.BoolVar(&r.Push, "push", false, "Push the images to the registry with the credentials of docker login.")
 	flags.StringVar(&s.list, "list", "hack/tools/images/images.txt", "`File` that lists the images, relative to the sources.")
 	flags.StringVar(&s.platforms, "platforms", "", "Platforms of the images, for example linux/amd64,linux/arm64. Empty is the platform of this machine.")

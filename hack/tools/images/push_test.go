@@ -150,6 +150,30 @@ func checkBill(t *testing.T, text []byte) {
 	}
 }
 
+// TestToolsOfOtherPlatforms: an image of another platform has the tool that was collected
+// there, and an empty folder is an error.
+func TestToolsOfOtherPlatforms(t *testing.T) {
+	dir := lay(t)
+	other := slices.DeleteFunc(slices.Clone(supportedPlatforms), func(p string) bool { return p == host().String() })[0]
+	tools := filepath.Join(dir, "tools")
+	tool := filepath.Join(tools, strings.ReplaceAll(other, "/", "-"), "sh")
+	if err := os.MkdirAll(tool, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"--only=beta", "--platforms=" + other, "--beside=" + tools}
+	if code, _, output := build(t, dir, args...); code != 1 || !strings.Contains(output, "is empty: collect the tool with hack/sh.sh") {
+		t.Errorf("status %d of an empty folder:\n%s", code, output)
+	}
+	if err := os.WriteFile(filepath.Join(tool, "sh"), []byte("collected"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	out, output := mustBuild(t, dir, args...)
+	bill, err := os.ReadFile(filepath.Join(out, "beta."+strings.ReplaceAll(other, "/", "-")+".cdx.json"))
+	if err != nil || !strings.Contains(string(bill), `"/sh"`) || strings.Contains(output, "without sh") {
+		t.Errorf("the image has not the tool: %v\n%s\n%s", err, bill, output)
+	}
+}
+
 // TestBase: what needs cgo is put upon the base that is named, and keeps of it what the
 // build does not set.
 func TestBase(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path"
@@ -33,6 +34,9 @@ type recipe struct {
 	Platforms     []v1.Platform
 	// Base is the image below programs with cgo; empty leaves them out.
 	Base string
+	// Beside is the folder with the tools of other platforms, below <os>-<architecture>/<tool>;
+	// empty where there are none.
+	Beside string
 	// Authorities is the file with the authorities of TLS.
 	Authorities string
 	// Revision is the commit; empty where there is no git.
@@ -117,14 +121,14 @@ func (r recipe) compile(ctx context.Context, e entry, p v1.Platform) (tree, erro
 	return out, nil
 }
 
-// beside has the script of a tool collect it, for images of this machine's platform.
-// It returns why there is nothing, if there is nothing.
+// beside has the script of a tool collect it, for images of this machine's platform. Tools of
+// other platforms were collected there. It returns why there is nothing, if there is nothing.
 func (r recipe) beside(ctx context.Context, e entry, p v1.Platform) (files tree, lacks string, err error) {
 	if e.Tool == "" {
 		return nil, "", nil
 	}
 	if !p.Equals(host()) {
-		return nil, fmt.Sprintf("without %s, which is collected on a machine of the same platform alone", e.Tool), nil
+		return r.collected(e.Tool, p)
 	}
 	if path, _ := exec.LookPath(e.Tool); path == "" {
 		return nil, fmt.Sprintf("without %s, which this machine has not", e.Tool), nil
@@ -138,5 +142,18 @@ func (r recipe) beside(ctx context.Context, e entry, p v1.Platform) (files tree,
 		return nil, "", fmt.Errorf("hack/%s.sh: %w\n%s", e.Tool, err, out)
 	}
 	files, err = walk(dir)
+	return files, "", err
+}
+
+// collected is a tool that a machine of another platform has collected.
+func (r recipe) collected(tool string, p v1.Platform) (files tree, lacks string, err error) {
+	dir := filepath.Join(r.Beside, p.OS+"-"+p.Architecture, tool)
+	if _, err := os.Stat(dir); r.Beside == "" || errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Sprintf("without %s, which is collected on a machine of the same platform alone", tool), nil
+	}
+	files, err = walk(dir)
+	if err == nil && len(files) == 0 {
+		err = fmt.Errorf("the folder %s is empty: collect the tool with hack/%s.sh again", dir, tool)
+	}
 	return files, "", err
 }

@@ -26,16 +26,6 @@ import (
 	"github.com/nvidia/nvsentinel/tests/testrun"
 )
 
-// longest are the packages that run for a minute or more, the longest first: go
-// test begins packages in the order in which they are named, and one of these that
-// began last would run beside an idle processor.
-var longest = []string{
-	"./store-client/mongodb", "./janitor", "./store-client/postgresql", "./platform-connectors", "./tests/journey",
-	"./tests/chart", "./node-drainer/internal/reconciler", "./tests/objects", "./fault-quarantine/internal/reconciler",
-	"./fault-quarantine", "./tests/demo", "./janitor/internal/reconciler", "./internal/localcluster",
-	"./fault-remediation/internal/reconciler", "./tests/strategy", "./store-client/sqlite",
-}
-
 // environment is what the tests run with, unless the caller sets it: memory for processor time,
 // which is what a run is short of (a fifth less of it in the linker and in tests that allocate
 // much); and a tenth of the second that each process with the race detector sleeps at its end.
@@ -51,8 +41,10 @@ func run() int {
 	s := session{
 		evidence: *evidence, flaky: *flaky, began: time.Now(),
 		// A third of the time goes into waiting for other processes and for leases.
-		flags:    []string{"-short", "-p", strconv.Itoa(runtime.NumCPU() + 2)},
-		packages: append(slices.Clone(longest), "work"),
+		flags: []string{"-short", "-p", strconv.Itoa(runtime.NumCPU() + 2)},
+		// go test begins packages in the order in which they are named, and one of the longest that
+		// began last would run beside an idle processor.
+		packages: append(slices.Clone(testrun.Longest), "work"),
 	}
 	err := errors.Join(setEnvironment(), os.MkdirAll(*evidence, 0o755))
 	if err == nil && *long {
