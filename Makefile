@@ -79,7 +79,7 @@ workflows: ## Check the workflows of .github with actionlint.
 
 .PHONY: fmt
 fmt: ## Format the Go code.
-	@gofmt -w $$(git ls-files '*.go' | grep -v -e '\.pb\.go$$' -e zz_generated)
+	@gofmt -w $$(git ls-files --cached --others --exclude-standard '*.go' | grep -v -e '\.pb\.go$$' -e zz_generated)
 
 .PHONY: generate
 generate: ## Regenerate code from protobufs, API types and catalogs, the configuration pages, and manifests from the chart (needs protoc).

@@ -154,6 +154,6 @@ func reads(p testrun.Package) (out []string, err error) {
 	return slices.Compact(out), nil
 }
 
-func  folder(path string) string {
+func folder(path string) string {
 	return "./" + filepath.ToSlash(strings.TrimPrefix(path, prefix))
 }
