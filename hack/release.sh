@@ -27,10 +27,11 @@ if [ -z "${DRY_RUN:-}" ]; then
 	git tag --points-at HEAD | grep -qxF "v$version" || fail "the commit has no tag v$version" 2
 	[ -z "${ONLY:-}" ] || fail "ONLY is for dry runs: a release has every image" 2
 fi
-hack/release-notes.sh "$version" >/dev/null || [ -n "${DRY_RUN:-}" ] || exit 2
+notes=$(hack/release-notes.sh "$version") || [ -n "${DRY_RUN:-}" ] || exit 2
 
 rm -rf "$out"
 mkdir -p "$out" bin/tools
+printf '%s\n' "$notes" >bin/release-notes.md
 epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 echo "== building the tools" >&2
 GOWORK=off CGO_ENABLED=0 go -C hack/tools build -o "$PWD/bin/tools/" ./release helm.sh/helm/v4/cmd/helm
@@ -38,7 +39,7 @@ insecure=()
 if [ -n "${DRY_RUN:-}" ]; then
 	content=$(mktemp -d)
 	exec {lines}< <(exec bin/tools/release serve --dir "$content")
-	registry=$!
+	registry=$! # of the substitution
 	trap 'kill "$registry" 2>/dev/null || true; rm -rf "$content"' EXIT
 	read -r address <&"$lines" || fail "the local registry did not start"
 	REGISTRY=$address/nvsentinel
@@ -47,6 +48,7 @@ fi
 
 echo "== images to $REGISTRY" >&2
 images=bin/images/release
+mkdir -p $images
 make -s images OUT=$images REGISTRY="$REGISTRY" TAG="$version" PLATFORMS="$platforms" ONLY="${ONLY:-}" BASE="${BASE:-}" BESIDE="${BESIDE:-}" AUTHORITIES="${AUTHORITIES:-}" PUSH=1 >$images.txt
 cat $images.txt
 awk -v registry="$REGISTRY" -v version="$version" '$2 ~ /^linux\// && !seen[$1]++ {print registry "/" $1 ":" version "@" $3}' $images.txt >$out/image-digests.txt
@@ -62,13 +64,15 @@ digest=$(sed -n 's/^Digest: *//p' <<<"$pushed")
 [ -n "$digest" ] || fail "helm push reported no digest: $pushed"
 echo "$REGISTRY/charts/nvsentinel:$version@$digest" >$out/chart-digest.txt
 
-echo "== command line" >&2
-hack/release-cli.sh "$version" "$out" "$epoch" "$source"
+if [ -z "${ONLY:-}" ] || [[ ,$ONLY, == *,nvsentinel,* ]]; then
+	echo "== command line" >&2
+	hack/release-cli.sh "$version" "$out" "$epoch" "$source"
+fi
 
 (cd $out && find . -maxdepth 1 -type f ! -name checksums.txt -printf '%f\n' | LC_ALL=C sort | xargs sha256sum >checksums.txt)
 
 echo "== verifying what was published" >&2
-bin/tools/release verify --digests $out/image-digests.txt --documents $out
+bin/tools/release verify --digests $out/image-digests.txt --documents $out --attestations $images.attestations.txt
 (cd $out && sha256sum --quiet --check checksums.txt)
 pulled=$(mktemp -d)
 bin/tools/helm pull "${insecure[@]}" "oci://$REGISTRY/charts/nvsentinel" --version "$version" --destination "$pulled" >/dev/null

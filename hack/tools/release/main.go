@@ -20,7 +20,8 @@ const usage = `usage:
         print the address of a registry, and serve it until a signal arrives
   release verify --digests FILE --documents FOLDER
         verify that the images of FILE are in their registry under their tag and digest, that each
-        image has a list of its contents and each index a provenance, and that these are the files in FOLDER
+        image has a list of its contents and each index a provenance, and that these are the files in FOLDER;
+        --attestations FILE lists these documents for hack/release-sign.sh
 `
 
 func main() {

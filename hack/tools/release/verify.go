@@ -38,6 +38,7 @@ func verify(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	flags.SetOutput(stderr)
 	digests := flags.String("digests", "", "`File` with one image a line: repository:tag@sha256:...")
 	documents := flags.String("documents", "", "`Folder` with the documents of make images.")
+	attestations := flags.String("attestations", "", "`File` that gets a line for each document: its subject, its type and its file.")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -53,7 +54,7 @@ func verify(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if err != nil {
 		return err
 	}
-	v := verifier{dir: *documents, options: []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}}
+	v := &verifier{dir: *documents, options: []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}}
 	var problems []error
 	for _, image := range images {
 		platforms, err := v.image(image)
@@ -62,6 +63,11 @@ func verify(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 			continue
 		}
 		fmt.Fprintf(stdout, "verified %s %s (%s)\n", image.Tag, image.Digest, strings.Join(platforms, ", "))
+	}
+	if *attestations != "" && len(problems) == 0 {
+		if err := os.WriteFile(*attestations, v.found.Bytes(), 0o644); err != nil {
+			problems = append(problems, fmt.Errorf("writing the attestations: %w", err))
+		}
 	}
 	return errors.Join(problems...)
 }
@@ -96,10 +102,12 @@ func parseListed(from io.Reader) ([]listed, error) {
 type verifier struct {
 	dir     string
 	options []remote.Option
+	// found has a line for each document: its subject, its type in the terms of cosign, its file.
+	found bytes.Buffer
 }
 
 // image verifies one image of all its platforms, and returns these.
-func (v verifier) image(l listed) (platforms []string, err error) {
+func (v *verifier) image(l listed) (platforms []string, err error) {
 	index, err := remote.Index(l.Tag, v.options...)
 	if err != nil {
 		return nil, err
@@ -137,7 +145,7 @@ func (v verifier) image(l listed) (platforms []string, err error) {
 }
 
 // document is the only document of a kind about a subject. It is the one in the file.
-func (v verifier) document(tag name.Tag, subject v1.Hash, kind, file string) ([]byte, error) {
+func (v *verifier) document(tag name.Tag, subject v1.Hash, kind, file string) ([]byte, error) {
 	referrers, err := remote.Referrers(tag.Context().Digest(subject.String()), v.options...)
 	if err != nil {
 		return nil, err
@@ -166,11 +174,12 @@ func (v verifier) document(tag name.Tag, subject v1.Hash, kind, file string) ([]
 	if !bytes.Equal(text, want) {
 		return nil, fmt.Errorf("the document %s of the registry differs from %s", kind, file)
 	}
+	fmt.Fprintf(&v.found, "%s@%s %s %s\n", tag.Context().Name(), subject, map[string]string{billOfMaterials: "cyclonedx", statement: "slsaprovenance1"}[kind], file)
 	return text, nil
 }
 
 // content is the only layer of an artifact.
-func (v verifier) content(ref name.Digest) ([]byte, error) {
+func (v *verifier) content(ref name.Digest) ([]byte, error) {
 	artifact, err := remote.Image(ref, v.options...)
 	if err != nil {
 		return nil, err

@@ -128,6 +128,25 @@ func refer(t *testing.T, tag name.Tag, subject partial.Describable, file, text s
 	}
 }
 
+// TestAttestations: the file names each document with its subject, for the program that signs.
+func TestAttestations(t *testing.T) {
+	p := publish(t, start(t), everything)
+	file := filepath.Join(p.dir, "attestations.txt")
+	var out bytes.Buffer
+	if code := run(t.Context(), []string{"verify", "--digests", filepath.Join(p.dir, "digests.txt"), "--documents", p.dir, "--attestations", file}, &out, &out); code != 0 {
+		t.Fatalf("status %d: %s", code, out.String())
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	if len(lines) != 3 || lines[0] != p.tag.Context().Name()+"@"+p.digest.String()+" slsaprovenance1 alpha.provenance.json" ||
+		!strings.HasSuffix(lines[1], " cyclonedx alpha.linux-amd64.cdx.json") || !strings.HasSuffix(lines[2], " cyclonedx alpha.linux-arm64.cdx.json") {
+		t.Errorf("it has the lines %q", lines)
+	}
+}
+
 func everything(string) bool { return true }
 
 func TestVerify(t *testing.T) {
