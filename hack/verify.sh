@@ -34,7 +34,7 @@ tidy() {
 	for module in . api csp-plugins; do
 		go -C "$module" mod tidy
 	done
-	for module in hack/tools hack/controlplane; do
+	for module in hack/tools hack/actionlint hack/controlplane; do
 		GOWORK=off go -C "$module" mod tidy
 	done
 }
