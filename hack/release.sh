@@ -34,7 +34,9 @@ mkdir -p "$out" bin/tools
 printf '%s\n' "$notes" >bin/release-notes.md
 epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 echo "== building the tools" >&2
-GOWORK=off CGO_ENABLED=0 go -C hack/tools build -o "$PWD/bin/tools/" ./release helm.sh/helm/v4/cmd/helm
+# With the flags of tests/programs, so that what the tests compiled is used.
+GOWORK=off CGO_ENABLED=0 go -C hack/tools build -trimpath -gcflags=all=-dwarf=false -ldflags="-s -w" -tags=grpcnotrace \
+	-o "$PWD/bin/tools/" ./release helm.sh/helm/v4/cmd/helm
 insecure=()
 if [ -n "${DRY_RUN:-}" ]; then
 	content=$(mktemp -d)
@@ -51,7 +53,7 @@ images=bin/images/release
 mkdir -p $images
 make -s images OUT=$images REGISTRY="$REGISTRY" TAG="$version" PLATFORMS="$platforms" ONLY="${ONLY:-}" BASE="${BASE:-}" BESIDE="${BESIDE:-}" AUTHORITIES="${AUTHORITIES:-}" PUSH=1 >$images.txt
 cat $images.txt
-awk -v registry="$REGISTRY" -v version="$version" '$2 ~ /^linux\// && !seen[$1]++ {print registry "/" $1 ":" version "@" $3}' $images.txt >$out/image-digests.txt
+awk -v registry="$REGISTRY" -v version="$version" '$3 ~ /^sha256:/ && !seen[$1]++ {print registry "/" $1 ":" version "@" $3}' $images.txt >$out/image-digests.txt
 while read -r name; do
 	cp "$images/$name".*.json $out/
 done < <(sed 's,.*/\([^:]*\):.*,\1,' $out/image-digests.txt)
