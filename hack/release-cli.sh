@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Writes an archive of the command line for each platform and the krew manifest that lists them:
 #   hack/release-cli.sh VERSION FOLDER EPOCH SOURCE
-# Two runs on the same sources write the same archives.
+# Two runs on the same sources write the same archives. It needs bin/tools/release.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=${1:?usage: hack/release-cli.sh VERSION FOLDER EPOCH SOURCE} out=$2 epoch=$3 source=$4
@@ -22,7 +22,7 @@ spec:
     repairs, explains why, and releases nodes or pauses remediation.
   platforms:
 END
-for platform in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64; do
+for platform in ${CLI_PLATFORMS:-linux/amd64 linux/arm64 darwin/amd64 darwin/arm64}; do
 	os=${platform%/*} arch=${platform#*/}
 	name=nvsentinel_${version}_${os}_$arch.tar.gz
 	dir=$work/$os-$arch
@@ -30,7 +30,8 @@ for platform in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64; do
 	CGO_ENABLED=0 GOOS=$os GOARCH=$arch go build -trimpath -buildvcs=false -tags=grpcnotrace \
 		-ldflags "-s -w -X github.com/nvidia/nvsentinel/internal/daemon.version=$version" -o "$dir/nvsentinel" ./cli/nvsentinel
 	cp LICENSE NOTICE "$dir"
-	tar --create --directory "$dir" --sort=name --owner=0 --group=0 --numeric-owner --mode=go-w --mtime="@$epoch" LICENSE NOTICE nvsentinel | gzip -n9 >"$out/$name"
+	bin/tools/release licenses --program "$dir/nvsentinel" --dir "$dir"
+	tar --create --directory "$dir" --sort=name --owner=0 --group=0 --numeric-owner --mode=go-w --mtime="@$epoch" LICENSE NOTICE licenses nvsentinel | gzip -n9 >"$out/$name"
 	cat >>"$manifest" <<END
   - selector:
       matchLabels:

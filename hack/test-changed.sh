@@ -12,7 +12,7 @@ affected=$(bin/test/affected --since "$since" --shard "${SHARD:-}")
 mapfile -t packages < <(printf '%s' "${affected:+$affected$'\n'}")
 case ${SHARD:-1/1} in
 1/*) # No module of the workspace, so one machine tests it.
-	git diff --quiet --merge-base "$since" -- hack/tools || GOWORK=off go -C hack/tools test -count=1 ./images/... ./release/...
+	git diff --quiet --merge-base "$since" -- hack/tools || GOWORK=off go -C hack/tools test -count=1 ./images/... ./release/... ./licenses/...
 	;;
 esac
 echo "== ${#packages[@]} packages are affected by the changes since $since${SHARD:+, in part $SHARD}"

@@ -9,7 +9,7 @@ echo "== building what the tests run"
 CGO_ENABLED=0 go run ./tests/cmd/prepare test bin/test
 CGO_ENABLED=0 go build -o bin/test/ ./tests/cmd/run-tests
 echo "== testing what makes the images, which is no module of the workspace"
-GOWORK=off go -C hack/tools test -count=1 ./images/... ./release/...
+GOWORK=off go -C hack/tools test -count=1 ./images/... ./release/... ./licenses/...
 echo "== finding a MongoDB server"
 hack/mongodb.sh || true # the tests that need one are skipped then, with a message
 echo "== running the tests, after $((SECONDS - started)) s of building"

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"debug/buildinfo"
 	"encoding/base64"
@@ -18,6 +19,8 @@ import (
 
 	"github.com/CycloneDX/cyclonedx-go"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/nvidia/nvsentinel/hack/tools/licenses"
 )
 
 // The kinds of documents that describe what an image is made of, and how.
@@ -85,6 +88,27 @@ func (r recipe) modules(programs tree) ([]cyclonedx.Component, error) {
 		}
 	}
 	return parts, nil
+}
+
+// licenses are the license files of the modules of programs.
+func (r recipe) licenses(ctx context.Context, programs tree) (tree, error) {
+	finder, err := licenses.New(ctx, r.Root)
+	if err != nil {
+		return nil, err
+	}
+	out := tree{}
+	for _, program := range programs {
+		built, err := buildinfo.ReadFile(program)
+		if err != nil {
+			return nil, err
+		}
+		files, err := finder.Files(built)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(out, files)
+	}
+	return out, nil
 }
 
 // module is a Go module as a component; one of the workspace has the images' version.

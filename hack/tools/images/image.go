@@ -53,8 +53,12 @@ func (r recipe) make(ctx context.Context, e entry, p v1.Platform) (variant, erro
 	if v.Programs, err = r.compile(ctx, e, p); err != nil {
 		return v, err
 	}
+	texts, err := r.licenses(ctx, v.Programs)
+	if err != nil {
+		return v, err
+	}
 	// What images share comes first, and what changes with each commit last.
-	for _, files := range []tree{{trusted: r.Authorities}, beside, v.Programs} {
+	for _, files := range []tree{{trusted: r.Authorities}, beside, texts, v.Programs} {
 		if base, err = r.appendLayer(base, files); err != nil {
 			return v, err
 		}

@@ -59,8 +59,8 @@ func TestLayersOutliveCommits(t *testing.T) {
 		}
 		images, layers = append(images, top.Digest), append(layers, config.RootFS.DiffIDs)
 	}
-	if images[0] == images[1] || len(layers[0]) != 3 || !slices.Equal(layers[0], layers[1]) {
-		t.Errorf("images %v with layers %v; want two images with the same three", images, layers)
+	if images[0] == images[1] || len(layers[0]) != 4 || !slices.Equal(layers[0], layers[1]) {
+		t.Errorf("images %v with layers %v; want two images with the same four", images, layers)
 	}
 }
 
@@ -91,6 +91,7 @@ func TestImage(t *testing.T) {
 	wantFiles := [][]string{
 		{"etc/ 755 0:0", "etc/ssl/ 755 0:0", "etc/ssl/certs/ 755 0:0", "etc/ssl/certs/ca-certificates.crt 644 0:0"},
 		{"usr/ 755 0:0", "usr/bin/ 755 0:0", "usr/bin/sh 755 0:0", "usr/lib/ 755 0:0", "usr/lib/b 644 0:0"},
+		{"licenses/ 755 0:0", "licenses/std/ 755 0:0", "licenses/std/LICENSE 644 0:0", "licenses/std/PATENTS 644 0:0"},
 		{"service 755 0:0"},
 	}
 	if got := filesOf(t, img); !reflect.DeepEqual(got, wantFiles) {
@@ -186,7 +187,7 @@ func TestLayersAreShared(t *testing.T) {
 	for _, file := range []string{"alpha.tar", "epsilon.tar"} {
 		idx, _ := unpack(t, filepath.Join(out, file))
 		layers, err := imageOf(t, idx, host()).Layers()
-		if err != nil || len(layers) != 2 {
+		if err != nil || len(layers) != 3 {
 			t.Fatalf("%s has %d layers: %v", file, len(layers), err)
 		}
 		for _, l := range layers {
@@ -204,8 +205,8 @@ func TestLayersAreShared(t *testing.T) {
 		all += size
 	}
 	output = strings.Join(strings.Fields(output), " ")
-	if total := fmt.Sprintf("counted once %s ", megabytes(all)); len(digests) != 3 || !strings.Contains(output, total) {
-		t.Errorf("%d layers, want 3; the summary has no %q:\n%s", len(digests), total, output)
+	if total := fmt.Sprintf("counted once %s ", megabytes(all)); len(digests) != 4 || !strings.Contains(output, total) {
+		t.Errorf("%d layers, want 4; the summary has no %q:\n%s", len(digests), total, output)
 	}
 }
 

@@ -145,7 +145,7 @@ func checkBill(t *testing.T, text []byte) {
 			t.Errorf("%s has no hash", c.Name)
 		}
 	}
-	if want := []string{"std", "example.com/made", "/etc/ssl/certs/ca-certificates.crt", "/service"}; !slices.Equal(names, want) {
+	if want := []string{"std", "example.com/made", "/etc/ssl/certs/ca-certificates.crt", "/licenses/std/LICENSE", "/licenses/std/PATENTS", "/service"}; !slices.Equal(names, want) {
 		t.Errorf("it lists %v, want %v", names, want)
 	}
 }
@@ -203,8 +203,8 @@ func TestBase(t *testing.T) {
 	if want := []string{"LIBRARY=here", "PATH=/usr/bin"}; !slices.Equal(c.Env, want) || c.User != "65532:65532" || len(c.Cmd) != 0 {
 		t.Errorf("variables %v, user %s, command %v; want %v, no other user and none", c.Env, c.User, c.Cmd, want)
 	}
-	if got := c.Labels["org.opencontainers.image.base.name"]; got != at+"/base:1" || len(config.RootFS.DiffIDs) != 4 {
-		t.Errorf("%d layers upon %q, want 4", len(config.RootFS.DiffIDs), got)
+	if got := c.Labels["org.opencontainers.image.base.name"]; got != at+"/base:1" || len(config.RootFS.DiffIDs) != 5 {
+		t.Errorf("%d layers upon %q, want 5", len(config.RootFS.DiffIDs), got)
 	}
 	digest, err := base.Digest()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command release does the parts of hack/release.sh that need a registry: it serves one for a
-// dry run, and it verifies that a registry has what a release lists.
+// Command release does parts of hack/release.sh: it serves a registry for a dry run, verifies that
+// a registry has what a release lists, and collects licenses.
 //
 // Exit status: 0 everything is there, 1 something is missing or differs, 2 bad arguments.
 package main
@@ -22,6 +22,8 @@ const usage = `usage:
         verify that the images of FILE are in their registry under their tag and digest, that each
         image has a list of its contents and each index a provenance, and that these are the files in FOLDER;
         --attestations FILE lists these documents for hack/release-sign.sh
+  release licenses --program FILE --dir FOLDER
+        copy the license files of the modules that a program links
 `
 
 func main() {
@@ -36,7 +38,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprint(stderr, usage)
 		return 2
 	}
-	command, known := map[string]func(context.Context, []string, io.Writer, io.Writer) error{"serve": serve, "verify": verify}[args[0]]
+	command, known := map[string]func(context.Context, []string, io.Writer, io.Writer) error{"serve": serve, "verify": verify, "licenses": writeLicenses}[args[0]]
 	if !known {
 		fmt.Fprintf(stderr, "release: there is no command %q\n%s", args[0], usage)
 		return 2
