@@ -27,11 +27,15 @@ RUN mkdir /beside && case "$SERVICES" in */syslog-health-monitor*|*/log-collecto
     */csp-plugins/ipmi) \
       apt-get update && apt-get install -y --no-install-recommends ipmitool && hack/ipmitool.sh /beside ;; \
     esac
+RUN GOWORK=off go -C hack/tools build -o /usr/local/bin/release ./release && mkdir /texts && for program in /programs/*; do \
+      release licenses --program "$program" --dir /texts || exit 1; \
+    done
 
 # No shell and no package manager, only the program and the authorities of TLS.
 FROM $BASE
 COPY --from=build /beside/ /
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
+COPY --from=build /texts/ /
 COPY --from=build /programs/ /
 ENV PATH=/usr/bin
 USER 65532:65532

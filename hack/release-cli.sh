@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Writes an archive of the command line for each platform and the krew manifest that lists them:
 #   hack/release-cli.sh VERSION FOLDER EPOCH SOURCE
-# Two runs on the same sources write the same archives. It needs bin/tools/release.
+# Two runs on the same sources write the same archives.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=${1:?usage: hack/release-cli.sh VERSION FOLDER EPOCH SOURCE} out=$2 epoch=$3 source=$4
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+GOWORK=off CGO_ENABLED=0 go -C hack/tools build -trimpath -gcflags=all=-dwarf=false -ldflags="-s -w" -tags=grpcnotrace -o "$PWD/bin/tools/" ./release
 manifest=$out/krew.yaml
 cat >"$manifest" <<END
 apiVersion: krew.googlecontainertools.github.com/v1alpha2
