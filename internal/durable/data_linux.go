@@ -7,6 +7,9 @@ import (
 	"syscall"
 )
 
+// errChecksum is the error of file systems whose own checksum does not match.
+const errChecksum = syscall.EUCLEAN
+
 // SyncData makes what was written to a file durable, with its size if that
 // changed, but not its times: over blocks that were written before there is
 // nothing of the file system's journal to wait for.

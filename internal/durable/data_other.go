@@ -2,7 +2,13 @@
 
 package durable
 
-import "os"
+import (
+	"os"
+	"syscall"
+)
+
+// errChecksum is the error of file systems that have no other for a checksum.
+const errChecksum = syscall.EIO
 
 // SyncData makes what was written to a file durable.
 func SyncData(f *os.File) error { return f.Sync() }

@@ -59,6 +59,12 @@ func SyncDir(dir string) error {
 // nothing about the content.
 var ErrDamaged = errors.New("the content is unusable")
 
+// Unreadable reports whether an error of a read is the disk's, about these bytes: they are
+// lost, as they are where a checksum does not match.
+func Unreadable(err error) bool {
+	return errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EBADMSG) || errors.Is(err, errChecksum)
+}
+
 // Versions are those of a file's shape that a program reads. A file without a version
 // is of version 0.
 type Versions struct{ Oldest, Newest int }
@@ -70,7 +76,7 @@ func Load(path string, known Versions, into any) (found bool, err error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
-	case errors.Is(err, syscall.EIO), errors.Is(err, syscall.EBADMSG), errors.Is(err, syscall.EUCLEAN):
+	case Unreadable(err):
 		return true, fmt.Errorf("reading %s: %w: %w", path, ErrDamaged, err)
 	case err != nil:
 		return true, fmt.Errorf("reading %s: %w", path, err)

@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"syscall"
+
+	"github.com/nvidia/nvsentinel/internal/durable"
 )
 
 // pread reads a piece of a file, as (*os.File).ReadAt does.
@@ -43,7 +44,7 @@ func (read pread) file(path string) (data []byte, lost bool, err error) {
 		piece := data[at:min(at+page, len(data))]
 		switch err := read.again(f, piece, int64(at)); {
 		case err == nil:
-		case unreadable(err):
+		case durable.Unreadable(err):
 			lost = true
 			copy(piece, bytes.Repeat([]byte{illegible}, len(piece)))
 		default:
@@ -73,10 +74,4 @@ func (read pread) again(f *os.File, b []byte, at int64) error {
 		}
 	}
 	return err
-}
-
-// unreadable reports whether an error is the disk's, about these bytes: they are
-// lost, as they are where a checksum does not match.
-func unreadable(err error) bool {
-	return errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EBADMSG) || errors.Is(err, syscall.EUCLEAN)
 }

@@ -216,7 +216,7 @@ func (s *Spool) loadEpoch(begin bool) error {
 		s.epoch = id
 		return nil
 	}
-	if err != nil && !os.IsNotExist(err) && !unreadable(err) {
+	if err != nil && !os.IsNotExist(err) && !durable.Unreadable(err) {
 		return fmt.Errorf("reading the epoch of the write-ahead log: %w", err)
 	}
 	s.epoch = uuid.NewString()
