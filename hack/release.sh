@@ -6,7 +6,8 @@
 #   DRY_RUN=1 hack/release.sh
 # The dry run publishes to a registry of this machine, and verifies the result: digests, documents,
 # the chart, and that the registry has each image that the chart names. KEEP=1 keeps the registry
-# running until Ctrl-C, so that you can install from it. PLATFORMS and ONLY make it smaller.
+# running until Ctrl-C, so that you can install from it, and LISTEN=<address> sets where it listens.
+# PLATFORMS and ONLY make it smaller.
 # Signatures are added by the release workflow, because they need its identity.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -40,7 +41,7 @@ GOWORK=off CGO_ENABLED=0 go -C hack/tools build -trimpath -gcflags=all=-dwarf=fa
 insecure=()
 if [ -n "${DRY_RUN:-}" ]; then
 	content=$(mktemp -d)
-	exec {lines}< <(exec bin/tools/release serve --dir "$content")
+	exec {lines}< <(exec bin/tools/release serve --dir "$content" --address "${LISTEN:-127.0.0.1:0}")
 	registry=$! # of the substitution
 	trap 'kill "$registry" 2>/dev/null || true; rm -rf "$content"' EXIT
 	read -r address <&"$lines" || fail "the local registry did not start"
