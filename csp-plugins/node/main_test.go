@@ -65,9 +65,12 @@ func TestAnUnresponsiveNode(t *testing.T) {
 	w.mu.Lock()
 	w.dead[w.node("a")] = false
 	w.mu.Unlock()
+	w.kill(t)
+	w.extra = []string{"--answer-timeout", "1m"}
+	client = v1.NewCSPPluginServiceClient(w.start(t))
 	before := w.bootID(t, w.node("b")) // a reboot of a would have come before this one
-	if _, err := client.SendRebootSignal(t.Context(), &v1.SendRebootSignalRequest{NodeName: w.node("b"), IdempotencyKey: "uid-2"}); err != nil {
-		t.Logf("node b: %v", err)
+	if _, err := client.SendRebootSignal(t.Context(), &v1.SendRebootSignalRequest{NodeName: w.node("b"), IdempotencyKey: "uid-2"}, grpc.WaitForReady(true)); err != nil {
+		t.Fatalf("node b: %v", err)
 	}
 	testkit.Until(t, time.Minute, func() bool { return w.bootID(t, w.node("b")) != before })
 	if n := w.rebooted(t, w.node("a")); n != 0 {

@@ -162,9 +162,11 @@ func (p *Plugin) answer(r request, f facts, v decision.Verdict) error {
 // create creates the Job. A Job of the same name that another call has created meanwhile is
 // read by the next pass.
 func (p *Plugin) create(ctx context.Context, r request, node *corev1.Node) error {
+	// Times are stored in seconds, so that of the program is rounded up.
+	startBy := p.Clock.Now().Add(p.StartTimeout + time.Second - 1).Truncate(time.Second)
 	o := order.Order{
 		Key: r.key, Node: r.node, BootID: node.Status.NodeInfo.BootID, Session: nodemark.Read(node).Session,
-		StartBy: p.Clock.Now().Add(p.StartTimeout), SystemdTimeout: p.SystemdTimeout, Force: r.force,
+		StartBy: startBy, SystemdTimeout: p.SystemdTimeout, Force: r.force,
 	}
 	_, err := p.Client.BatchV1().Jobs(p.Namespace).Create(ctx, p.job(r.job, o, node), metav1.CreateOptions{})
 	switch {

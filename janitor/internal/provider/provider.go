@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/nvidia/nvsentinel/api/csp/plugin"
 	v1 "github.com/nvidia/nvsentinel/api/csp/v1"
 )
 
@@ -36,9 +37,12 @@ type Error struct {
 	Delivery Delivery
 	Code     codes.Code
 	Message  string
-	// RetryAfter is how long the plugin asked to be left alone (RetryInfo in the
-	// answer's details); 0 if it gave none.
+	// RetryAfter is the time after which the plugin wants to be asked again (RetryInfo in
+	// the answer's details); 0 if it gave none.
 	RetryAfter time.Duration
+	// Unresponsive: the signal needs the node itself, which did not react
+	// (NodeUnresponsive in the answer's details).
+	Unresponsive bool
 }
 
 // Error names the code and the plugin's words.
@@ -185,7 +189,7 @@ func (p *Plugin) invoke(ctx context.Context, method string, req, resp any) (bool
 // answer and not a lost connection.
 func failure(err error, left bool) *Error {
 	s := status.Convert(err)
-	e := &Error{Delivery: Unknown, Code: s.Code(), Message: s.Message(), RetryAfter: retryAfter(s)}
+	e := &Error{Delivery: Unknown, Code: s.Code(), Message: s.Message(), RetryAfter: retryAfter(s), Unresponsive: unresponsive(s)}
 	switch {
 	case !left:
 		e.Delivery = NotSent
@@ -206,6 +210,16 @@ var (
 	}
 	notDone = map[codes.Code]bool{codes.ResourceExhausted: true, codes.Aborted: true, codes.Unauthenticated: true}
 )
+
+// unresponsive reports whether an answer has the reason of plugin.NodeUnresponsive.
+func unresponsive(s *status.Status) bool {
+	for _, detail := range s.Details() {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetDomain() == plugin.Domain && info.GetReason() == plugin.ReasonNodeUnresponsive {
+			return true
+		}
+	}
+	return false
+}
 
 // retryAfter is the delay of the answer's RetryInfo.
 func retryAfter(s *status.Status) time.Duration {
