@@ -1,8 +1,8 @@
 package main
 
 import (
+	"encoding/json"
 	"testing"
-
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/csp-plugins/node/decision"
 	"github.com/nvidia/nvsentinel/csp-plugins/node/order"
+	"github.com/nvidia/nvsentinel/internal/testkit/reference"
 )
 
 var sample = order.Order{Key: "uid-1", Node: "a", BootID: "boot-0", StartBy: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC), SystemdTimeout: time.Minute}
@@ -46,6 +47,19 @@ func TestAJobShowsItsOrder(t *testing.T) {
 	if got := jobFacts(job, "uid-1"); got.State != decision.JobDeleting {
 		t.Errorf("a Job that is being deleted is %s", got.State)
 	}
+}
+
+// TestGoldenJob: tests/access tries this file against the admission policy.
+func TestGoldenJob(t *testing.T) {
+	c := Default()
+	c.Image = "example.com/csp-plugin-node:1"
+	o := sample
+	job := c.job(jobName(digest(o.Key)), o, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "uid-a"}})
+	text, err := json.MarshalIndent(job, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reference.Check(t, "csp-plugins/node/job.golden.json", string(text)+"\n")
 }
 
 func TestPodState(t *testing.T) {
