@@ -40,7 +40,9 @@ func reboots(t *testing.T) (create func(*batchv1.Job) error, remove func(name st
 		_, err := jobs.Create(t.Context(), j, metav1.CreateOptions{DryRun: dry})
 		return err
 	}
-	remove = func(name string) error { return jobs.Delete(t.Context(), name, metav1.DeleteOptions{DryRun: dry, PropagationPolicy: new(metav1.DeletePropagationBackground)}) }
+	remove = func(name string) error {
+		return jobs.Delete(t.Context(), name, metav1.DeleteOptions{DryRun: dry, PropagationPolicy: new(metav1.DeletePropagationBackground)})
+	}
 	testkit.Until(t, 2*time.Minute, func() bool { return create(rebootJob(t, func(*batchv1.Job) {})) == nil })
 	testkit.Until(t, 2*time.Minute, func() bool {
 		return refused(create(rebootJob(t, func(j *batchv1.Job) { j.Name = "not-yet-active" })))
