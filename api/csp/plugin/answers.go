@@ -11,11 +11,11 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// Domain is that of the reasons in google.rpc.ErrorInfo that the janitor knows.
-const Domain = "nvsentinel.dgxc.nvidia.com"
-
-// ReasonNodeUnresponsive is the reason of NodeUnresponsive.
-const ReasonNodeUnresponsive = "NodeUnresponsive"
+// The google.rpc.ErrorInfo of NodeUnresponsive.
+const (
+	domain       = "nvsentinel.dgxc.nvidia.com"
+	unresponsive = "NodeUnresponsive"
+)
 
 // RetryLater is the answer to a call that did nothing and may be repeated after
 // a while: ResourceExhausted with RetryInfo.
@@ -35,7 +35,17 @@ func Pending(after time.Duration, why string) error {
 // FailedPrecondition with ErrorInfo. The janitor ends the object with this reason, and the
 // attempt counts, so that the next action follows.
 func NodeUnresponsive(why string) error {
-	return answer(codes.FailedPrecondition, why, &errdetails.ErrorInfo{Reason: ReasonNodeUnresponsive, Domain: Domain})
+	return answer(codes.FailedPrecondition, why, &errdetails.ErrorInfo{Reason: unresponsive, Domain: domain})
+}
+
+// IsNodeUnresponsive reports whether an error is the answer NodeUnresponsive.
+func IsNodeUnresponsive(err error) bool {
+	for _, detail := range status.Convert(err).Details() {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetDomain() == domain && info.GetReason() == unresponsive {
+			return true
+		}
+	}
+	return false
 }
 
 // answer is a status with a detail.

@@ -189,7 +189,7 @@ func (p *Plugin) invoke(ctx context.Context, method string, req, resp any) (bool
 // answer and not a lost connection.
 func failure(err error, left bool) *Error {
 	s := status.Convert(err)
-	e := &Error{Delivery: Unknown, Code: s.Code(), Message: s.Message(), RetryAfter: retryAfter(s), Unresponsive: unresponsive(s)}
+	e := &Error{Delivery: Unknown, Code: s.Code(), Message: s.Message(), RetryAfter: retryAfter(s), Unresponsive: plugin.IsNodeUnresponsive(err)}
 	switch {
 	case !left:
 		e.Delivery = NotSent
@@ -210,16 +210,6 @@ var (
 	}
 	notDone = map[codes.Code]bool{codes.ResourceExhausted: true, codes.Aborted: true, codes.Unauthenticated: true}
 )
-
-// unresponsive reports whether an answer has the reason of plugin.NodeUnresponsive.
-func unresponsive(s *status.Status) bool {
-	for _, detail := range s.Details() {
-		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetDomain() == plugin.Domain && info.GetReason() == plugin.ReasonNodeUnresponsive {
-			return true
-		}
-	}
-	return false
-}
 
 // retryAfter is the delay of the answer's RetryInfo.
 func retryAfter(s *status.Status) time.Duration {

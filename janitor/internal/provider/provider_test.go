@@ -275,8 +275,9 @@ func TestANodeThatDoesNotRespond(t *testing.T) {
 		want bool
 	}{
 		{unresponsive{}, true},
-		{unresponsive{reason: plugin.ReasonNodeUnresponsive, domain: "example.com"}, false},
-		{unresponsive{reason: "Other", domain: plugin.Domain}, false},
+		{unresponsive{reason: "NodeUnresponsive", domain: "nvsentinel.dgxc.nvidia.com"}, true}, // the words of the contract
+		{unresponsive{reason: "NodeUnresponsive", domain: "example.com"}, false},
+		{unresponsive{reason: "Other", domain: "nvsentinel.dgxc.nvidia.com"}, false},
 	} {
 		p, _ := serve(t, tt.impl)
 		_, err := p.Reboot(t.Context(), provider.Signal{Node: "n", Key: "k"})

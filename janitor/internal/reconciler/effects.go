@@ -138,6 +138,9 @@ func (c *Reconciler) complain(p *pass, failure *provider.Error) {
 	if failure.Delivery == provider.Refused {
 		reason = refusedReason
 	}
+	if failure.Unresponsive {
+		reason = v1alpha1.ReasonNodeUnresponsive
+	}
 	c.Events.Event(corev1.ObjectReference{
 		APIVersion: v1alpha1.GroupVersion.String(), Kind: c.kind.Name, Name: p.Object.GetName(), UID: p.Object.GetUID(),
 	}, corev1.EventTypeWarning, reason, failure.Error())
