@@ -91,6 +91,15 @@ func TestPodState(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, got, tt.want)
 		}
 	}
+	rejected := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "The node had condition: [DiskPressure]."}}
+	if got := podState(rejected); got != decision.PodRejected || obstacle(rejected) != rejected.Status.Message {
+		t.Errorf("a pod that the kubelet refused is %s, %s", got, obstacle(rejected))
+	}
+	killed := rejected.DeepCopy()
+	killed.Status.ContainerStatuses = []corev1.ContainerStatus{{State: ended(137, true)}}
+	if got := podState(killed); got != decision.PodStarted {
+		t.Errorf("a pod that a shutdown killed is %s", got)
+	}
 	if got := podState(nil); got != decision.PodAbsent {
 		t.Errorf("no pod is %s", got)
 	}

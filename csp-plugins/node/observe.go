@@ -103,29 +103,32 @@ func podState(pod *corev1.Pod) decision.PodState {
 	switch {
 	case pod == nil:
 		return decision.PodAbsent
+	case pod.Status.Phase == corev1.PodFailed && !anyStarted(pod):
+		return decision.PodRejected
 	case len(pod.Status.ContainerStatuses) == 0:
 		return decision.PodWaiting
 	}
 	state := pod.Status.ContainerStatuses[0].State
-	switch {
-	case state.Terminated != nil:
+	if state.Terminated != nil {
 		if result, known := order.ResultOf(int(state.Terminated.ExitCode)); known {
 			return results[result]
 		}
-		return startedOrNot(state.Terminated)
-	case state.Running != nil:
+	}
+	if anyStarted(pod) {
 		return decision.PodStarted
 	}
 	return decision.PodWaiting
 }
 
-// startedOrNot reads the end of a container without a result of the program. The runtime
-// reports one that it could not start as terminated, without a time of its start.
-func startedOrNot(end *corev1.ContainerStateTerminated) decision.PodState {
-	if end.StartedAt.IsZero() || end.StartedAt.Unix() <= 0 {
-		return decision.PodWaiting
+// anyStarted reports whether the container of a Pod has ever run. The runtime reports one
+// that it could not start as terminated, without a time of its start.
+func anyStarted(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.ContainerStatuses {
+		if c.State.Running != nil || c.State.Terminated != nil && c.State.Terminated.StartedAt.Unix() > 0 {
+			return true
+		}
 	}
-	return decision.PodStarted
+	return false
 }
 
 // obstacle is why the kubelet has not started a Pod, in its own words.

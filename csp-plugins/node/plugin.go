@@ -151,8 +151,12 @@ func (p *Plugin) answer(r request, f facts, v decision.Verdict) error {
 		return plugin.Pending(askAgain, fmt.Sprintf("the kubelet of node %q has not started Job %s yet: %s", r.node, job, obstacle(f.pod)))
 	case decision.StartTimeUp:
 		return plugin.NodeUnresponsive(fmt.Sprintf("the kubelet of node %q did not start Job %s within %s, and the Job was deleted: %s", r.node, job, p.StartTimeout, obstacle(f.pod)))
+	case decision.Rejected:
+		return plugin.NodeUnresponsive(fmt.Sprintf("the kubelet of node %q refused the pod of Job %s: %s", r.node, job, obstacle(f.pod)))
+	case decision.PodNotCreated:
+		return status.Errorf(codes.FailedPrecondition, "Job %s had no pod after %s and was deleted: read the Events of Jobs in namespace %s, which must admit privileged pods", job, p.StartTimeout, p.Namespace)
 	case decision.StartedLate:
-		return plugin.NodeUnresponsive(fmt.Sprintf("Job %s started after its time by the clock of node %q and did nothing", job, r.node))
+		return status.Errorf(codes.FailedPrecondition, "Job %s started after its time by the clock of node %q and did nothing: check the clocks", job, r.node)
 	case decision.ProgramFailed:
 		return status.Errorf(codes.FailedPrecondition, "Job %s could not reboot node %q, read the log of its pod", job, r.node)
 	}

@@ -52,6 +52,8 @@ const (
 	PodAbsent PodState = "Absent"
 	// PodWaiting: the kubelet has not started its container.
 	PodWaiting PodState = "Waiting"
+	// PodRejected: the kubelet has refused it, for example because its disk is full.
+	PodRejected PodState = "Rejected"
 	// PodStarted: its container runs, or has ended without a result of the program.
 	PodStarted PodState = "Started"
 	// PodRequested: the program has requested the reboot and ended.
@@ -94,7 +96,7 @@ const (
 	Wait Step = "Wait"
 	// Accept answers that the request was accepted.
 	Accept Step = "Accept"
-	// Delete deletes the Job of the view, and no other, and then reports.
+	// Delete deletes the Job of the view, and no other, and then reports or refuses.
 	Delete Step = "Delete"
 	// Report answers that the node does not respond.
 	Report Step = "Report"
@@ -130,8 +132,16 @@ const (
 	// StartTimeUp: the kubelet did not start the Pod within `startTimeout` (2m). The plugin deletes the Job, and the
 	// object ends as `NodeUnresponsive`. Action: none. The next action follows. Check the kubelet of the node.
 	StartTimeUp Reason = "RebootStartTimeUp"
+	// PodNotCreated: the Job has no Pod when `startTimeout` (2m) is over, so the node is not the cause. The plugin
+	// deletes the Job and refuses the request, and the attempt does not count. Action: read the Events of Jobs in the
+	// namespace of the suite. It must admit privileged Pods.
+	PodNotCreated Reason = "RebootPodNotCreated"
+	// Rejected: the kubelet refused the Pod, for example because the disk of the node is full. The object ends as
+	// `NodeUnresponsive`. Action: none. The next action follows. The message contains the report of the kubelet.
+	Rejected Reason = "RebootPodRejected"
 	// StartedLate: the program started after the time that it was allowed by the clock of the node, and did nothing.
-	// The object ends as `NodeUnresponsive`. Action: check the clock of the node.
+	// The plugin refuses the request, and the attempt does not count. Action: check the clocks of the node and of the
+	// node of the plugin.
 	StartedLate Reason = "RebootStartedLate"
 	// Started: the program runs, so the reboot is under way. Action: none.
 	Started Reason = "RebootStarted"
@@ -185,7 +195,9 @@ func progress(v View, p Policy, now time.Time) Verdict {
 	case PodOtherBoot:
 		return Verdict{Step: Accept, Reason: Rebooted}
 	case PodLate:
-		return Verdict{Step: Report, Reason: StartedLate}
+		return Verdict{Step: Refuse, Reason: StartedLate}
+	case PodRejected:
+		return Verdict{Step: Report, Reason: Rejected}
 	case PodFailed:
 		return Verdict{Step: Refuse, Reason: ProgramFailed}
 	case PodAbsent, PodWaiting:
@@ -198,7 +210,10 @@ func progress(v View, p Policy, now time.Time) Verdict {
 	case JobAbsent, JobForeign, JobActive:
 	}
 	rest := v.Job.StartBy.Add(p.Grace).Sub(now)
-	if rest <= 0 {
+	switch {
+	case rest <= 0 && v.Pod.State == PodAbsent:
+		return Verdict{Step: Delete, Reason: PodNotCreated}
+	case rest <= 0:
 		return Verdict{Step: Delete, Reason: StartTimeUp}
 	}
 	return Verdict{Step: Wait, Reason: NotStarted, Again: min(rest, p.Poll)}
