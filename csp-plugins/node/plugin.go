@@ -128,7 +128,7 @@ func (p *Plugin) policy() decision.Policy {
 // has created the Job.
 func unread(err error, created bool) error {
 	if created {
-		return status.Error(codes.Unavailable, err.Error())
+		return plugin.Pending(askAgain, err.Error())
 	}
 	return status.Error(codes.Aborted, err.Error())
 }
@@ -179,7 +179,7 @@ func (p *Plugin) create(ctx context.Context, r request, node *corev1.Node) error
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err):
 		return status.Errorf(codes.FailedPrecondition, "the API server rejected Job %s/%s: %v", p.Namespace, r.job, err)
 	case err != nil:
-		return status.Errorf(codes.Unavailable, "creating job %s/%s: %v", p.Namespace, r.job, err)
+		return plugin.Pending(askAgain, fmt.Sprintf("creating job %s/%s: %v", p.Namespace, r.job, err))
 	}
 	p.Log.Info("reboot Job created", "node", r.node, "key", r.key, "job", r.job, "boot", o.BootID, "startBy", o.StartBy)
 	return nil
