@@ -50,6 +50,9 @@ const longestWait = time.Hour
 func pending(v View, p Policy, now time.Time, unshown Reason) (Verdict, bool) {
 	o := v.Object
 	sent, due := !o.SignalAt.IsZero(), o.LastAt.Add(p.ResendAfter)
+	if !o.NotBefore.IsZero() && o.NotBefore.Before(due) {
+		due = o.NotBefore // the plugin named the time for the same key
+	}
 	switch {
 	case left(v, p, now) <= 0:
 		return Verdict{Step: Fail, Reason: TimeUp}, true

@@ -86,7 +86,7 @@ func TestPodsReachTheirDependencies(t *testing.T) {
 	stores := []string{"5432/TCP", "27017/TCP"}
 	needs := map[string][]string{
 		"gpu-health-monitor": {"53/TCP", "53/UDP", "5555/TCP"}, "metadata-collector": base,
-		"kubernetes-object-monitor": base, "labeler": base, "node-health-check": base, "repair-chain": base, "csp-plugin-kwok": base,
+		"kubernetes-object-monitor": base, "labeler": base, "node-health-check": base, "repair-chain": base, "csp-plugin-kwok": base, "csp-plugin-node": base,
 		"csp-plugin-aws": append([]string{"443/TCP", "80/TCP"}, base...), "csp-plugin-azure": append([]string{"443/TCP", "80/TCP"}, base...),
 		"csp-plugin-gcp": append([]string{"443/TCP", "80/TCP"}, base...), "csp-plugin-oci": append([]string{"443/TCP", "80/TCP"}, base...),
 		"janitor": append([]string{"everything"}, base...),
@@ -134,6 +134,7 @@ func TestEachAloneIsBounded(t *testing.T) {
 		"node-health-check":         {"--set=nodeHealthCheck.enabled=true"},
 		"repair-chain":              {"--set=repairChain.enabled=true"},
 		"csp-plugin-kwok":           {"--set=cspPluginKwok.enabled=true"},
+		"csp-plugin-node":           {"--set=cspPluginNode.enabled=true"},
 		"csp-plugin-aws":            {"--set=cspPluginAws.enabled=true"},
 		"csp-plugin-azure":          {"--set=cspPluginAzure.enabled=true"},
 		"csp-plugin-gcp":            {"--set=cspPluginGcp.enabled=true"},

@@ -36,7 +36,7 @@ func TestLint(t *testing.T) {
 		"sidecar":    append(slices.Clone(defaults), "csp-health-monitor", "janitor"),
 		"two":        append(slices.Clone(defaults), "csp-health-monitor", "csp-plugin-aws", "csp-plugin-kwok", "janitor"),
 		"trial":      defaults,
-		"clouds":     append(slices.Clone(defaults), "csp-health-monitor", "csp-plugin-azure", "csp-plugin-gcp", "csp-plugin-oci", "janitor"),
+		"clouds":     append(slices.Clone(defaults), "csp-health-monitor", "csp-plugin-azure", "csp-plugin-gcp", "csp-plugin-node", "csp-plugin-oci", "janitor"),
 		"small":      {"csp-plugin-aws", "nvsentinel-controller", "platform-connectors", "platform-connectors-cluster", "platform-connectors-gateway", "syslog-health-monitor"},
 	}
 	for _, name := range values {
@@ -221,7 +221,7 @@ func TestSafeDefaults(t *testing.T) {
 			t.Errorf("%s is not in dry run: %v", actor, args)
 		}
 	}
-	for _, actor := range []string{"janitor", "repair-chain", "csp-plugin-aws", "csp-plugin-azure", "csp-plugin-gcp", "csp-plugin-kwok", "csp-plugin-oci"} {
+	for _, actor := range []string{"janitor", "repair-chain", "csp-plugin-aws", "csp-plugin-azure", "csp-plugin-gcp", "csp-plugin-kwok", "csp-plugin-node", "csp-plugin-oci"} {
 		if _, there := pods[actor]; there {
 			t.Errorf("%s is installed", actor)
 		}
@@ -262,6 +262,55 @@ func TestGPUResets(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, named(on...)); diff != "" {
 		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+}
+
+// TestRebootsThroughTheNode: the policy of the Jobs is for the account of the release and for
+// the image of the plugin, which the plugin gets as an argument, and nothing is there without
+// the value or in a dry run.
+func TestRebootsThroughTheNode(t *testing.T) {
+	const janitor = "--set=janitor.enabled=true"
+	on := []string{"--set=cspPluginNode.enabled=true,cspPluginNode.startTimeout=90s", "--set=image.registry=example.com", "--set=image.pullSecrets[0].name=pull"}
+	render := func(with ...string) []*unstructured.Unstructured {
+		return rendered(t, append([]string{file("store"), janitor}, with...)...)
+	}
+	named := func(objects []*unstructured.Unstructured) (out []string) {
+		for _, o := range objects {
+			if strings.Contains(o.GetName(), "node-reboot") || strings.Contains(o.GetName(), "csp-plugin-node") {
+				out = append(out, strings.TrimSpace(o.GetKind()+" "+o.GetNamespace()))
+			}
+		}
+		slices.Sort(out)
+		return out
+	}
+	if got := named(render("--set=cspPluginAws.enabled=true")); len(got) > 0 {
+		t.Errorf("nobody asked for %v", got)
+	}
+	if got := named(render(append(on, "--set=global.dryRun=true")...)); len(got) > 0 {
+		t.Errorf("in a dry run there is %v", got)
+	}
+	objects := render(on...)
+	want := []string{
+		"ClusterRole", "ClusterRoleBinding", "Deployment " + release, "PodDisruptionBudget " + release, "Role " + release, "RoleBinding " + release,
+		"ServiceAccount " + release, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicyBinding",
+	}
+	if diff := cmp.Diff(want, slices.DeleteFunc(named(objects), func(s string) bool { return strings.HasPrefix(s, "NetworkPolicy") })); diff != "" {
+		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+	container := workloads(t, objects)["csp-plugin-node"].Spec.Containers[0]
+	for _, arg := range []string{"--image=" + container.Image, "--namespace=" + release, "--start-timeout=90s", "--systemd-timeout=3m", "--image-pull-secrets=pull"} {
+		if !slices.Contains(container.Args, arg) {
+			t.Errorf("the plugin lacks %s: %v", arg, container.Args)
+		}
+	}
+	policy, err := find(objects, "ValidatingAdmissionPolicy", "nvsentinel-node-reboot-jobs").MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"container.image == '" + container.Image + "'", "system:serviceaccount:" + release + ":csp-plugin-node"} {
+		if !strings.Contains(string(policy), part) {
+			t.Errorf("the policy lacks %s", part)
+		}
 	}
 }
 
@@ -465,8 +514,8 @@ func TestLists(t *testing.T) {
 	all := workloads(t, rendered(t, file("all")))
 	for _, row := range regexp.MustCompile(`\(dict "name" "([\w-]+)" "enabled"`).FindAllStringSubmatch(read("distros/helm/nvsentinel/templates/_services.tpl"), -1) {
 		_, there := all[row[1]]
-		// coverage is a publisher of the cluster's connector, kwok's plugin one of several
-		if !there && row[1] != "nvsentinel-coverage" && row[1] != "csp-plugin-kwok" {
+		// coverage is a publisher of the cluster's connector, these plugins two of several
+		if !there && !slices.Contains([]string{"nvsentinel-coverage", "csp-plugin-kwok", "csp-plugin-node"}, row[1]) {
 			t.Errorf("testdata/all.yaml lacks %s, which has a row in templates/_services.tpl", row[1])
 		}
 	}

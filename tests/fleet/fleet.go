@@ -204,7 +204,9 @@ func (f *Fleet) applyManifests(ctx context.Context) error {
 		files = append(files, found...)
 	}
 	// Resets of GPUs, which no fleet does, need the namespace of the GPU services.
-	files = slices.DeleteFunc(files, func(path string) bool { return filepath.Base(path) == "gpu-reset.yaml" })
+	files = slices.DeleteFunc(files, func(path string) bool {
+		return slices.Contains([]string{"gpu-reset.yaml", "node-reboot.yaml"}, filepath.Base(path))
+	})
 	if len(files) == 0 {
 		return fmt.Errorf("no manifests below %s", f.options.Root)
 	}

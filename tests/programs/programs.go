@@ -32,7 +32,7 @@ var Controllers = []string{
 var others = []string{
 	"./health-monitors/gpu-health-monitor", "./health-monitors/nic-health-monitor", "./health-monitors/metadata-collector",
 	"./csp-plugins/aws", "./csp-plugins/azure", "./csp-plugins/gcp", "./csp-plugins/oci",
-	"./csp-plugins/redfish", "./csp-plugins/ipmi", "./janitor/gpu-reset",
+	"./csp-plugins/redfish", "./csp-plugins/ipmi", "./csp-plugins/node", "./csp-plugins/node/node-reboot", "./janitor/gpu-reset",
 	"./repair-steps/log-collector", "./repair-steps/ticket",
 	"./csp-plugins/aws/csp-health-monitor-aws", "./csp-plugins/azure/csp-health-monitor-azure", "./csp-plugins/gcp/csp-health-monitor-gcp",
 	"./csp-plugins/oci/csp-health-monitor-oci",

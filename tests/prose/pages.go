@@ -93,7 +93,7 @@ func Targets() []Target {
 func Written(pages map[Kind]Figures) int { return pages[Guide].Total + pages[Reference].Total }
 
 // MostWritten bounds Written.
-const MostWritten = 95_000
+const MostWritten = 96_500
 
 // Table is the targets, the figures and the number of words, as Markdown.
 func Table(pages map[Kind]Figures) string {

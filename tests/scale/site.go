@@ -118,7 +118,9 @@ func (s *site) applyManifests(ctx context.Context) error {
 		files = append(files, found...)
 	}
 	// Resets of GPUs need the namespace of the GPU services.
-	files = slices.DeleteFunc(files, func(path string) bool { return filepath.Base(path) == "gpu-reset.yaml" })
+	files = slices.DeleteFunc(files, func(path string) bool {
+		return slices.Contains([]string{"gpu-reset.yaml", "node-reboot.yaml"}, filepath.Base(path))
+	})
 	for _, path := range append(files, filepath.Join(s.o.Root, "examples/node-health-check/workers.yaml")) {
 		file, err := os.Open(path)
 		if err != nil {

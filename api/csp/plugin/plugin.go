@@ -17,8 +17,10 @@
 //     key, after the delay of RetryInfo, else soon and less and less often.
 //   - everything else, DeadlineExceeded and plain Unavailable included: it may
 //     have been done. The node's boot id decides; while it is unchanged the
-//     janitor asks again with the same key, but not before resendAfter.
+//     janitor asks again with the same key, but not before resendAfter. With
+//     RetryInfo (see Pending) it asks again after that delay.
 //
+// The first group with the reason of NodeUnresponsive ends a repair whose attempt counts.
 // Only the first group ends a repair before its timeout. A signal that was taken
 // must be answered with OK for every repetition of its key, with the same
 // request id.
@@ -35,13 +37,11 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	v1 "github.com/nvidia/nvsentinel/api/csp/v1"
 )
@@ -115,17 +115,6 @@ func names() []*grpc.ServiceDesc {
 	bare := full
 	bare.ServiceName = full.ServiceName[strings.LastIndexByte(full.ServiceName, '.')+1:]
 	return []*grpc.ServiceDesc{&full, &bare}
-}
-
-// RetryLater is the answer to a call that did nothing and may be repeated after
-// a while: ResourceExhausted with RetryInfo.
-func RetryLater(after time.Duration, why string) error {
-	s := status.New(codes.ResourceExhausted, why)
-	detailed, err := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(after)})
-	if err != nil {
-		return s.Err()
-	}
-	return detailed.Err()
 }
 
 // stop waits for the calls in flight, but not longer than grace.

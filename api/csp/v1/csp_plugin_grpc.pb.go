@@ -38,8 +38,11 @@ const (
 // UNAUTHENTICATED, and UNAVAILABLE with google.rpc.RetryInfo, say that nothing
 // was done yet: the janitor asks again after the delay of RetryInfo, else soon.
 // Every other code, UNAVAILABLE and DEADLINE_EXCEEDED included, leaves open
-// whether it was done: the janitor looks at the machine first. None but the
-// first group ends a repair before its timeout.
+// whether it was done: the janitor looks at the machine first, and asks again
+// after a long time, or after the delay of a RetryInfo. None but the first group
+// ends a repair before its timeout. FAILED_PRECONDITION with google.rpc.ErrorInfo
+// of the domain nvsentinel.dgxc.nvidia.com and the reason NodeUnresponsive says
+// that the node did not react: the attempt counts.
 type CSPPluginServiceClient interface {
 	// SendRebootSignal asks the provider to reboot the node; it returns when the
 	// request was taken, not when the node is back.
@@ -103,8 +106,11 @@ func (c *cSPPluginServiceClient) SendTerminateSignal(ctx context.Context, in *Se
 // UNAUTHENTICATED, and UNAVAILABLE with google.rpc.RetryInfo, say that nothing
 // was done yet: the janitor asks again after the delay of RetryInfo, else soon.
 // Every other code, UNAVAILABLE and DEADLINE_EXCEEDED included, leaves open
-// whether it was done: the janitor looks at the machine first. None but the
-// first group ends a repair before its timeout.
+// whether it was done: the janitor looks at the machine first, and asks again
+// after a long time, or after the delay of a RetryInfo. None but the first group
+// ends a repair before its timeout. FAILED_PRECONDITION with google.rpc.ErrorInfo
+// of the domain nvsentinel.dgxc.nvidia.com and the reason NodeUnresponsive says
+// that the node did not react: the attempt counts.
 type CSPPluginServiceServer interface {
 	// SendRebootSignal asks the provider to reboot the node; it returns when the
 	// request was taken, not when the node is back.

@@ -95,6 +95,10 @@ const (
 	// Action: correct the cause in the message, such as provider rights or an unknown machine. See the page Write a
 	// plugin.
 	ReasonFailed = "Failed"
+	// ReasonNodeUnresponsive: the plugin reboots the node through the node itself, and its kubelet did not react, so
+	// the object ends. The attempt counts. Action: none. The next action of the policy follows, such as a replacement.
+	// Without one, check the kubelet of the node or its BMC.
+	ReasonNodeUnresponsive = "NodeUnresponsive"
 	// ReasonTimeout: the time of the object (`global.timeout`, 25m) is over before the goal was reached. Action: read
 	// the last message of the condition and check the plugin, the provider and the machine. fault-remediation retries
 	// or escalates.

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/nvidia/nvsentinel/api/csp/plugin"
 	v1 "github.com/nvidia/nvsentinel/api/csp/v1"
 )
 
@@ -36,9 +37,12 @@ type Error struct {
 	Delivery Delivery
 	Code     codes.Code
 	Message  string
-	// RetryAfter is how long the plugin asked to be left alone (RetryInfo in the
-	// answer's details); 0 if it gave none.
+	// RetryAfter is the time after which the plugin wants to be asked again (RetryInfo in
+	// the answer's details); 0 if it gave none.
 	RetryAfter time.Duration
+	// Unresponsive: the signal needs the node itself, which did not react
+	// (NodeUnresponsive in the answer's details).
+	Unresponsive bool
 }
 
 // Error names the code and the plugin's words.
@@ -185,7 +189,7 @@ func (p *Plugin) invoke(ctx context.Context, method string, req, resp any) (bool
 // answer and not a lost connection.
 func failure(err error, left bool) *Error {
 	s := status.Convert(err)
-	e := &Error{Delivery: Unknown, Code: s.Code(), Message: s.Message(), RetryAfter: retryAfter(s)}
+	e := &Error{Delivery: Unknown, Code: s.Code(), Message: s.Message(), RetryAfter: retryAfter(s), Unresponsive: plugin.IsNodeUnresponsive(err)}
 	switch {
 	case !left:
 		e.Delivery = NotSent

@@ -252,6 +252,60 @@ func TestRetryInfo(t *testing.T) {
 	}
 }
 
+// unresponsive answers that the node does not respond, or with a reason of its own.
+type unresponsive struct {
+	v1.UnimplementedCSPPluginServiceServer
+	reason, domain string
+}
+
+func (u unresponsive) SendRebootSignal(context.Context, *v1.SendRebootSignalRequest) (*v1.SendRebootSignalResponse, error) {
+	if u.reason == "" {
+		return nil, plugin.NodeUnresponsive("so it is")
+	}
+	s, err := status.New(codes.FailedPrecondition, "so it is").WithDetails(&errdetails.ErrorInfo{Reason: u.reason, Domain: u.domain})
+	if err != nil {
+		return nil, err
+	}
+	return nil, s.Err()
+}
+
+func TestANodeThatDoesNotRespond(t *testing.T) {
+	for _, tt := range []struct {
+		impl unresponsive
+		want bool
+	}{
+		{unresponsive{}, true},
+		{unresponsive{reason: "NodeUnresponsive", domain: "nvsentinel.dgxc.nvidia.com"}, true}, // the words of the contract
+		{unresponsive{reason: "NodeUnresponsive", domain: "example.com"}, false},
+		{unresponsive{reason: "Other", domain: "nvsentinel.dgxc.nvidia.com"}, false},
+	} {
+		p, _ := serve(t, tt.impl)
+		_, err := p.Reboot(t.Context(), provider.Signal{Node: "n", Key: "k"})
+		e, _ := errors.AsType[*provider.Error](err)
+		if e == nil || e.Delivery != provider.Refused || e.Unresponsive != tt.want {
+			t.Errorf("%+v gives %+v, want a refusal that is unresponsive: %v", tt.impl, e, tt.want)
+		}
+	}
+}
+
+// pending answers that the signal is under way.
+type pending struct {
+	v1.UnimplementedCSPPluginServiceServer
+}
+
+func (pending) SendRebootSignal(context.Context, *v1.SendRebootSignalRequest) (*v1.SendRebootSignalResponse, error) {
+	return nil, plugin.Pending(7*time.Second, "later")
+}
+
+func TestASignalThatIsUnderWay(t *testing.T) {
+	p, _ := serve(t, pending{})
+	_, err := p.Reboot(t.Context(), provider.Signal{Node: "n", Key: "k"})
+	e, _ := errors.AsType[*provider.Error](err)
+	if e == nil || e.Delivery != provider.Unknown || e.RetryAfter != 7*time.Second {
+		t.Errorf("plugin.Pending gave %+v, want %s after 7s", e, provider.Unknown)
+	}
+}
+
 // later answers with the skeleton's own words.
 type later struct {
 	v1.UnimplementedCSPPluginServiceServer

@@ -48,7 +48,7 @@ func (c *Reconciler) sendSignal(ctx context.Context, p *pass, leaveBy time.Time)
 func (c *Reconciler) send(ctx context.Context, p *pass, _ repair.Verdict) error {
 	c.Events.Write(ctx, eventrecorder.Node(p.Node.Name), corev1.EventTypeNormal, c.kind.announced, c.announcement(p.Object))
 	leaveBy := upToSecond(c.Clock.Now().Add(c.policy.ResendAfter / leaveShare))
-	before := p.Object.Progress().LastSignalAt
+	before := earlier{p.Object.Progress().LastSignalAt, p.Object.Progress().NotBefore}
 	c.kind.arm(p.Object, c.Clock.Now(), leaveBy)
 	if err := c.Write(ctx, p); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (c *Reconciler) send(ctx context.Context, p *pass, _ repair.Verdict) error 
 
 // answered notes the plugin's answer; before is when the signal before left. Its
 // error asks for another try.
-func (c *Reconciler) answered(p *pass, before *metav1.Time, r reply) error {
+func (c *Reconciler) answered(p *pass, before earlier, r reply) error {
 	now := c.Clock.Now()
 	if r.err == nil {
 		c.kind.acknowledge(p.Object, now, r.id)
@@ -89,7 +89,9 @@ func (c *Reconciler) answered(p *pass, before *metav1.Time, r reply) error {
 		// The signal before took effect. The machine is asked for once more.
 		failure.Delivery = provider.Unknown
 	}
-	c.complain(p, failure)
+	if failure.Delivery != provider.Unknown || failure.RetryAfter == 0 {
+		c.complain(p, failure)
+	}
 	switch failure.Delivery {
 	case provider.NotSent:
 		disarm(p.Object, now, before, failure)
@@ -135,6 +137,9 @@ func (c *Reconciler) complain(p *pass, failure *provider.Error) {
 	reason := unavailableReason
 	if failure.Delivery == provider.Refused {
 		reason = refusedReason
+	}
+	if failure.Unresponsive {
+		reason = v1alpha1.ReasonNodeUnresponsive
 	}
 	c.Events.Event(corev1.ObjectReference{
 		APIVersion: v1alpha1.GroupVersion.String(), Kind: c.kind.Name, Name: p.Object.GetName(), UID: p.Object.GetUID(),

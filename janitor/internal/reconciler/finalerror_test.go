@@ -22,7 +22,7 @@ func TestTimeoutKeepsFinalError(t *testing.T) {
 		"nothing was tried": {func(*v1alpha1.RebootNode) {}, ""},
 		"not sent": {func(o *v1alpha1.RebootNode) {
 			o.Status.Signals = 1
-			disarm(o, now, nil, busy)
+			disarm(o, now, earlier{}, busy)
 		}, ", most recently: not sent yet: " + busy.Error()},
 		"perhaps sent, which has a condition of its own": {func(o *v1alpha1.RebootNode) {
 			at := metav1.NewTime(now)

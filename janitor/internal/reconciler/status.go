@@ -65,7 +65,7 @@ func (k Kind) arm(object v1alpha1.Repair, now, leaveBy time.Time) {
 	s := object.Progress()
 	s.Signals++
 	last := metav1.NewTime(leaveBy)
-	s.LastSignalAt = &last
+	s.LastSignalAt, s.NotBefore = &last, nil
 	if s.SignalSentAt == nil {
 		at := metav1.NewTime(now)
 		s.SignalSentAt = &at
@@ -81,12 +81,15 @@ func (k Kind) arm(object v1alpha1.Repair, now, leaveBy time.Time) {
 // upToSecond is the next whole second: times are stored in seconds.
 func upToSecond(at time.Time) time.Time { return at.Add(time.Second - 1).Truncate(time.Second) }
 
+// earlier is what arm replaces: the time of the signal before, and that of its repetition.
+type earlier struct{ last, notBefore *metav1.Time }
+
 // disarm takes arm back: it is proven that nothing was sent, so the last signal
 // is the one before.
-func disarm(object v1alpha1.Repair, now time.Time, before *metav1.Time, why *provider.Error) {
+func disarm(object v1alpha1.Repair, now time.Time, before earlier, why *provider.Error) {
 	s := object.Progress()
 	s.Signals--
-	s.LastSignalAt = before
+	s.LastSignalAt, s.NotBefore = before.last, before.notBefore
 	if why.RetryAfter > 0 {
 		until := metav1.NewTime(upToSecond(now.Add(why.RetryAfter)))
 		s.NotBefore = &until
@@ -105,8 +108,13 @@ func (k Kind) acknowledge(object v1alpha1.Repair, now time.Time, requestID strin
 	condition(object, now, k.reached(metav1.ConditionUnknown, string(k.awaits), "waiting for node "+v1alpha1.NodeOf(object)))
 }
 
-// unanswered notes that the plugin's answer is not known.
+// unanswered notes that the plugin's answer is not known, or that the plugin wants to be
+// asked again after a time whether it has accepted the signal.
 func unanswered(object v1alpha1.Repair, now time.Time, why *provider.Error) {
+	if why.RetryAfter > 0 {
+		until := metav1.NewTime(upToSecond(now.Add(why.RetryAfter)))
+		object.Progress().NotBefore = &until
+	}
 	condition(object, now, signal(metav1.ConditionUnknown, v1alpha1.ReasonUnacknowledged, "the signal may have been sent: "+why.Error()))
 }
 
@@ -142,9 +150,15 @@ func (k Kind) fail(object v1alpha1.Repair, now time.Time, reason, message string
 	complete(object, now, metav1.ConditionFalse, reason)
 }
 
-// refuse ends an object whose signal the plugin refused.
+// refuse ends an object whose signal the plugin refused. A node that does not respond is an
+// attempt that counts, so that the next action follows.
 func (k Kind) refuse(object v1alpha1.Repair, now time.Time, why *provider.Error) {
 	s := object.Progress()
+	if why.Unresponsive {
+		condition(object, now, signal(metav1.ConditionUnknown, v1alpha1.ReasonNodeUnresponsive, why.Message))
+		k.fail(object, now, v1alpha1.ReasonNodeUnresponsive, why.Message)
+		return
+	}
 	s.Signals--
 	if s.Signals <= 0 {
 		s.SignalSentAt = nil

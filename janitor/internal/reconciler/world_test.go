@@ -307,6 +307,10 @@ func failure(delivery string) error {
 		return &provider.Error{Delivery: d, Message: "so it is"}
 	case "Throttled":
 		return &provider.Error{Delivery: provider.NotSent, Message: "so it is", RetryAfter: 10 * time.Second}
+	case "Pending":
+		return &provider.Error{Delivery: provider.Unknown, Message: "so it is", RetryAfter: 10 * time.Second}
+	case "Unresponsive":
+		return &provider.Error{Delivery: provider.Refused, Message: "so it is", Unresponsive: true}
 	case "NotFound":
 		return &provider.Error{Delivery: provider.Refused, Code: codes.NotFound, Message: "so it is"}
 	}

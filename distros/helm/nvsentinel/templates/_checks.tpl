@@ -140,10 +140,14 @@ has for the whole cluster: Nodes, roles, the Secrets and the emergency brake of 
 {{- if and .Values.cspPluginKwok.enabled (not (.Values.global | default dict).dryRun) }}yes{{ end -}}
 {{- end }}
 
+{{- define "nvsentinel.nodePluginEnabled" -}}
+{{- if and .Values.cspPluginNode.enabled (not (.Values.global | default dict).dryRun) }}yes{{ end -}}
+{{- end }}
+
 {{/* pluginKeys are the plugins of this chart with the keys of their values, as JSON. */}}
 {{- define "nvsentinel.pluginKeys" -}}
 {{- dict "csp-plugin-aws" "cspPluginAws" "csp-plugin-azure" "cspPluginAzure" "csp-plugin-gcp" "cspPluginGcp" "csp-plugin-kwok" "cspPluginKwok"
-  "csp-plugin-oci" "cspPluginOci" | toJson -}}
+  "csp-plugin-node" "cspPluginNode" "csp-plugin-oci" "cspPluginOci" | toJson -}}
 {{- end }}
 
 {{/* pluginsEnabled are the names of those that the values enable, as JSON. */}}
@@ -162,7 +166,7 @@ to the API of a cloud. */}}
 {{- end }}
 
 {{- define "nvsentinel.cloudPlugins" -}}
-{{- without (include "nvsentinel.pluginsThere" . | fromJsonArray) "csp-plugin-kwok" | toJson -}}
+{{- without (include "nvsentinel.pluginsThere" . | fromJsonArray) "csp-plugin-kwok" "csp-plugin-node" | toJson -}}
 {{- end }}
 
 {{/* pluginService is the name of the Service of a plugin of this chart. */}}

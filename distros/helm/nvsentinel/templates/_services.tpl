@@ -71,7 +71,8 @@ server (by the keys of networkPolicy.egress, and gateway), and whether manifests
   (dict "name" "janitor" "enabled" (include "nvsentinel.janitorEnabled" .) "reach" (list "plugin") "nodes" true)
   (dict "name" "node-health-check" "enabled" $v.nodeHealthCheck.enabled)
   (dict "name" "repair-chain" "enabled" (include "nvsentinel.repairChainEnabled" .))
-  (dict "name" "csp-plugin-kwok" "enabled" (include "nvsentinel.kwokEnabled" .) "nodes" true) -}}
+  (dict "name" "csp-plugin-kwok" "enabled" (include "nvsentinel.kwokEnabled" .) "nodes" true)
+  (dict "name" "csp-plugin-node" "enabled" (include "nvsentinel.nodePluginEnabled" .)) -}}
 {{- range include "nvsentinel.cloudPlugins" . | fromJsonArray }}{{ $services = append $services (dict "name" . "enabled" true "reach" (list "provider")) }}{{ end -}}
 {{- concat $services (include "nvsentinel.nodeMonitors" . | fromJsonArray) | toJson -}}
 {{- end }}
