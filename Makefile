@@ -99,7 +99,7 @@ build: ## Build every binary into bin/.
 	@$(PREPARE) services bin
 
 .PHONY: images
-images: ## Build the images without Docker: make images [REGISTRY=registry.example.com/nvsentinel] [TAG=0.1.0] [PLATFORMS=linux/amd64,linux/arm64] [ONLY=janitor] [PUSH=1].
+images: ## Build the images without Docker: make images [REGISTRY=registry.example.com/nvidia/nvsentinel] [TAG=0.1.0] [PLATFORMS=linux/amd64,linux/arm64] [ONLY=janitor] [PUSH=1].
 	@$(if $(AUTHORITIES),,[ -e /etc/ssl/certs/ca-certificates.crt ] || hack/packages.sh ca-certificates)
 	@$(if $(BASE),hack/packages.sh gcc)
 	@GOWORK=off CGO_ENABLED=0 go -C hack/tools build -o $(CURDIR)/bin/tools/images ./images

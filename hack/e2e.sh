@@ -31,7 +31,7 @@ if [ "${1:-}" != inside ]; then
 	own mount -t overlay overlay -o "lowerdir=/var,upperdir=$work/upper,workdir=$work/scratch" /var || cannot "the kernel makes no namespaces, or no overlays below $work (TMPDIR names another folder)"
 	CGO_ENABLED=0 go run ./tests/cmd/prepare e2e bin/e2e
 	registry=registry.example.com # as docs/get-started/install.md calls it
-	make -s images OUT=bin/e2e/images REGISTRY=$registry/nvsentinel ONLY=node-services,platform-connectors,syslog-health-monitor,nvsentinel-controller,nvsentinel >bin/e2e/images.txt
+	make -s images OUT=bin/e2e/images REGISTRY=$registry/nvidia/nvsentinel ONLY=node-services,platform-connectors,syslog-health-monitor,nvsentinel-controller,nvsentinel >bin/e2e/images.txt
 	bin/tools/images --list tests/e2e/images.txt --out bin/e2e/images --tag v1 --registry $registry >>bin/e2e/images.txt
 	bin/tools/images --list tests/e2e/plugin.txt --out bin/e2e/images --tag v1 --registry $registry >>bin/e2e/images.txt
 	own "$root/hack/e2e.sh" inside "$work"

@@ -45,7 +45,7 @@ if [ -n "${DRY_RUN:-}" ]; then
 	registry=$! # of the substitution
 	trap 'kill "$registry" 2>/dev/null || true; rm -rf "$content"' EXIT
 	read -r address <&"$lines" || fail "the local registry did not start"
-	REGISTRY=$address/nvsentinel
+	REGISTRY=$address/nvidia/nvsentinel
 	insecure=(--plain-http)
 fi
 
@@ -92,6 +92,6 @@ fi
 echo "verified the chart, $(wc -l <$out/image-digests.txt) images and $(wc -l <$out/checksums.txt) files in $out"
 if [ -n "${DRY_RUN:-}" ] && [ -n "${KEEP:-}" ]; then
 	echo "The registry runs until Ctrl-C. To install from it:"
-	echo "  helm install nvsentinel oci://$REGISTRY/charts/nvsentinel --plain-http --version $version -n nvsentinel --set image.registry=${REGISTRY%%/*},image.repository=${REGISTRY#*/}"
+	echo "  helm install nvsentinel oci://$REGISTRY/charts/nvsentinel --plain-http --version $version -n nvsentinel --set image.registry=${REGISTRY%%/*}"
 	wait "$registry" || true
 fi

@@ -24,9 +24,9 @@ func TestCommandsAreOfTheirImages(t *testing.T) {
 	}
 	commands := 0
 	for _, provider := range []string{"aws", "azure", "gcp", "oci"} {
-		for workload, pod := range workloads(t, rendered(t, file("all"), "--set=image.registry=,image.repository=ours,image.tag=v1,cspHealthMonitor.provider="+provider)) {
+		for workload, pod := range workloads(t, rendered(t, file("all"), "--set=image.registry=registry.example.com,image.repository=ours,image.tag=v1,cspHealthMonitor.provider="+provider)) {
 			c := pod.Spec.Containers[0]
-			name, ours := strings.CutPrefix(strings.TrimSuffix(c.Image, ":v1"), "ours/")
+			name, ours := strings.CutPrefix(strings.TrimSuffix(c.Image, ":v1"), "registry.example.com/ours/")
 			if !ours || len(c.Command) == 0 {
 				continue
 			}

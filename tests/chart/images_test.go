@@ -25,9 +25,9 @@ func TestEveryImageIsMade(t *testing.T) {
 	for _, provider := range []string{"aws", "azure", "gcp", "oci"} {
 		flags = append(flags, []string{file("clouds"), "--set=cspHealthMonitor.provider=" + provider})
 	}
-	named, ours := map[string]bool{}, regexp.MustCompile(`image: "?ours/([a-z-]+)[:@]`)
+	named, ours := map[string]bool{}, regexp.MustCompile(`image: "?registry.example.com/ours/([a-z-]+)[:@]`)
 	for _, with := range flags {
-		text, err := template(t, append(with, "--set=image.registry=,image.repository=ours")...)
+		text, err := template(t, append(with, "--set=image.registry=registry.example.com,image.repository=ours")...)
 		if err != nil {
 			t.Fatal(err)
 		}

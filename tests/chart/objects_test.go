@@ -178,18 +178,27 @@ func problems(pod corev1.PodTemplateSpec, there map[string]bool) []string {
 	return out
 }
 
-// TestImages: by default the service's own, under the global registry and tag; a
-// workload's own values count more.
+// TestImages: by default those of the release; the chart's registry and tag count more, and a
+// workload's own values most.
 func TestImages(t *testing.T) {
 	want := map[string]string{
-		"fault-quarantine":            "registry.example.com/gpu/nvsentinel/nvsentinel-controller@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
-		"platform-connectors-cluster": "registry.example.com/gpu/nvsentinel/platform-connectors@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+		"fault-quarantine":            "registry.example.com/gpu/nvidia/nvsentinel/nvsentinel-controller@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+		"platform-connectors-cluster": "registry.example.com/gpu/nvidia/nvsentinel/platform-connectors@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
 		"kubernetes-object-monitor":   "mirror.example.com/monitors/objects:v2",
 	}
 	pods := workloads(t, rendered(t, file("all")))
 	for workload, image := range want {
 		if got := pods[workload].Spec.Containers[0].Image; got != image {
 			t.Errorf("%s runs %s, want %s", workload, got, image)
+		}
+	}
+	for want, flags := range map[string][]string{
+		"ghcr.io/nvidia/nvsentinel/node-services:0.1.0":            nil,
+		"mirror.example.com/nvidia/nvsentinel/node-services:0.1.0": {"--set=global.imageRegistry=mirror.example.com"},
+	} {
+		got := workloads(t, rendered(t, append(flags, file("small"), "--set=image.registry=")...))["platform-connectors"].Spec.Containers[0].Image
+		if got != want {
+			t.Errorf("with %v platform-connectors runs %s, want %s", flags, got, want)
 		}
 	}
 }

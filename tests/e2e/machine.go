@@ -89,7 +89,7 @@ func (m *machine) breakImage(ctx context.Context, name string) error {
 		return err
 	}
 	for image := range strings.FieldsSeq(output.String()) {
-		if strings.HasPrefix(image, registry+"/nvsentinel/"+name+":") {
+		if strings.HasPrefix(image, registry+"/nvidia/nvsentinel/"+name+":") {
 			m.log("BREAK: %s does nothing", image)
 			return m.ctr(ctx, nil, "images", "tag", "--force", registry+"/pause:v1", image)
 		}

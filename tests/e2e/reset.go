@@ -121,7 +121,7 @@ var changes = map[string]func(*corev1.PodSpec){
 		p.InitContainers = []corev1.Container{*p.Containers[0].DeepCopy()}
 		p.InitContainers[0].Name = "before"
 	},
-	"another image": func(p *corev1.PodSpec) { p.Containers[0].Image = registry + "/nvsentinel/janitor:v1" },
+	"another image": func(p *corev1.PodSpec) { p.Containers[0].Image = registry + "/nvidia/nvsentinel/janitor:v1" },
 	"a library": func(p *corev1.PodSpec) {
 		p.Containers[0].Env = append(p.Containers[0].Env, corev1.EnvVar{Name: "LD_PRELOAD", Value: "/host/tmp/x.so"})
 	},

@@ -21,8 +21,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// unnamed is the repository that the chart has without image.registry.
-const unnamed = "nvsentinel"
+// published is the repository that the chart names without values.
+const published = "ghcr.io/nvidia/nvsentinel"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -66,7 +66,7 @@ func parse(args []string, stderr io.Writer) (r recipe, s arguments, err error) {
 	flags.SetOutput(stderr)
 	flags.StringVar(&r.Root, "root", ".", "Source `directory`.")
 	flags.StringVar(&r.Out, "out", "bin/images", "Output `directory` of the archives.")
-	flags.StringVar(&r.Registry, "registry", unnamed, "Registry and repository that prefix the image names. A name without a host refers to Docker Hub.")
+	flags.StringVar(&r.Registry, "registry", published, "Registry and repository that prefix the image names. A name without a host refers to Docker Hub.")
 	flags.StringVar(&r.Tag, "tag", "", "Tag and version of the images.")
 	flags.StringVar(&r.Base, "base", "", "Base `image` for programs that need cgo, with glibc, and with DCGM 4 for gpu-health-monitor.")
 	flags.StringVar(&r.Authorities, "authorities", "/"+trusted, "`File` with the CA certificates for TLS.")
@@ -81,10 +81,16 @@ func parse(args []string, stderr io.Writer) (r recipe, s arguments, err error) {
 	switch {
 	case flags.NArg() > 0 || r.Tag == "":
 		return r, s, fmt.Errorf("want --tag, and no argument that is no flag: %q", flags.Args())
-	case r.Push && r.Registry == unnamed:
+	case r.Push && !given(flags, "registry"):
 		return r, s, errors.New("PUSH=1 wants REGISTRY=<registry and repository>")
 	}
 	return r, s, nil
+}
+
+// given reports whether the arguments have a flag.
+func given(flags *flag.FlagSet, name string) (is bool) {
+	flags.Visit(func(f *flag.Flag) { is = is || f.Name == name })
+	return is
 }
 
 // read reads the arguments, and finds what the images are made of.

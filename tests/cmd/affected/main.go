@@ -73,7 +73,7 @@ func lines(name string, args ...string) (out []string, err error) {
 }
 
 func output(name string, args ...string) ([]byte, error) {
-	text, err := exec.Command(name, args...).Output() //nolint:noctx // it ends on its own
+	text, err := exec.Command(name, args...).Output()
 	if failed, is := errors.AsType[*exec.ExitError](err); is {
 		return nil, fmt.Errorf("running %s %s: %w\n%s", name, strings.Join(args, " "), err, failed.Stderr)
 	}

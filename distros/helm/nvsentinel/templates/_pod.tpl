@@ -47,8 +47,8 @@ app.kubernetes.io/part-of: nvsentinel
 {{- end -}}
 {{- $repository := $own.repository | default (printf "%s/%s" $all.repository $name) -}}
 {{- $tag := $own.tag | default $all.tag | default ($global.image | default dict).tag | default .root.Chart.AppVersion -}}
-{{- with $own.registry | default $all.registry | default $global.imageRegistry }}{{ trimSuffix "/" . }}/{{ end -}}
-{{ $repository }}{{ ternary "@" ":" (hasPrefix "sha256:" $tag) }}{{ $tag }}
+{{ $own.registry | default $all.registry | default $global.imageRegistry | default "ghcr.io" | trimSuffix "/" }}/
+{{- $repository }}{{ ternary "@" ":" (hasPrefix "sha256:" $tag) }}{{ $tag }}
 {{- end }}
 
 {{- define "nvsentinel.account" -}}
