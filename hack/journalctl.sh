@@ -8,7 +8,7 @@ into=${1:?usage: hack/journalctl.sh <folder>}
 tool=$(command -v journalctl) || { echo "journalctl is missing: install systemd" >&2; exit 2; }
 loaded() { ldd "$1" | awk '$2 == "=>" && $3 ~ /^\// {print $3} $1 ~ /^\// {print $1}'; }
 packer() { # the name that programs load it by, and where it is
-	PATH=$PATH:/usr/sbin:/sbin ldconfig -p | awk -v name="$1" -v arch="$(uname -m | tr _ -)" '$1 == name && index(tolower($0), arch) {print $NF; exit}'
+	PATH=$PATH:/usr/sbin:/sbin ldconfig -p | awk -v name="$1" -v arch="$(uname -m | tr _ -)" '$1 == name && index(tolower($0), arch) && !found++ {print $NF}' # reads to the end: pipefail
 }
 files=("$tool")
 for name in libzstd.so.1 liblz4.so.1 liblzma.so.5 libgcrypt.so.20; do

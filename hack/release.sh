@@ -25,7 +25,7 @@ fail() {
 if [ -z "${DRY_RUN:-}" ]; then
 	[ -n "${REGISTRY:-}" ] || fail "REGISTRY names the registry and repository, or set DRY_RUN=1" 2
 	[ -z "$(git status --porcelain)" ] || fail "the working tree has changes: commit them first" 2
-	git tag --points-at HEAD | grep -qxF "v$version" || fail "the commit has no tag v$version" 2
+	grep -qxF "v$version" <<<"$(git tag --points-at HEAD)" || fail "the commit has no tag v$version" 2
 	[ -z "${ONLY:-}" ] || fail "ONLY is for dry runs: a release has every image" 2
 fi
 notes=$(hack/release-notes.sh "$version") || [ -n "${DRY_RUN:-}" ] || exit 2

@@ -25,7 +25,7 @@ verify() {
 	changed=$(git diff-tree -r --name-status "$before" "$(tree)")
 	if [ -n "$changed" ]; then
 		printf 'These files were not up to date. Run %s and commit them:\n%s\n' "$fix" "$changed" >&2
-		git diff-tree -r --patch --unified=1 "$before" "$(tree)" | head -n 80 >&2
+		git diff-tree -r --patch --unified=1 "$before" "$(tree)" | sed 81,\$d >&2
 		status=1
 	fi
 }
