@@ -121,8 +121,8 @@ func TestSeveralPrograms(t *testing.T) {
 
 // TestDockersReader takes an archive as docker load did before it knew OCI's.
 func TestDockersReader(t *testing.T) {
-	out, _ := mustBuild(t, lay(t), "--only=alpha")
-	tag, err := name.NewTag("ghcr.io/nvidia/nvsentinel/alpha:1.2.3")
+	out, _ := mustBuild(t, lay(t), "--only=alpha", "--registry=nvsentinel")
+	tag, err := name.NewTag("nvsentinel/alpha:1.2.3")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,8 +141,8 @@ func TestDockersReader(t *testing.T) {
 	if got, err := img.ConfigName(); err != nil || got != ours {
 		t.Errorf("it is the image %v, want %v: %v", got, ours, err)
 	}
-	if got := top.Annotations["io.containerd.image.name"]; got != "docker.io/ghcr.io/nvidia/nvsentinel/alpha:1.2.3" {
-		t.Errorf("containerd would name it %s, and the kubelet look for docker.io/ghcr.io/nvidia/nvsentinel/alpha:1.2.3", got)
+	if got := top.Annotations["io.containerd.image.name"]; got != "docker.io/nvsentinel/alpha:1.2.3" {
+		t.Errorf("containerd would name it %s, and the kubelet look for docker.io/nvsentinel/alpha:1.2.3", got)
 	}
 }
 
