@@ -62,7 +62,7 @@ func (j *journey) unresponsive(ctx context.Context) (found string, err error) {
 	stopped := time.Now()
 	err = j.request(ctx, "second-reboot")
 	if err == nil {
-		_, err = j.run(ctx, `kubectl wait rebootnode/second-reboot --for=jsonpath='{.status.conditions[?(@.reason=="NodeUnresponsive")].status}'=False --timeout=2m`)
+		_, err = j.run(ctx, `kubectl wait rebootnode/second-reboot --for=jsonpath='{.status.conditions[?(@.type=="NodeReady")].reason}'=NodeUnresponsive --timeout=2m`)
 	}
 	stood := time.Since(stopped)
 	if err = errors.Join(err, j.machine.kubeletSignal(syscall.SIGCONT)); err != nil {
