@@ -14,7 +14,7 @@ if [ "${1:-}" != inside ]; then
 	}
 	[ "$(uname -s)" = Linux ] || cannot "it needs Linux"
 	[ "$(id -u)" -eq 0 ] || cannot "it needs root, for namespaces, mounts and containers"
-	hack/packages.sh containerd runc containernetworking-plugins iptables iproute2 util-linux postgresql ca-certificates || cannot "packages are missing"
+	hack/packages.sh containerd runc containernetworking-plugins iptables iproute2 util-linux dbus-daemon postgresql ca-certificates || cannot "packages are missing"
 	work=$(mktemp -d)
 	# Without the evidence of a failure nothing stays, neither below /sys.
 	clean() {
@@ -34,6 +34,7 @@ if [ "${1:-}" != inside ]; then
 	make -s images OUT=bin/e2e/images REGISTRY=$registry/nvidia/nvsentinel ONLY=node-services,platform-connectors,syslog-health-monitor,nvsentinel-controller,nvsentinel >bin/e2e/images.txt
 	bin/tools/images --list tests/e2e/images.txt --out bin/e2e/images --tag v1 --registry $registry >>bin/e2e/images.txt
 	bin/tools/images --list tests/e2e/plugin.txt --out bin/e2e/images --tag v1 --registry $registry >>bin/e2e/images.txt
+	bin/tools/images --list tests/e2e/node-plugin.txt --out bin/e2e/images --tag "$(sed -n 's/^appVersion: *//p' distros/helm/nvsentinel/Chart.yaml)" --registry $registry/nvidia/nvsentinel >>bin/e2e/images.txt
 	own "$root/hack/e2e.sh" inside "$work"
 	exit
 fi

@@ -31,6 +31,8 @@ var steps = []step{
 	{"stage drain: a budget holds it up", (*journey).drain},
 	{"stage repair: reboot to release", (*journey).repair},
 	{"a tenant's words in the kubelet's Event", (*journey).tenant},
+	{"a reboot through the node itself", (*journey).throughNode},
+	{"a reboot while the kubelet stands still", (*journey).unresponsive},
 	{"a reset's Job, and no other, with the janitor's rights", (*journey).reset},
 	{"policies.toml in effect", (*journey).policy},
 	{"PERSIST_ONLY: stored, and nothing else", (*journey).strategy},

@@ -72,6 +72,9 @@ func startMachine(ctx context.Context, s *site, images string) (*machine, error)
 	if m.kernel, err = kmsgtest.Open(kernelFolder); err != nil {
 		return nil, err
 	}
+	if err := errors.Join(prepareBus(), m.startBus(ctx)); err != nil {
+		return nil, err
+	}
 	boot, err := os.ReadFile(bootIDFile)
 	if err := errors.Join(err, m.boots(strings.TrimSpace(string(boot)))); err != nil {
 		return nil, err
@@ -184,7 +187,14 @@ func (m *machine) reboot(ctx context.Context) error {
 // boots begins the kernel's log of a boot.
 func (m *machine) boots(boot string) error {
 	m.kernel.Reboot()
-	return m.kernel.Print("Linux version 6.8.0 (boot " + boot + ")")
+	return errors.Join(m.kernel.Print("Linux version 6.8.0 (boot "+boot+")"), os.WriteFile(busBootID, []byte(boot+"\n"), 0o644))
+}
+
+// kubeletSignal stops the kubelet, or lets it continue.
+func (m *machine) kubeletSignal(with syscall.Signal) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.kubelet.Process.Signal(with)
 }
 
 // rebooted is how often the machine did.
