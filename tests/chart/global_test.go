@@ -76,7 +76,7 @@ func TestGlobal(t *testing.T) {
 		onNode := workload == "syslog-health-monitor" || workload == "platform-connectors"
 		pool := map[bool]string{true: "gpu", false: "system"}[onNode]
 		image := pod.Spec.Containers[0].Image
-		if !strings.HasPrefix(image, "mirror.example.com/nvsentinel/") || !strings.HasSuffix(image, ":v9") {
+		if !strings.HasPrefix(image, "mirror.example.com/nvidia/nvsentinel/") || !strings.HasSuffix(image, ":v9") {
 			t.Errorf("%s runs %s", workload, image)
 		}
 		if diff := cmp.Diff([]corev1.LocalObjectReference{{Name: "a"}, {Name: "b"}}, pod.Spec.ImagePullSecrets); diff != "" {
