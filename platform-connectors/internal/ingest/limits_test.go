@@ -119,6 +119,7 @@ func TestBytesInFlightAreBounded(t *testing.T) {
 	s := shut{make(chan int, requests), make(chan struct{})}
 	d := newServer(nil)
 	d.Spool = s
+	d.ReadTimeout = func() <-chan time.Time { return nil } // the machine may be slow
 	large := event()
 	large.Message = strings.Repeat("m", maxBatch-1024)
 	client := protos.NewPlatformConnectorClient(serve(t, d))
