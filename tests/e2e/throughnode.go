@@ -82,7 +82,8 @@ func (j *journey) unresponsive(ctx context.Context) (found string, err error) {
 	}
 	err = errors.Join(err, untouchedKernel())
 	if err == nil {
-		_, err = j.run(ctx, "kubectl delete rebootnode first-reboot second-reboot")
+		// As the page says under Undo: the Job of a reboot is kept for a day.
+		_, err = j.run(ctx, "kubectl delete rebootnode first-reboot second-reboot && kubectl -n "+namespace+" delete jobs -l "+rebootJobs)
 	}
 	return fmt.Sprintf("NodeUnresponsive %.1f s after the kubelet stood still; its Job is deleted, and nothing ran when the kubelet continued", stood.Seconds()), err
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/godbus/dbus/v5"
@@ -16,12 +17,20 @@ import (
 // manager is one of systemd's objects on a bus, which records its calls.
 type manager struct {
 	name   string
-	calls  *[]string
+	calls  *calls
 	answer *dbus.Error
 }
 
+// calls are what was called, in their order.
+type calls struct {
+	mu    sync.Mutex
+	names []string
+}
+
 func (m manager) note() *dbus.Error {
-	*m.calls = append(*m.calls, m.name)
+	m.calls.mu.Lock()
+	defer m.calls.mu.Unlock()
+	m.calls.names = append(m.calls.names, m.name)
 	return m.answer
 }
 
@@ -76,12 +85,14 @@ func TestSystemd(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = conn.Close() })
-			var calls []string
-			serve(t, conn, "login1", logind{manager{"login1", &calls, tt.logind}})
-			serve(t, conn, "systemd1", unit{manager{"systemd1", &calls, tt.systemd}})
+			var made calls
+			serve(t, conn, "login1", logind{manager{"login1", &made, tt.logind}})
+			serve(t, conn, "systemd1", unit{manager{"systemd1", &made, tt.systemd}})
 			err = systemd(address)(t.Context())
-			if (err == nil) != tt.ok || !slices.Equal(calls, tt.calls) {
-				t.Errorf("%v after %q; want success %v after %q", err, calls, tt.ok, tt.calls)
+			made.mu.Lock()
+			defer made.mu.Unlock()
+			if (err == nil) != tt.ok || !slices.Equal(made.names, tt.calls) {
+				t.Errorf("%v after %q; want success %v after %q", err, made.names, tt.ok, tt.calls)
 			}
 		})
 	}
