@@ -24,7 +24,7 @@ type Files struct {
 
 // Main is the program node-reboot: it takes its order from the environment, and its flags have the
 // defaults f. It returns the exit status, which reports the result (order.Result).
-func Main(f Files) int {
+func Main(f Files, environment func(name string) string) int {
 	flag.StringVar(&f.Bus, "bus", f.Bus, "D-Bus address of the host's system bus.")
 	flag.StringVar(&f.KernelLog, "kernel-log", f.KernelLog, "Device or file to which the reason for the reboot is written.")
 	flag.StringVar(&f.BootID, "boot-id-file", f.BootID, "File with the boot ID of the host.")
@@ -41,7 +41,7 @@ func Main(f Files) int {
 		BootID: bootID(f.BootID), Record: record(f.KernelLog), Systemd: systemd(f.Bus), Sysrq: sysrq(f.SysrqTrigger),
 		Clock: clock.RealClock{}, Log: func(format string, args ...any) { fmt.Printf(format+"\n", args...) },
 	}
-	return run(host, os.Getenv).Code()
+	return run(host, environment).Code()
 }
 
 func run(host Host, environment func(string) string) order.Result {

@@ -16,5 +16,5 @@ func main() {
 	os.Exit(machine.Main(machine.Files{
 		Bus: "unix:path=/run/dbus/system_bus_socket", KernelLog: "/dev/kmsg",
 		BootID: "/proc/sys/kernel/random/boot_id", SysrqTrigger: "/proc/sysrq-trigger",
-	}))
+	}, os.Getenv))
 }

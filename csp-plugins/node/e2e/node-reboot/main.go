@@ -12,5 +12,5 @@ func main() {
 	os.Exit(machine.Main(machine.Files{
 		Bus: "unix:path=/run/dbus/system_bus_socket", KernelLog: "/run/dbus/kmsg",
 		BootID: "/run/dbus/boot_id", SysrqTrigger: "/run/dbus/sysrq-trigger",
-	}))
+	}, os.Getenv))
 }
