@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -28,20 +29,18 @@ func (p *Plugin) Clean(ctx context.Context) error {
 	return nil
 }
 
-// clean is one search.
-func (p *Plugin) clean(ctx context.Context) error {
+// clean is one search. A Job that cannot be read or deleted does not keep the others.
+func (p *Plugin) clean(ctx context.Context) (problems error) {
 	for page := (metav1.ListOptions{LabelSelector: labels.FormatLabels(jobLabels()), Limit: 500}); ; {
 		jobs, err := p.Client.BatchV1().Jobs(p.Namespace).List(ctx, page)
 		if err != nil {
-			return fmt.Errorf("listing reboot jobs: %w", err)
+			return errors.Join(problems, fmt.Errorf("listing reboot jobs: %w", err))
 		}
 		for i := range jobs.Items {
-			if err := p.cleanOne(ctx, &jobs.Items[i]); err != nil {
-				return err
-			}
+			problems = errors.Join(problems, p.cleanOne(ctx, &jobs.Items[i]))
 		}
 		if page.Continue = jobs.Continue; page.Continue == "" {
-			return nil
+			return problems
 		}
 	}
 }

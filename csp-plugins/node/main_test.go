@@ -1,6 +1,7 @@
 package main
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -12,10 +13,12 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/api/csp/plugin"
 	"github.com/nvidia/nvsentinel/api/csp/plugintest"
 	v1 "github.com/nvidia/nvsentinel/api/csp/v1"
+	"github.com/nvidia/nvsentinel/csp-plugins/node/order"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
@@ -107,6 +110,37 @@ func TestCleanup(t *testing.T) {
 		t.Fatalf("%v, want DeadlineExceeded", err)
 	}
 	testkit.Until(t, 2*time.Minute, func() bool { return len(w.jobs(t)) == 0 })
+}
+
+// TestCleanupPassesOverAJob: one that names an impossible Node is reported, and those after it
+// are deleted all the same.
+func TestCleanupPassesOverAJob(t *testing.T) {
+	w := newWorld(t)
+	w.dead[w.node("a")] = true
+	config := Config{Image: "example.com/csp-plugin-node:1", StartTimeout: time.Second}
+	config.Namespace = w.namespace
+	node, err := w.cluster.Client().CoreV1().Nodes().Get(t.Context(), w.node("a"), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	create := func(key, name, of string) {
+		job := config.job(name, order.Order{Key: key, Node: of, BootID: "boot-0", StartBy: time.Unix(0, 0)}, node)
+		job.Spec.Template.Spec.NodeName = node.Name
+		if _, err := w.cluster.Client().BatchV1().Jobs(w.namespace).Create(t.Context(), job, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create("uid-1", "node-reboot-1", "no/node")
+	create("uid-2", "node-reboot-2", node.Name)
+	p := Plugin{Config: config, Client: w.cluster.Client(), Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler)}
+	if err := p.clean(t.Context()); err == nil || !strings.Contains(err.Error(), "no/node") {
+		t.Errorf("%v does not name the Node", err)
+	}
+	for _, job := range w.jobs(t) {
+		if job.Name != "node-reboot-1" && job.DeletionTimestamp.IsZero() {
+			t.Errorf("Job %s is left", job.Name)
+		}
+	}
 }
 
 // TestAJobOfAnotherClient: it is neither used nor deleted.
