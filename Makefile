@@ -47,7 +47,7 @@ demo: ## Demonstrate a remediation on a local cluster, from log line to released
 
 .PHONY: test
 test: ## Run all tests except the long ones, with the race detector.
-	@hack/packages.sh gcc postgresql python3-venv systemd-journal-remote ipmitool openipmi
+	@hack/packages.sh gcc postgresql python3-venv systemd-journal-remote ipmitool openipmi dbus
 	@hack/test.sh
 
 .PHONY: test-all
@@ -66,7 +66,7 @@ verify: ## Regenerate everything that is generated, and fail with the names of t
 
 .PHONY: test-changed
 test-changed: ## Run the tests of the packages that a change affects: make test-changed [SINCE=origin/main] [SHARD=1/3].
-	@hack/packages.sh gcc postgresql python3-venv systemd-journal-remote ipmitool openipmi
+	@hack/packages.sh gcc postgresql python3-venv systemd-journal-remote ipmitool openipmi dbus
 	@SINCE=$(SINCE) SHARD=$(SHARD) hack/test-changed.sh
 
 .PHONY: vulnerabilities

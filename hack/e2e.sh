@@ -14,7 +14,7 @@ if [ "${1:-}" != inside ]; then
 	}
 	[ "$(uname -s)" = Linux ] || cannot "it needs Linux"
 	[ "$(id -u)" -eq 0 ] || cannot "it needs root, for namespaces, mounts and containers"
-	hack/packages.sh containerd runc containernetworking-plugins iptables iproute2 util-linux dbus-daemon postgresql ca-certificates || cannot "packages are missing"
+	hack/packages.sh containerd runc containernetworking-plugins iptables iproute2 util-linux dbus postgresql ca-certificates || cannot "packages are missing"
 	work=$(mktemp -d)
 	# Without the evidence of a failure nothing stays, neither below /sys.
 	clean() {

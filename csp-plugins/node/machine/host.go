@@ -42,7 +42,7 @@ func write(file, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// systemd asks logind for a reboot, which tells the sessions and respects the delay of a
+// systemd asks logind for a reboot, which notifies the sessions and respects the delay of a
 // kubelet's graceful shutdown. If logind does not accept, it asks systemd itself.
 func systemd(address string) func(context.Context) error {
 	return func(ctx context.Context) error {
